@@ -1,7 +1,7 @@
-"""Time on a rank: a common start for all, and moments on the clock of whoever computes.
+"""Time on a rank: a common start for all ranks, and time stamps on the host's or the device's clock.
 
-With a common start a collective's time holds no waiting for ranks that were let go late. Whoever
-computes is the host, or a GPU that runs behind it.
+With a common start, a collective's time includes no waiting for ranks that started late. A GPU runs behind
+its host, so its stamps are its own.
 """
 
 import os
@@ -18,15 +18,15 @@ _SPIN_S = 0.0003
 
 
 class StartingGun:
-    """Lets all ranks of a process group go at once.
+    """Starts all ranks of a process group at once.
 
-    Ranks of one machine share its monotonic clock: the first rank names a moment a little ahead and
-    everybody waits for it. Ranks of several machines have nothing better than a barrier.
+    Ranks of one machine share its monotonic clock: the first rank names a moment a little ahead and all ranks
+    wait for it. Ranks of several machines use a barrier.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        # where ranks share cores, word of the moment takes as many times longer to reach them all
+        # where ranks share cores, the message that names the moment takes proportionally longer to arrive
         self._ahead = _AHEAD_S * max(1.0, dist.get_world_size() / (os.cpu_count() or 1))
         boots: list[str] = [""] * dist.get_world_size()
         dist.all_gather_object(boots, _boot())
@@ -46,25 +46,25 @@ class StartingGun:
 
 
 class HostStamps:
-    """Moments of a rank that computes on its CPU: seconds of the machine's monotonic clock."""
+    """Stamps of a rank that computes on its CPU: seconds of the machine's monotonic clock."""
 
     def begin(self) -> None:
-        """The step begins; nothing has to be prepared."""
+        """Begin a step; nothing to prepare."""
 
     def now(self) -> float:
-        """The present moment."""
+        """Return the present time."""
         return time.monotonic()
 
     def seconds(self, stamp: Any) -> float:
-        """The moment in seconds."""
+        """Return the stamp in seconds."""
         return float(stamp)
 
 
 class DeviceStamps:
-    """Moments of a rank that computes on a CUDA device: events in the current stream.
+    """Stamps of a rank that computes on a CUDA device: events in the current stream.
 
-    A stamp is when the device gets there, not when the host asked. Seconds are those of the machine's
-    monotonic clock too, which all ranks of a machine share.
+    A stamp is the moment at which the device reaches it, not the moment of the host's call. Seconds are those
+    of the machine's monotonic clock, which all ranks of a machine share.
     """
 
     def __init__(self) -> None:
@@ -72,19 +72,19 @@ class DeviceStamps:
         self._first = self.now()
 
     def begin(self) -> None:
-        """The step begins: the device is idle, so both clocks show the same moment."""
+        """Begin a step: the device is idle, so both clocks show the same moment."""
         torch.cuda.synchronize()
         self._host = time.monotonic()
         self._first = self.now()
 
     def now(self) -> torch.cuda.Event:
-        """When the device has done all that it was asked for in the current stream."""
+        """Return an event that fires when the device has completed all work queued in the current stream."""
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record()
         return event
 
     def seconds(self, stamp: Any) -> float:
-        """The moment in seconds; waits for it."""
+        """Return the stamp in seconds, after waiting for it."""
         stamp.synchronize()
         return self._host + float(self._first.elapsed_time(stamp)) / 1e3
 
@@ -93,12 +93,12 @@ Stamps = HostStamps | DeviceStamps
 
 
 def stamps(device: torch.device) -> Stamps:
-    """The clock of the device."""
+    """Return the clock of the device."""
     return DeviceStamps() if device.type == "cuda" else HostStamps()
 
 
 def memory_bandwidth(device: torch.device, nbytes: int = 2**27) -> float:
-    """Bytes/s, reads and writes together, of a division in place: what a bucket goes through."""
+    """Return the bytes/s, reads plus writes, of an in-place division, as on a bucket."""
     data, clock = torch.ones(nbytes // 4, device=device), stamps(device)
     seconds = []
     for _ in range(5):
@@ -110,9 +110,9 @@ def memory_bandwidth(device: torch.device, nbytes: int = 2**27) -> float:
 
 
 def _boot() -> str:
-    """What tells one running machine from another; empty where the system does not say.
+    """Return an identifier of this boot of the machine; empty where the system gives none.
 
-    psutil has the time of the boot alone, which machines that start together share.
+    psutil gives only the time of the boot, which machines that start together share.
     """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")

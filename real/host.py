@@ -1,4 +1,4 @@
-"""What a measurement depends on and should be remembered with it: hardware, versions, settings."""
+"""The context of a measurement: hardware, versions, settings."""
 
 import os
 from pathlib import Path
@@ -10,15 +10,15 @@ from ringside.real.machine import machine_fingerprint
 
 
 def fingerprint() -> dict[str, str]:
-    """CPU, GPU, driver, versions and every NCCL_* and GLOO_* variable of this process."""
-    found = {"torch": str(torch.__version__)}
+    """Return CPU, GPU, driver, versions and every NCCL_* and GLOO_* variable of this process."""
+    versions = {"torch": str(torch.__version__)}
     if torch.cuda.is_available():
-        found["gpu"] = torch.cuda.get_device_name()
-        found["gpus"] = str(torch.cuda.device_count())
-        found["cuda"] = str(torch.version.cuda)
-        found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
-        found["driver"] = _driver()
-    return machine_fingerprint("NCCL_", "GLOO_") | found
+        versions["gpu"] = torch.cuda.get_device_name()
+        versions["gpus"] = str(torch.cuda.device_count())
+        versions["cuda"] = str(torch.version.cuda)
+        versions["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
+        versions["driver"] = _driver()
+    return machine_fingerprint("NCCL_", "GLOO_") | versions
 
 
 def own_device(backend: str) -> torch.device:
@@ -31,7 +31,7 @@ def own_device(backend: str) -> torch.device:
 
 
 def _driver() -> str:
-    # which says open or closed kernel module as well; NVML, by nvidia-ml-py, gives the number alone
+    # it also says whether the kernel module is open or closed; NVML, by nvidia-ml-py, gives the number alone
     try:
         first = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").splitlines()[0]
     except (OSError, IndexError):

@@ -1,4 +1,4 @@
-"""The machine under a measurement, as far as it can be told without PyTorch."""
+"""The machine of a measurement, as far as it is visible without PyTorch."""
 
 import os
 import platform
@@ -9,8 +9,8 @@ from pathlib import Path
 
 
 def machine_fingerprint(*prefixes: str) -> dict[str, str]:
-    """Host, CPU, system, and every variable of this process that begins with one of the prefixes."""
-    found = {
+    """Return host, CPU, system, and every variable of this process that begins with one of the prefixes."""
+    facts = {
         "host": platform.node(),
         "cpu": cpu_model(),
         "cores": str(os.cpu_count()),
@@ -20,14 +20,14 @@ def machine_fingerprint(*prefixes: str) -> dict[str, str]:
         "omp_num_threads": os.environ.get("OMP_NUM_THREADS", ""),
     }
     steering = {key: value for key, value in os.environ.items() if key.startswith(prefixes)}
-    return {**found, **dict(sorted(steering.items()))}
+    return {**facts, **dict(sorted(steering.items()))}
 
 
 def run_first() -> None:
     """Run this thread, and those it starts later, before the machine's ordinary programs.
 
-    The network's work is then not kept waiting for a core, some 5 ms each time. Where the system
-    does not permit it nothing changes; `scheduler` says which it is.
+    The network's work then does not wait for a core, some 5 ms each time. Without permission nothing changes;
+    `scheduler` shows the result.
     """
     if sys.platform == "linux":
         with suppress(PermissionError):
@@ -36,7 +36,7 @@ def run_first() -> None:
 
 @contextmanager
 def begun_first() -> Iterator[None]:
-    """What is started in the block runs as `run_first` says, with all that it starts."""
+    """Start everything in the block with the priority of `run_first`, including its children."""
     if sys.platform != "linux":
         yield
         return
@@ -50,7 +50,7 @@ def begun_first() -> Iterator[None]:
 
 
 def scheduler() -> str:
-    """The system's name for the rule that gives this thread a core; empty where it does not say."""
+    """Return the name of this thread's scheduling policy; empty where the system does not provide it."""
     if sys.platform != "linux":
         return ""
     names = ("SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE", "SCHED_FIFO", "SCHED_RR")
@@ -59,9 +59,9 @@ def scheduler() -> str:
 
 
 def cpu_model() -> str:
-    """The processor's name as the system gives it.
+    """Return the processor's name as the system gives it.
 
-    By hand: py-cpuinfo takes a second, in every run, and psutil does not know the name.
+    From /proc: py-cpuinfo takes a second in every run, and psutil does not know the name.
     """
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

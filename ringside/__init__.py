@@ -1,7 +1,7 @@
 """Predict how long collective communication and distributed training take on a GPU cluster.
 
-Whoever imports this waits for nothing: each public name is fetched when it is first asked for. Type
-checkers see them all; `docs/api.md` shows them at work.
+The import is lazy: each public name is loaded at its first use. Type checkers see them all; `docs/api.md` has
+examples.
 """
 
 import os
@@ -109,7 +109,7 @@ else:
     __all__ = ["__version__", *_HOME]
 
     def __getattr__(name):
-        """What is fetched once stays."""
+        """Load a public name, and keep it."""
         if name == "__version__":
             from importlib.metadata import version
 

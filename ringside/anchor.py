@@ -1,4 +1,4 @@
-"""What ``--calibration`` and ``--anchor`` mean together: a calibration, scaled by rows of one's own site."""
+"""``--calibration`` and ``--anchor``: a calibration, scaled by rows of the user's own site."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,12 +11,12 @@ from ringside.topologies.load import in_catalogue
 def calibration_of(
     text: str, log: Path | None, cluster: str, values: Mapping[str, str]
 ) -> Calibration | str | None:
-    """What `find_calibration` finds, scaled where a log has measured the cluster.
+    """Find a calibration as `find_calibration` does, scaled where a log has measured the cluster.
 
     Raise CalibrationError where there is nothing to scale.
     """
-    found = find_calibration(text, cluster)
-    return found if log is None else _scaled(found, log, cluster, values)
+    calibration = find_calibration(text, cluster)
+    return calibration if log is None else _scaled(calibration, log, cluster, values)
 
 
 def _scaled(
@@ -27,7 +27,7 @@ def _scaled(
 
     machine = split(cluster)[0]
     known = in_catalogue(cluster)
-    found = shipped(known) if calibration == AUTO else calibration
-    if not isinstance(found, Calibration):
+    base = shipped(known) if calibration == AUTO else calibration
+    if not isinstance(base, Calibration):
         raise CalibrationError(f"nothing to scale by {log}: {why_not(known)}; write --calibration")
-    return anchored(found, read(log).records, machine, values)
+    return anchored(base, read(log).records, machine, values)

@@ -1,4 +1,4 @@
-"""What the commands do, as functions that return results; `ringside` hands them on."""
+"""The commands as functions that return results; `ringside` exports them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
@@ -43,14 +43,14 @@ def pick(
     ranks: int | None = None,
     placement: str = EVEN,
 ) -> list[Pick]:
-    """The quickest algorithm on each count of machines (or of ranks) and at each size in bytes.
+    """Return the fastest algorithm at each number of machines (or of ranks) and each size in bytes.
 
-    ``cluster`` is a name without a count; ``settings`` change its figures. Without a ``library`` it is
-    NCCL on machines that NCCL's model knows, else ``ideal``. ``calibration`` ``auto`` goes by the
-    measurements that are shipped of the machine, ``None`` by what NCCL's tuner believes.
-    ``network`` is `ringside.sim.predict.predict`'s. ``by`` ``algorithm`` lets each compete with its quickest
-    protocol. There are ``ranks`` on each count of machines, all by default, which stand there by
-    ``placement``: as many on every machine (``even``), or one machine full after another (``packed``).
+    ``cluster`` is a name without a count; ``settings`` change its figures. The default ``library`` is NCCL on
+    machines that NCCL's model knows, else ``ideal``. ``calibration`` ``auto`` uses the shipped measurements
+    of the machine, ``None`` the estimates of NCCL's tuner. ``network`` is `ringside.sim.predict.predict`'s.
+    ``by`` ``algorithm`` lets each compete with its fastest protocol. ``ranks`` ranks run at each number of
+    machines, all by default, placed by ``placement``: equally many on every machine (``even``), or one
+    machine full after another (``packed``).
     """
     name = library or default_library(cluster)
     check_pickable(name)
@@ -85,15 +85,15 @@ def train(model: str, cluster: str, **words: Unpack[TrainsLaid]) -> ParallelStep
 
 
 def train(model: str, cluster: str, **words: Unpack[TrainsLaid]) -> TrainingStep | ParallelStep:
-    """One training step of ``model`` on a cluster by name, or in a file: under DistributedDataParallel.
+    """Return one training step of ``model`` on a cluster, by name or file: under DistributedDataParallel.
 
     Under any other layout it is a `ringside.sim.training.parallel.step.ParallelStep`. ``words`` are the
-    options of ``ringside train`` (docs/defaults.md), those that say a layout (docs/parallel.md) among them:
+    options of ``ringside train`` (docs/defaults.md), including those of a layout (docs/parallel.md):
     ``strategy``, ``tp``, ``pp``, ``schedule`` and so on.
 
-    ``model`` is a name (``resnet50``, ``gpt2-xl:512``), ``FILE.py:NAME``, a workload's YAML file or
-    measured steps. ``batch`` is of one rank and pass. ``measured`` is a throughput (samples/s of all
-    ranks together) and the ranks it was measured on, which then sets the pace of compute. ``ddp`` is a
+    ``model`` is a name (``resnet50``, ``gpt2-xl:512``), ``FILE.py:NAME``, a workload's YAML file or measured
+    steps. ``batch`` is per rank and pass. ``measured`` is a throughput (samples/s of all ranks together) and
+    the number of ranks that it was measured on; it sets the pace of compute. ``ddp`` is a
     `ringside.sim.training.ddp.job.DataParallel`. ``slowdown`` are stragglers: the factor by which a rank
     takes longer; ``spread`` and ``contention`` are `ringside.validation.questions.training.Training`'s.
     ``network``, ``placement`` and ``calibration`` are as `pick`'s.
@@ -103,7 +103,7 @@ def train(model: str, cluster: str, **words: Unpack[TrainsLaid]) -> TrainingStep
 
 
 def check_words(function: str, said: Iterable[str]) -> None:
-    """Refuse words that no training has."""
+    """Raise TypeError for options that no training has."""
     known = get_type_hints(TrainsLaid)
     unknown = sorted(set(said) - known.keys())
     if unknown:
@@ -120,11 +120,11 @@ def search(
     tell: Callable[[str], None] = lambda _: None,
     **words: Unpack[TrainsLaid],
 ) -> Layouts:
-    """The ``top`` quickest layouts of a training on all ranks of a cluster, as ``ringside train --search``.
+    """Return the ``top`` fastest layouts of a training on a cluster, as ``ringside train --search``.
 
-    ``words`` are as in `train`; those of a layout are held. All layouts have ``global_batch`` samples a step,
-    and leave ``reserve`` bytes of each GPU free, those of `ringside.sim.training.room` where None. ``tell``
-    is told how far it is; Control-C ends the search with what it knows.
+    ``words`` are as in `train`; those of a layout are fixed. All layouts have ``global_batch`` samples per
+    step, and leave ``reserve`` bytes of each GPU free, by default those of `ringside.sim.training.room`.
+    ``tell`` is called with the progress; Control-C ends the search with the layouts found so far.
     """
     check_words("search", words)
     held = {name: value for name, value in words.items() if name in Laid.__annotations__}
@@ -137,10 +137,10 @@ def search(
 def goodput(
     job: LongJob | str, interval_s: float | None = None, *, trials: int = 40, seed: int = 0
 ) -> Goodput:
-    """What failures, checkpoints and restarts leave of a long job's time, by formula and by simulation.
+    """Return the goodput of a long job with failures and checkpoints, by formula and by simulation.
 
     ``job`` is a `ringside.sim.goodput.job.LongJob`, or the name of a published training. ``interval_s`` is
-    the training between two checkpoints; without one it is the best.
+    the training between two checkpoints, by default the best one.
     """
     what = published(job).job if isinstance(job, str) else job
     every = min(best_interval(what), what.work_s) if interval_s is None else interval_s
@@ -160,10 +160,10 @@ def measure(
     timeout_s: float = 60.0,
     on_record: Callable[[Record], None] = lambda _: None,
 ) -> list[Record]:
-    """Run a collective for real on this machine, under torchrun, at each size in bytes.
+    """Run a real collective on this machine, under torchrun, at each size in bytes.
 
-    PyTorch must be there. ``algorithm`` is ``library`` for the backend's own, or one of Ringside's,
-    whose schedule is run. ``on_record`` is called with each record as it comes, so that nothing is lost
+    PyTorch must be installed. ``algorithm`` is ``library`` for the backend's own, or one of Ringside's, whose
+    schedule is run. ``on_record`` is called with each record as it is measured, so that no record is lost
     where a later one fails.
     """
     from ringside.real.collective.measure import Measurement, check_room
@@ -175,14 +175,14 @@ def measure(
         algorithm=algorithm, dtype=dtype, iterations=iterations, warmup=warmup, timeout_s=timeout_s,
     )  # fmt: skip
     check_room(ranks, max(sizes))
-    found: list[Record] = []
+    records: list[Record] = []
 
     def keep(record: Record) -> None:
-        found.append(record)
+        records.append(record)
         on_record(record)
 
     run(what, keep)
-    return found
+    return records
 
 
 def sweep(
@@ -192,13 +192,13 @@ def sweep(
     workers: int | None = None,
     scheduler: str | None = None,
 ) -> "DataFrame":
-    """One command line asked at many points, in parallel: a row for each, as `docs/sweep.md` tells.
+    """Run one command at many points, in parallel; return one row per point, as in `docs/sweep.md`.
 
-    ``study`` is a YAML file, or what would stand in one. Rows are kept in ``folder``, a new one or that of
-    this study, which then goes on where it was. ``workers`` are processes of this machine, one a core
-    unless it is said; ``scheduler`` is a Dask cluster's address in place of them. Processes begin by
-    importing the script that calls this, so it must call it below ``if __name__ == "__main__":``.
-    Raise `ringside.studies.study.StudyError` for a study that cannot be made, or a folder of another one.
+    ``study`` is a YAML file, or its content. Rows are kept in ``folder``, a new one or that of this study,
+    which then continues. ``workers`` are processes of this machine, by default one per core; ``scheduler`` is
+    a Dask cluster's address instead. Processes begin by importing the calling script, so it must call this
+    below ``if __name__ == "__main__":``. Raise `ringside.studies.study.StudyError` for an invalid study, or a
+    folder of another one.
     """
     from ringside.studies.folder import opened
     from ringside.studies.run import run
@@ -206,28 +206,27 @@ def sweep(
     from ringside.studies.study import read as read_study
     from ringside.studies.workers import check_address
 
-    found = made(study, "study") if isinstance(study, Mapping) else read_study(Path(study))
+    parsed = made(study, "study") if isinstance(study, Mapping) else read_study(Path(study))
     if scheduler is not None:
         check_address(scheduler)
-    with opened(Path(folder), found) as at:
+    with opened(Path(folder), parsed) as at:
         run(at, lambda _: None, workers=workers, scheduler=scheduler)
         return at.read()
 
 
 def read(*files: str | PathLike[str]) -> list[Record]:
-    """The measurements in files: records, nccl-tests' text or JSON, published rows.
+    """Read the measurements in files: records, nccl-tests' text or JSON, published rows.
 
-    Rows without a usable time are left out. Raise `ringside.sim.record.RecordError` for a file that holds
-    none.
+    Rows without a usable time are left out. Raise `ringside.sim.record.RecordError` for a file without any.
     """
     return [record for file in files for record in readers.read(Path(file)).records]
 
 
 def pairs(*files: str | PathLike[str], ranks: int = 2) -> Verdict:
-    """Which node or link of a cluster is slow, from a measurement between every two of its nodes.
+    """Find the slow nodes and links of a cluster, from measurements between every two of its nodes.
 
     Files are logs of two nodes each, folders of them, or CSV tables. ``ranks`` are a run's, on both nodes
-    together, where a file does not say it. `rows` takes the verdict's ``nodes``, ``pairs`` and
+    together, for files that do not give them. `rows` accepts the verdict's ``nodes``, ``pairs`` and
     ``matrices``. Raise `ringside.sim.record.RecordError` where no pair was measured.
     """
     return judge_files([Path(file) for file in files], ranks)

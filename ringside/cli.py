@@ -1,7 +1,7 @@
-"""The command line. A command reads its words, asks a room for the work and prints what it says.
+"""The command line: parse options, ask the package that has the answer, print it.
 
-Each has a folder of `ringside.commands`; only the one that is called is imported, for help
-must not wait for numpy. What goes wrong ends in one message and an exit code, not in a traceback.
+Each command has a folder in `ringside.commands`; only the called one is imported, because help must not wait
+for numpy. An error ends in one message and an exit code, not in a traceback.
 """
 
 import os
@@ -22,42 +22,42 @@ from ringside.door import door, plain
 from ringside.errors import exit_code, message
 
 _Refused: Any = typer.BadParameter.__base__
-"""What wrong words are refused with; typer has a click of its own, which it does not show."""
+"""Errors of invalid options; typer bundles its own click, which it does not export."""
 
 COMMANDS = {
     "topo": "List the named clusters, or describe, draw or write one.",
     "simulate": "Predict how long a collective takes.",
-    "collectives": "List which library answers which collective by which algorithm, and what is proved.",
-    "pick": "Say which algorithm wins at every size and node count, and by how much.",
+    "collectives": "List which library supports which collective by which algorithm, and which are proved.",
+    "pick": "Show which algorithm wins at every size and node count, and by how much.",
     "train": "Predict a training step: what communication it hides and what stays exposed.",
-    "whatif": "Ask what another network, more nodes or another algorithm would change, and what then limits.",
-    "goodput": "Say what failures, checkpoints and restarts leave of a long job's time.",
+    "whatif": "Predict the effect of another network, more nodes or another algorithm, and the new limit.",
+    "goodput": "Predict a long job's goodput after failures, checkpoints and restarts.",
     "measure": "Measure a collective for real.",
-    "measure ddp": "Measure steps of DistributedDataParallel, of a model or of layers that sleep.",
+    "measure ddp": "Measure steps of DistributedDataParallel, with a model or with sleeping layers.",
     "measure train": "Measure steps of FSDP2, pipelines, tensor, context and expert parallelism.",
-    "measure elastic": "Kill ranks of a real job; lay its goodput beside the predicted.",
+    "measure elastic": "Kill ranks of a real job; compare its goodput with the prediction.",
     "calibrate": "Fit a cluster's parameters to measurements.",
-    "compare": "Lay predictions beside measurements: records and nccl-tests, or measured training steps.",
-    "explain": "Say why a log's bus bandwidth is low: which part departs from its family, and what to try.",
-    "pairs": "Say which node or link is slow, from a measurement between every two nodes.",
-    "scorecard": "Judge NCCL's times by published rows that set nothing of them, beside simple rules.",
-    "scorecard training": "Judge training steps by published ones, one of each series known.",
-    "sweep": "Ask one command line at many points, in parallel; once more, and it goes on where it was.",
-    "program": "Prove that a job of collectives and messages ends, or say who waits; simulate or run it.",
-    "trace": "Tell collectives, skew and transfer of a profiled job; replay it on another cluster.",
+    "compare": "Compare predictions with measurements: records and nccl-tests, or measured training steps.",
+    "explain": "Explain why a log's bus bandwidth is low, compared with similar machines, and what to try.",
+    "pairs": "Find the slow nodes and links, from measurements between every two nodes.",
+    "scorecard": "Score NCCL's predicted times on held-out published rows, beside simple rules.",
+    "scorecard training": "Score predicted training steps on published ones, given one row of each series.",
+    "sweep": "Run one command at many points, in parallel; run it again to continue an interrupted sweep.",
+    "program": "Prove that a job of collectives and messages ends, or show who waits; simulate or run it.",
+    "trace": "Show collectives, skew and transfer of a profiled job; replay it on another cluster.",
     "validate": "Predict from ping-pong, then measure, on emulated networks; exit 1 past a tolerance.",
     "validate ddp": "Predict, then measure, steps of DistributedDataParallel on emulated networks.",
     "validate training": "Predict, then measure, steps of FSDP and pipelines on emulated networks.",
     "validate disturbances": "Predict, then measure, disturbed steps on emulated networks, in quantiles.",
     "demo": "Measure, calibrate, compare and draw on this machine, end to end, in under three minutes.",
 }
-"""What each command says of itself; ``measure ddp`` is one with words of its own."""
+"""Each command's help sentence; ``measure ddp`` is a command with options of its own."""
 
 
 def main() -> None:
-    """Run the command line; an error ends as `ringside.errors` says.
+    """Run the command line; errors end as `ringside.errors` defines.
 
-    With RINGSIDE_DEBUG=1 in the environment its traceback is shown before its message.
+    With RINGSIDE_DEBUG=1 in the environment an error's traceback is shown before its message.
     """
     for number in _ENDING:
         signal.signal(number, _interrupt)
@@ -71,7 +71,7 @@ def _run() -> None:
             app()
         finally:
             if sys.stdout:
-                sys.stdout.flush()  # while what goes wrong with it can still be said
+                sys.stdout.flush()  # while its errors can still be reported
     except _Interrupted as end:
         number = end.args[0]
         _complain(f"{_ENDING[number]}; {_kept()}")
@@ -79,7 +79,7 @@ def _run() -> None:
     except BrokenPipeError:
         _stop_writing()
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # of which the command-line library makes exit 1
+        if isinstance(end.__context__, BrokenPipeError):  # the command-line library exits with 1 for it
             _stop_writing()
         raise
     except Exception as error:
@@ -91,50 +91,50 @@ def _run() -> None:
 
 def app() -> None:
     """Run the command that the command line names."""
-    commands(_called(_words()))(prog_name="ringside")  # however it was started: completion asks by this name
+    commands(_called(_words()))(prog_name="ringside")  # however it was started: completion uses this name
 
 
 def commands(called: Collection[str]) -> typer.Typer:
-    """All commands, of which those that are called are whole and of the others only the name is told."""
-    found = typer.Typer(
+    """Return the typer app; commands that are not called are named without their options."""
+    typer_app = typer.Typer(
         cls=_Commands,
         help="Predict how long collective communication and distributed training take, and prove it.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        rich_markup_mode=None,  # rich cuts words to fit its frames
+        rich_markup_mode=None,  # rich truncates text to fit its frames
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    found.callback()(_common)
+    typer_app.callback()(_common)
     for name, sentence in COMMANDS.items():
         command = command_of(name) if name in called else _not_called
-        found.command(name, cls=_Command, help=sentence)(command)
-    return found
+        typer_app.command(name, cls=_Command, help=sentence)(command)
+    return typer_app
 
 
 def command_of(name: str) -> Any:
-    """The function behind a command: ``command`` in its folder, or ``ddp`` beside it."""
+    """Return the function of a command: ``command`` in its folder, or ``ddp`` beside it."""
     first, _, second = name.partition(" ")
     return getattr(import_module(f"ringside.commands.{first}.command"), second or "command")
 
 
 class _Command(TyperCommand):
-    """A command that knows the words of its relatives: ``measure`` those of ``measure ddp``."""
+    """A command that recognises options of related commands: ``measure`` those of ``measure ddp``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The words; raise ValueError for one that is a relative's."""
+        """Parse the options; raise ValueError for an option of another command."""
         try:
             return super().parse_args(ctx, args)
         except _Refused as error:
             option, name = getattr(error, "option_name", None), str(self.name)
-            if not hasattr(error, "possibilities"):  # which has an option that it does not know
+            if not hasattr(error, "possibilities"):  # only an error about an unknown option has it
                 raise
             family = [one for one in COMMANDS if one.split()[0] == name.split()[0] and one != name]
             owners = [f"ringside {one}" for one in family if option in _options_of(one)]
             if not owners:
                 raise
             raise ValueError(
-                f"{option} is no option of ringside {name}, but of {' and '.join(owners)}; leave it out, "
-                "or write that"
+                f"{option} is not an option of ringside {name}, but of {' and '.join(owners)}; leave it out, "
+                "or use that command"
             ) from None
 
 
@@ -144,7 +144,7 @@ def _options_of(name: str) -> set[str]:
 
 
 class _Commands(TyperGroup):
-    """Commands, whose names may have two words; all of them can be asked to say more."""
+    """Commands, whose names may have two words; all of them accept the common options."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -153,29 +153,29 @@ class _Commands(TyperGroup):
             command.params += verbose
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command, and what is left of the words."""
+        """Return the command, and the remaining arguments."""
         two = " ".join(args[:2])
         return super().resolve_command(ctx, [two, *args[2:]] if two in self.commands else args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Every command with its whole sentence, where click would cut it."""
+        """Write every command with its whole sentence, which click would truncate."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.help) for name, command in self.commands.items()])
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """What the first word may be; a shell completes one word at a time."""
-        return [found for found in super().shell_complete(ctx, incomplete) if " " not in found.value]
+        """Complete the first word; a shell completes one word at a time."""
+        return [item for item in super().shell_complete(ctx, incomplete) if " " not in item.value]
 
 
 def _words() -> list[str]:
-    """The words of the command line, or those that a shell wants completed."""
-    asked = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS")
-    completing = "_RINGSIDE_COMPLETE" in os.environ and asked
-    return asked.split()[1:] if completing and asked else sys.argv[1:]
+    """Return the arguments of the command line, or those that a shell completes."""
+    line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS")
+    completing = "_RINGSIDE_COMPLETE" in os.environ and line
+    return line.split()[1:] if completing and line else sys.argv[1:]
 
 
 def _called(words: Sequence[str]) -> set[str]:
-    """The commands that the words may name: before them stand options of all commands alone."""
+    """Return the commands that the arguments may name: only common options precede them."""
     names = [word for word in words if not word.startswith("-")]
     return {" ".join(names[:1]), " ".join(names[:2])}
 
@@ -197,7 +197,7 @@ def _say_more(context: typer.Context, times: int) -> None:
 
 def _common(
     version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which release it is.")
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version.")
     ] = False,
     verbose: Annotated[
         int,
@@ -209,45 +209,45 @@ def _common(
             expose_value=False,
             show_default=False,
             metavar="",
-            help="Say on stderr what is decided, and why; twice: more of it.",
+            help="Log decisions and their reasons to stderr; twice: more detail.",
         ),
     ] = 0,
 ) -> None:
-    """What may be asked of every command, or of none."""
+    """Accept the options that every command, or none, may have."""
 
 
 def _not_called() -> None:
-    """Stands for a command of which only the name is told."""
+    """Stand in for a command that is not called."""
 
 
 def _stop_writing() -> None:
-    """End well: whoever read our output has enough of it."""
+    """End cleanly: the reader of the output has closed it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(0)
 
 
 _ENDING = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-"""Signals of a terminal, and of who ends jobs; Slurm and systemd send the second."""
+"""Signals of a terminal, and of job schedulers; Slurm and systemd send the second."""
 
 
 class _Interrupted(BaseException):
-    """Such a signal, by its number, leaves by the way that cleans up.
+    """Such a signal, by its number, raised so that cleanup runs.
 
-    Nobody takes it for his own: neither the command-line library, which swallows KeyboardInterrupt, nor those
-    who run a user's code and tell of its SystemExit.
+    No other code catches it: neither the command-line library, which swallows KeyboardInterrupt, nor code
+    that runs a user's script and reports its SystemExit.
     """
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     signal.signal(
         signal.SIGTERM, lambda *_: None
-    )  # one sent to a whole job may come twice: what cleans up goes on
+    )  # a signal to a whole job may arrive twice: cleanup continues
     raise _Interrupted(number)
 
 
 def _kept() -> str:
-    """Which files were written before, all of which are whole."""
-    disk = sys.modules.get("ringside.topologies.disk")  # which who wrote nothing may not have imported
+    """Describe the files written so far, all of which are complete."""
+    disk = sys.modules.get("ringside.topologies.disk")  # not imported if nothing was written
     files: list[Path] = disk.written() if disk else []
     if not files:
         return "nothing was written"
@@ -258,6 +258,6 @@ def _kept() -> str:
 
 
 def _complain(text: str) -> None:
-    with suppress(OSError):  # where even this cannot be written nobody can be told
+    with suppress(OSError):  # if even this cannot be written, no message is possible
         for line in plain(text).split("\n"):
             print(f"ringside: {line}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What people read: tables in nccl-tests' manner, JSON for programs, progress on a terminal."""
+"""Output for people and programs: tables in nccl-tests' style, JSON, progress on a terminal."""
 
 import json
 import math
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 Cell = str | int | float
 
 PERIOD_S = 5.0
-"""How long a pipe stays silent while work goes on."""
+"""Seconds between progress lines in a pipe."""
 
 
 WIDTH = 80
-"""Columns of a line that people read; a path or an address may be longer."""
+"""Columns of a line; a path or an address may be longer."""
 
 
 _ALL: ContextVar[bool] = ContextVar("all", default=False)
@@ -40,7 +40,7 @@ _ANSWERS: ContextVar[list[dict[str, Any]] | None] = ContextVar("answers", defaul
 
 @contextmanager
 def handed_over() -> Iterator[list[dict[str, Any]]]:
-    """What `print_json` would print, handed over; no bar and no line says how far the work is."""
+    """Collect the output of `print_json`, and show no progress."""
     answers: list[dict[str, Any]] = []
     token = _ANSWERS.set(answers)
     try:
@@ -50,13 +50,13 @@ def handed_over() -> Iterator[list[dict[str, Any]]]:
 
 
 def widen(context: typer.Context, asked: bool) -> None:
-    """What ``--all`` does: while the command lasts, lines are as wide as what there is to say."""
+    """Apply ``--all``: while the command runs, lines have any width."""
     token = _ALL.set(asked)
     context.call_on_close(lambda: _ALL.reset(token))
 
 
 def print_json(schema: str, content: Mapping[str, Any]) -> None:
-    """One JSON object whose first key says what it is."""
+    """Print one JSON object whose first key names its schema."""
     answers = _ANSWERS.get()
     if answers is not None:
         answers.append(dict(content))
@@ -68,11 +68,10 @@ def print_json(schema: str, content: Mapping[str, Any]) -> None:
 def print_table(
     comments: Iterable[str], heads: Sequence[tuple[str, str]], rows: Iterable[Sequence[Cell]]
 ) -> None:
-    """Comments, heads (name and unit) and rows; all but the rows begin with ``#``, as in nccl-tests.
+    """Print comments, heads (name and unit) and rows; all but the rows begin with ``#``, as in nccl-tests.
 
-    Columns stand from the most to the least telling: those that a line of `WIDTH` does not hold wait for
-    ``--all``, which a comment says. Drawn by hand, for rich.table cuts or folds cells instead, and knows no
-    ``#`` by which awk and gnuplot tell heads from rows.
+    Columns are in order of importance: those beyond `WIDTH` need ``--all``, as a comment says. rich.table is
+    not used: it truncates or wraps cells, and has no ``#`` by which awk and gnuplot separate heads from rows.
     """
     heads = [(one_line(name), one_line(unit)) for name, unit in heads]
     texts = [[_text(cell) for cell in row] for row in rows]
@@ -83,20 +82,20 @@ def print_table(
     if shown < len(heads):
         print_comments([f"--all also prints {', '.join(name for name, _ in heads[shown:])}"])
     lines = [*(("#", *line) for line in zip(*heads, strict=True)), *((" ", *row) for row in texts)]
-    for mark, *words in lines:
-        kept = zip(words[:shown], widths, strict=False)
+    for mark, *cells in lines:
+        kept = zip(cells[:shown], widths, strict=False)
         print((mark + "".join(word.rjust(gap + width) for word, width in kept)).rstrip())
 
 
 def print_comments(comments: Iterable[str]) -> None:
-    """Lines that begin with ``#``, parted as by `print_wrapped`; parts go on after ``#`` and three blanks."""
+    """Print lines after ``#``, wrapped by `print_wrapped`; they continue after ``#`` and three blanks."""
     for comment in comments:
         indent = len(comment) - len(comment.lstrip())
         print_wrapped(f"# {comment}", "#   " + " " * indent)
 
 
 def print_wrapped(text: str, onward: str = "    ") -> None:
-    """A line; without ``--all`` one that is wider than `WIDTH` is parted, and goes on after ``onward``."""
+    """Print a line; without ``--all`` one wider than `WIDTH` is wrapped, and continues after ``onward``."""
     text = plain(text).replace("\n", " ").replace("\t", " ")
     if not _ALL.get():
         text = textwrap.fill(
@@ -106,7 +105,7 @@ def print_wrapped(text: str, onward: str = "    ") -> None:
 
 
 def spelled(inputs: Mapping[str, Any]) -> str:
-    """Inputs as one line, those that say nothing left out."""
+    """Format inputs as one line, without empty ones."""
     return ", ".join(
         f"{key} {_spelled(value)}" for key, value in inputs.items() if value and value not in ("auto", "none")
     )
@@ -119,7 +118,7 @@ def _spelled(value: Any) -> str:
 
 
 def sizes(begin: str, end: str, factor: int, size: str | None) -> list[int]:
-    """The sizes that -b, -e and -f mean, or the one that --size means."""
+    """Return the sizes of -b, -e and -f, or the one of --size."""
     if size is not None:
         return [parse_size(size)]
     first, last = parse_size(begin), parse_size(end)
@@ -127,42 +126,42 @@ def sizes(begin: str, end: str, factor: int, size: str | None) -> list[int]:
         raise ValueError(f"-b {begin} is more than -e {end}; write the smaller size after -b")
     if first == 0:
         raise ValueError("-b 0 grows to nothing; write -b 1 or more, or --size 0")
-    found = [first]
-    while found[-1] * factor <= last:
-        found.append(found[-1] * factor)
-    return found
+    steps = [first]
+    while steps[-1] * factor <= last:
+        steps.append(steps[-1] * factor)
+    return steps
 
 
 def counts(text: str) -> list[int]:
-    """The counts of machines, or of ranks, that ``--nodes`` lists."""
-    words = text.split(",")
-    if not all(word.isdecimal() and int(word) > 0 for word in words):
-        raise ValueError(f"{text!r} are no node counts; write for example 1,2,4,8")
-    return list(dict.fromkeys(map(int, words)))
+    """Parse the numbers of machines, or of ranks, of ``--nodes``."""
+    parts = text.split(",")
+    if not all(word.isdecimal() and int(word) > 0 for word in parts):
+        raise ValueError(f"{text!r} are not node counts; write for example 1,2,4,8")
+    return list(dict.fromkeys(map(int, parts)))
 
 
 def check_count(cluster: str, nodes: str | int | None) -> str:
-    """The cluster's name without a count; refused where it has another one than ``--nodes``."""
+    """Return the cluster's name without a count; raise where it differs from ``--nodes``."""
     name, count = split(cluster)
     if None not in (count, nodes) and str(count) != str(nodes):
-        raise ValueError(f"{cluster} and --nodes {nodes} count differently; leave one count out")
+        raise ValueError(f"{cluster} and --nodes {nodes} have different counts; leave one out")
     return name
 
 
 def given(context: typer.Context) -> set[str]:
-    """The options that were written, and not left to their defaults."""
+    """Return the options given on the command line, without defaults."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
 def check_sizes(context: typer.Context) -> None:
-    """Refuse one size and several."""
+    """Raise ValueError for one size together with several."""
     if "size" in given(context) and given(context) & {"begin", "end", "factor"}:
-        raise ValueError("--size is one size, -b, -e and -f are several; leave one or the other out")
+        raise ValueError("--size is one size, -b, -e and -f are several; leave out one or the other")
 
 
 def left_out(rows: int, notes: Iterable[str] = ()) -> None:
-    """Say how many rows of what was read had no usable time, if any, and what else files leave out."""
+    """Report the number of rows without a usable time, if any, and notes on other omissions."""
     for note in notes:
         print(f"ringside: {note}", file=sys.stderr)
     if rows:
@@ -179,7 +178,7 @@ def warn_of(measured: "Measured") -> None:
 
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator["Ticker"]:
-    """A bar on a terminal, nothing in a pipe; ``total`` says of how many parts, if that is known."""
+    """Show a progress bar on a terminal, nothing in a pipe; ``total`` is the number of parts, if known."""
     console = Console(file=behind(sys.stderr), highlight=False, soft_wrap=True)
     with Progress(console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
         yield Ticker(bar, bar.add_task(_shown(what), total=total), what)
@@ -187,7 +186,7 @@ def progress(what: str, total: int | None) -> Iterator["Ticker"]:
 
 @contextmanager
 def simulating(what: str, total: int | None = None) -> Iterator["Ticker"]:
-    """A bar on a terminal, in a pipe a line from time to time; above it long simulations are announced."""
+    """Show a bar on a terminal, a line from time to time in a pipe; announce long simulations above it."""
     if _ANSWERS.get() is not None:
         bar = Progress(disable=True)
         yield Ticker(bar, bar.add_task(what), what)
@@ -212,7 +211,7 @@ def simulating(what: str, total: int | None = None) -> Iterator["Ticker"]:
 
 
 class Ticker:
-    """Moves a progress bar on; ``text`` is what it says."""
+    """Advances a progress bar; ``text`` is its text."""
 
     def __init__(self, bar: Progress, task: TaskID, what: str) -> None:
         self.text = what
@@ -223,19 +222,19 @@ class Ticker:
         self._inner: TaskID | None = None
 
     def done(self, what: str) -> None:
-        """One more is finished; ``what`` comes next or was last."""
+        """Count one more as finished; ``what`` is next or was last."""
         self.text = self._what = what
         self._simulated()
         self._bar.update(self._task, advance=1, description=_shown(what))
 
     def moved(self, done: int, what: str) -> None:
-        """So many are finished; ``what`` says how it stands."""
+        """Set the number finished; ``what`` describes the state."""
         self.text = self._what = what
         self._simulated()
         self._bar.update(self._task, completed=done, description=_shown(what))
 
     def show(self, done: int, total: int) -> None:
-        """So many transfers of one simulation are finished, of so many in all; a bar of its own shows it."""
+        """Show the transfers of one simulation, finished and in all, in a bar of its own."""
         self.text = f"{self._what}: {done:,} of {total:,} transfers"
         if self._inner is None:
             self._inner = self._bar.add_task("", total=total)
@@ -244,13 +243,13 @@ class Ticker:
         )
 
     def _simulated(self) -> None:
-        """Take the bar of one simulation away, which is over."""
+        """Remove the bar of a finished simulation."""
         if self._inner is not None:
             self._bar.remove_task(self._inner)
             self._inner = None
 
     def announce(self, text: str) -> None:
-        """Say what takes long, once."""
+        """Announce a long task, once."""
         if text not in self._announced:
             self._announced.add(text)
             self.say(text)
@@ -261,21 +260,21 @@ class Ticker:
 
 
 def _shown(what: str) -> str:
-    """What a bar says, which reads brackets as marks."""
+    """Escape a bar's text, in which brackets are markup."""
     return escape(one_line(what))
 
 
 def _that_fit(widths: Sequence[int]) -> int:
-    """How many columns, the first at least, stand on one line."""
+    """Return the number of columns, at least one, that fit on one line."""
     ends = accumulate((1 + width for width in widths), initial=1)
     return max(1, sum(end <= WIDTH for end in ends) - 1) if widths else 0
 
 
 def _text(cell: Cell) -> str:
-    """Two decimals, fewer where a number has more than three digits before them, as in nccl-tests."""
+    """Format with two decimals, fewer for more than three digits before them, as in nccl-tests."""
     if not isinstance(cell, float):
         return one_line(str(cell))
     if not math.isfinite(cell):
-        raise ArithmeticError(f"a figure is {cell}, which is no answer")
+        raise ArithmeticError(f"a figure is {cell}, which is not a valid answer")
     precise = (f"{cell:.2f}", f"{cell:.1f}")
     return next((text for text in precise if len(text) <= len("123.45")), f"{cell:.0f}")

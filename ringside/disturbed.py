@@ -1,4 +1,4 @@
-"""What disturbs the answer of a command: its words, the draws that are played, how the answer is told."""
+"""Disturbed answers: their options, the Monte Carlo draws, their description."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,24 +16,24 @@ from ringside.topologies.disk import write_file
 from ringside.topologies.units import format_duration
 
 DRAWS = 100
-"""Of a question that does not say."""
+"""The default number of draws."""
 
 QUANTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
 
 MOST_BLAMED = 5
-"""Ranks that a table names; JSON has them all."""
+"""Ranks in a table; JSON has them all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disturbed:
-    """An answer that was disturbed: ``drawn`` are all draws, ``typical`` is the one nearest the median."""
+    """A disturbed answer: ``drawn`` are all draws, ``typical`` is the one nearest the median."""
 
     question: Disturbances
     drawn: Drawn
     typical: ProgramTimeline | None = None
 
     def content(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the content for JSON."""
         drawn = self.drawn
         return {
             "said": self.question.disturbed_by(),
@@ -49,10 +49,10 @@ class Disturbed:
         }
 
     def lines(self) -> list[str]:
-        """What a table says of it."""
+        """Return the comment lines of a table."""
         drawn = self.drawn
         many = len(drawn.times_s) > 1
-        of = f"{len(drawn.times_s)} draws of seed {drawn.seed}" if many else "nothing is left to chance"
+        of = f"{len(drawn.times_s)} draws of seed {drawn.seed}" if many else "nothing random"
         times = ", ".join(
             f"{name} {format_duration(drawn.quantile(share), 4)}" for name, share in QUANTILES.items()
         )
@@ -66,38 +66,38 @@ class Disturbed:
         return [first, *self.blame()]
 
     def columns(self) -> dict[str, float]:
-        """What a table has beside the undisturbed time, seconds: the one time, or its quantiles."""
+        """Return the columns beside the undisturbed time, seconds: the one time, or its quantiles."""
         drawn = self.drawn
         if len(drawn.times_s) == 1:
             return {"disturbed": drawn.median_s}
         return {name: drawn.quantile(share) for name, share in QUANTILES.items()}
 
     def headline(self, what: str) -> str:
-        """How long it takes, in a sentence."""
+        """Return the time in a sentence."""
         drawn = self.drawn
-        said = f"With {self.question.disturbed_by()} {what} takes {format_duration(drawn.median_s, 4)}"
+        sentence = f"With {self.question.disturbed_by()} {what} takes {format_duration(drawn.median_s, 4)}"
         if len(drawn.times_s) > 1:
             late = format_duration(drawn.quantile(QUANTILES["p95"]), 4)
-            said += f" in the median of {len(drawn.times_s)} draws, {late} at the 95th percentile"
-        return f"{said}; undisturbed {format_duration(drawn.undisturbed_s, 4)}."
+            sentence += f" in the median of {len(drawn.times_s)} draws, {late} at the 95th percentile"
+        return f"{sentence}; undisturbed {format_duration(drawn.undisturbed_s, 4)}."
 
     def blame(self) -> list[str]:
-        """Who waits for whom, in words."""
-        found = []
+        """Describe who waits for whom."""
+        lines = []
         for culprit, seconds in list(self.drawn.blamed.items())[:MOST_BLAMED]:
             waiting = [rank for (rank, other) in self.drawn.waits if other == culprit]
             most = max(self.drawn.waits[rank, culprit] for rank in waiting)
             who = f"rank {waiting[0]} waits" if len(waiting) == 1 else f"{len(waiting)} ranks wait"
-            found.append(
-                f"{who} for rank {culprit}, {format_duration(most, 3)} at the most and "
-                f"{format_duration(seconds / len(waiting), 3)} in the mean"
+            lines.append(
+                f"{who} for rank {culprit}, {format_duration(most, 3)} at most and "
+                f"{format_duration(seconds / len(waiting), 3)} on average"
             )
-        return found
+        return lines
 
     def write(self, title: str, plot: Path | None, trace: Path | None = None) -> None:
-        """Draw the times of all draws, and who waits in the typical one; write that one's trace."""
+        """Draw the times of all draws, and the waits of the typical one; write that one's trace."""
         if plot:
-            from ringside.pictures.disturbance import draw_disturbed
+            from ringside.pictures.jobs.disturbance import draw_disturbed
 
             draw_disturbed(title, self.drawn, QUANTILES, self.blame(), self.typical, plot)
         if trace and self.typical:
@@ -123,7 +123,7 @@ def drawn_program(
     play: Callable[[Draw], Simulation],
     undisturbed_s: float,
 ) -> Disturbed:
-    """Play the draws of a program, and keep what happened in the typical one."""
+    """Play the draws of a program, and keep the timeline of the typical one."""
 
     def once(draw: Draw) -> Outcome:
         simulation = play(draw)

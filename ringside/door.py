@@ -1,8 +1,8 @@
-r"""The one door to a terminal: what is printed, answers and errors alike, moves no cursor and hides nothing.
+r"""The one door to a terminal: no output, answer or error, moves the cursor or hides text.
 
-Names in traces, logs and files are written by others. An escape sequence among them could paint over a
-verdict, and a bidirectional override turn one round. Every such character leaves as JSON would spell it,
-``\u001b``, so that what a program reads is the same.
+Others write the names in traces, logs and files. An escape sequence in one could overwrite a verdict, and a
+bidirectional override reverse it. Every such character is printed as in JSON, ``\u001b``, so that a program
+reads the same text.
 """
 
 import re
@@ -15,39 +15,39 @@ _C0_AND_C1 = r"\x00-\x08\x0b-\x1f\x7f-\x9f"
 _BIDIRECTIONAL = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _UNSEEN = "\u200b-\u200d\u2028\u2029\u2060-\u2064\u206a-\u206f\ufeff\U000e0000-\U000e007f"
 _ALONE = "\ud800-\udfff"
-"""Halves of characters, as which Python has the bytes of names that are no UTF-8; no stream takes them."""
+"""Surrogates, by which Python represents bytes of names that are not UTF-8; no stream accepts them."""
 
 _CONTROL = re.compile(f"[{_C0_AND_C1}{_BIDIRECTIONAL}{_UNSEEN}{_ALONE}]")
 
 
 def plain(text: str) -> str:
-    """Text without control characters other than the ends of lines and tabs."""
+    """Return the text without control characters other than the ends of lines and tabs."""
     return _CONTROL.sub(_spelled, text)
 
 
 def one_line(text: str) -> str:
-    """Text without any, for what stands in a line with others."""
+    """Return the text without any control character, for a part of a line."""
     return plain(text).replace("\n", r"\u000a").replace("\t", r"\u0009")
 
 
-def _spelled(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _spelled(match: re.Match[str]) -> str:
+    code = ord(match[0])
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 class _Door:
-    """A stream for text that leaves as `plain` has it; in all else it is the stream behind it."""
+    """A stream that passes text through `plain`; everything else is the stream behind it."""
 
     def __init__(self, stream: Any) -> None:
         self.behind = stream
 
     def write(self, text: str) -> int:
-        """Write text plainly."""
+        """Write text through `plain`."""
         self.behind.write(plain(text))
         return len(text)
 
     def writelines(self, lines: Iterator[str]) -> None:
-        """Write lines plainly."""
+        """Write lines through `plain`."""
         for line in lines:
             self.write(line)
 
@@ -57,7 +57,7 @@ class _Door:
 
 @contextmanager
 def door() -> Iterator[None]:
-    """While it lasts stdout and stderr are reached by the door alone."""
+    """Route stdout and stderr through the door inside the block."""
     out, err = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (stream and _Door(stream) for stream in (out, err))
     try:
@@ -67,5 +67,5 @@ def door() -> Iterator[None]:
 
 
 def behind(stream: Any) -> Any:
-    """The stream itself, for bars, which move the cursor; what they are told must be `plain`."""
+    """Return the stream itself, for bars, which move the cursor; their text must be `plain`."""
     return stream.behind if isinstance(stream, _Door) else stream

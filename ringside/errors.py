@@ -1,18 +1,16 @@
-"""Whose mistake an error is, and what the command line makes of it.
+"""Who is responsible for an error, and its message and exit code on the command line.
 
-Whoever writes something wrong is told so by a ``ValueError`` whose text is written for people: of a
-class of ours, or raised by a ``raise`` statement in our code. One raised by a library that we call or
-by the interpreter (``int("x")``, a tuple that does not unpack) was written for programmers: that it
-got out is a defect of ours, as is every ``KeyError``, ``TypeError`` or failed assertion. So the rule
-asks who raised, not what:
+A user's mistake is a ``ValueError`` whose text is written for people: of one of our classes, or raised by a
+``raise`` statement in our code. One raised by a library that we call or by the interpreter (``int("x")``, a
+tuple that does not unpack) was written for programmers: that it escaped is our defect, as is every
+``KeyError``, ``TypeError`` or failed assertion. So the rule depends on who raised, not on the type:
 
-- exit 2, the user's to put right: a ``ValueError`` that we raised; a file or a device that refuses
-  (``OSError``); an optional dependency that is not installed.
-- exit 1, the run could not be finished: a ``RuntimeError`` that we raised; no memory left.
-- exit 70, a defect: everything else, a broken law of physics (`ringside.sim.engine.laws.LawError`) included.
+- exit 2, the user's to fix: a ``ValueError`` that we raised; a file or device error (``OSError``); a missing
+  optional dependency.
+- exit 1, the run could not finish: a ``RuntimeError`` that we raised; no memory left.
+- exit 70, a defect: everything else, including a broken law of physics (`ringside.sim.engine.laws.LawError`).
 
-What a user's own model raises is turned into a ``ValueError`` where the model is called
-(`ringside.real.model`).
+Errors of a user's own model become ``ValueError`` where the model is called (`ringside.real.model`).
 """
 
 import opcode
@@ -23,14 +21,14 @@ OPTIONAL = {
     **{"torch": "real", "pyroute2": "net"},
     **dict.fromkeys(("cryptography", "dask", "distributed", "pandas", "pyarrow"), "sweep"),
 }
-"""Modules that ``ringside`` alone does not bring, and the extra that does."""
+"""Modules of optional dependencies, and the extra that installs them."""
 
 USER, UNFINISHED, DEFECT = 2, 1, 70
 """Exit codes; the last is EX_SOFTWARE of sysexits.h."""
 
 
 def exit_code(error: Exception) -> int:
-    """The exit code that an error ends the command line with."""
+    """Return the exit code of an error."""
     match error:
         case ModuleNotFoundError():
             return USER if _package(error) in OPTIONAL else DEFECT
@@ -46,15 +44,15 @@ def exit_code(error: Exception) -> int:
 
 
 def message(error: Exception) -> str:
-    """What people are told."""
+    """Return the error's message for people."""
     match error:
         case ModuleNotFoundError() if exit_code(error) == USER:
-            from ringside.topologies.extras import install  # help need not wait for what that brings
+            from ringside.topologies.extras import install  # help need not wait for its imports
 
             package = _package(error)
             return f"{package} is not installed; {install(OPTIONAL[package])}"
         case MemoryError():
-            return "this machine has not the memory; write a smaller size, fewer ranks or a smaller file"
+            return "this machine has too little memory; write a smaller size, fewer ranks or a smaller file"
     if exit_code(error) != DEFECT:
         return _FIELD.sub(_as_option, str(error)) or type(error).__name__
     return (
@@ -73,14 +71,14 @@ def _as_option(field: re.Match[str]) -> str:
 
 
 def _package(error: ModuleNotFoundError) -> str:
-    """The outermost package that is missing."""
+    """Return the outermost package that is missing."""
     return str(error.name).partition(".")[0]
 
 
 def _is_deliberate(error: Exception) -> bool:
-    """Whether the error, or one that it was made from, is of a class of ours or was raised in a file of ours.
+    """Whether the error, or one of its causes, is of one of our classes or was raised in one of our files.
 
-    SimPy raises anew what a process of ours raised, with the first one as its cause.
+    SimPy raises errors of our processes again, with the first one as the cause.
     """
     return any(_is_ours(type(one).__module__) or _raised_by_us(one) for one in _chain(error))
 

@@ -1,4 +1,4 @@
-"""Words of ``train`` and ``measure ddp`` for DistributedDataParallel's buckets and communication hook."""
+"""Options of ``train`` and ``measure ddp`` for DistributedDataParallel's buckets and communication hook."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,19 +9,19 @@ from ringside.topologies.words import one_of
 
 
 def caps_of(text: str | None) -> tuple[float, ...]:
-    """MiB of ``1,5,25``."""
+    """Parse MiB of ``1,5,25``."""
     if text is None:
         return ()
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
         raise ValueError(
-            f"{text!r} are no bucket caps; write MiB with commas between, for example 1,5,25"
+            f"{text!r} are not bucket caps; write MiB separated by commas, for example 1,5,25"
         ) from None
 
 
 def hook_of(text: str | None) -> tuple[str | None, PowerSGD]:
-    """A communication hook by name, and the arguments of PowerSGD in ``powersgd:rank=4,start=10``."""
+    """Parse a communication hook's name, and PowerSGD's arguments in ``powersgd:rank=4,start=10``."""
     if text is None:
         return None, PowerSGD()
     name, colon, figures = text.partition(":")
@@ -40,7 +40,7 @@ def _figure(text: str) -> tuple[str, Any]:
     except (KeyError, ValueError):
         allowed = ", ".join(known.replace("_", "-") for known in _FIGURES)
         raise ValueError(
-            f"{text!r} says nothing of PowerSGD; write {allowed}, for example rank=4 or warm-start=no"
+            f"{text!r} is not an argument of PowerSGD; write {allowed}, for example rank=4 or warm-start=no"
         ) from None
 
 

@@ -18,7 +18,7 @@ from ringside.topologies.units import format_size
 
 
 def choices(names: Iterable[str]) -> str:
-    """A metavar that says what may be written."""
+    """Return a metavar that lists the choices."""
     return "|".join(names)
 
 
@@ -27,7 +27,11 @@ Cluster = Annotated[
 ]
 AnyCluster = Annotated[
     str | None,
-    typer.Option("--cluster", metavar="NAME[:COUNT]|FILE", help="As elsewhere; steps hold their own."),
+    typer.Option(
+        "--cluster",
+        metavar="NAME[:COUNT]|FILE",
+        help="A named cluster, or a YAML file; steps hold their own.",
+    ),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -38,20 +42,21 @@ Settings = Annotated[
     ),
 ]
 Emulate = Annotated[
-    str | None, typer.Option(metavar="NAME[:COUNT]|FILE", help="On a real network made in this machine.")
+    str | None,
+    typer.Option(metavar="NAME[:COUNT]|FILE", help="Run on a real network emulated in this machine."),
 ]
 Begin = Annotated[str, typer.Option("-b", "--begin", metavar="SIZE", help="Smallest size.")]
 End = Annotated[str, typer.Option("-e", "--end", metavar="SIZE", help="Largest size.")]
 Factor = Annotated[
-    int, typer.Option("-f", "--factor", min=2, metavar="FACTOR", help="From one size to the next, 2 or more.")
+    int, typer.Option("-f", "--factor", min=2, metavar="FACTOR", help="Factor between sizes, 2 or more.")
 ]
-Size = Annotated[str | None, typer.Option(metavar="SIZE", help="One size in place of -b, -e and -f.")]
-Ranks = Annotated[int | None, typer.Option("-g", "--ranks", show_default="all", help="Ranks in all.")]
+Size = Annotated[str | None, typer.Option(metavar="SIZE", help="One size instead of -b, -e and -f.")]
+Ranks = Annotated[int | None, typer.Option("-g", "--ranks", show_default="all", help="Number of ranks.")]
 Placement = Annotated[
     str,
     typer.Option(
         metavar=choices(SPREADS),
-        help="Where -g ranks stand: as many on every machine, or one machine full after another.",
+        help="Place -g ranks: equally many on every machine, or one machine full after another.",
     ),
 ]
 Library = Annotated[
@@ -59,25 +64,25 @@ Library = Annotated[
     typer.Option(
         show_default="nccl for machines with GPUs, else ideal",
         metavar=choices(LIBRARIES),
-        help="Whose choices and times.",
+        help="Library whose choices and times to predict.",
     ),
 ]
 Algorithm = Annotated[
     str,
     typer.Option(
         metavar="NAMES",
-        help="ring,tree, ^ring, ... (ringside collectives lists all) or auto; for nccl what NCCL_ALGO takes.",
+        help="ring,tree, ^ring, ... (ringside collectives lists all) or auto; for nccl as in NCCL_ALGO.",
     ),
 ]
 Protocol = Annotated[
     str,
     typer.Option(
         metavar="NAMES",
-        help="For nccl what NCCL_PROTO takes: ll, ll128, simple, ^ll; for mpi eager or rendezvous.",
+        help="For nccl as in NCCL_PROTO: ll, ll128, simple, ^ll; for mpi eager or rendezvous.",
     ),
 ]
 Engine = Annotated[
-    str, typer.Option(metavar=choices(ENGINES), help="How it is answered; auto says what it took.")
+    str, typer.Option(metavar=choices(ENGINES), help="Simulation engine; auto reports its choice.")
 ]
 Network = Annotated[
     str, typer.Option(metavar=choices(NETWORKS), help="How links serve messages: in turn, or shared.")
@@ -87,19 +92,19 @@ NcclVersion = Annotated[
     typer.Option(
         metavar="X.Y",
         show_default="the newest known",
-        help="Any release from 2.8 on; the answer says which one stands for another.",
+        help="Any release from 2.8 on; the answer names a substitute.",
     ),
 ]
 NcclGraph = Annotated[
     Path | None, typer.Option(metavar="FILE", help="NCCL_GRAPH_DUMP_FILE, or an NCCL_DEBUG log with TUNING.")
 ]
 Redop = Annotated[str, typer.Option(metavar="REDUCTION", help=f"One of {', '.join(REDOPS)}.")]
-Dtype = Annotated[str, typer.Option(metavar="TYPE", help=f"Of one element: {', '.join(ITEMSIZE)}.")]
+Dtype = Annotated[str, typer.Option(metavar="TYPE", help=f"Element type: {', '.join(ITEMSIZE)}.")]
 CalibrationFile = Annotated[
     str,
     typer.Option(
         metavar="auto|none|family:NAME|FILE",
-        help="Measurements to go by: what is shipped of the machine, none, another's, or your own.",
+        help="Measurements to use: the shipped ones of the machine, none, another's, or your own.",
     ),
 ]
 Anchor = Annotated[
@@ -108,40 +113,40 @@ Anchor = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 All = Annotated[
     bool,
-    typer.Option("--all", callback=console.widen, help="Print every column, also beyond 80 signs."),
+    typer.Option("--all", callback=console.widen, help="Print every column, even wider than 80 characters."),
 ]
 Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw to an .svg, .png or .pdf file.")]
 Html = Annotated[
     Path | None,
     typer.Option(
-        "--html", metavar="FILE", help="Write an interactive page to an .html file that needs no other."
+        "--html", metavar="FILE", help="Write an interactive page to one self-contained .html file."
     ),
 ]
-PoolSites = Annotated[bool, typer.Option(help="Take records of several sites of one machine together.")]
+PoolSites = Annotated[bool, typer.Option(help="Pool records of several sites of one machine.")]
 Times = Annotated[
     str | None,
     typer.Option(
         show_default="tuner",
         metavar="tuner|pipeline",
-        help="For nccl: its tuner's, or those of a model of its rings and trees.",
+        help="Times for nccl: its tuner's, or those of a model of its rings and trees.",
     ),
 ]
 Trace = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace.")]
 Export = Annotated[
     Path | None,
-    typer.Option(metavar="FILE|DIR", help="Write it in another tool's format, by what the name ends in."),
+    typer.Option(metavar="FILE|DIR", help="Export to another tool's format, by the file's extension."),
 ]
 BucketCap = Annotated[
     float | None,
     typer.Option(
         show_default="25 after a first one of 1",
         metavar="MIB",
-        help="Of a bucket of DistributedDataParallel.",
+        help="Bucket size of DistributedDataParallel.",
     ),
 ]
 BucketCaps = Annotated[
     str | None,
-    typer.Option("--bucket-cap-mb-list", metavar="MIB,MIB,...", help="Of each bucket in turn."),
+    typer.Option("--bucket-cap-mb-list", metavar="MIB,MIB,...", help="Size of each bucket in turn."),
 ]
 CommHook = Annotated[
     str | None,
@@ -155,36 +160,36 @@ UnusedParameters = Annotated[
 StaticGraph = Annotated[bool, typer.Option("--static-graph", help="As DistributedDataParallel's.")]
 BucketView = Annotated[bool, typer.Option("--gradient-as-bucket-view", help="As DistributedDataParallel's.")]
 Straggler = Annotated[
-    list[str] | None, typer.Option(metavar="RANK=FACTOR", help="A rank that is slower; repeat for more.")
+    list[str] | None, typer.Option(metavar="RANK=FACTOR", help="A slower rank; repeat for more.")
 ]
 SlowLink = Annotated[
     list[str] | None,
-    typer.Option(metavar="A-B=FACTOR", help="A link with so much less bandwidth: gpu0-switch=4."),
+    typer.Option(metavar="A-B=FACTOR", help="A link with FACTOR times less bandwidth: gpu0-switch=4."),
 ]
 Jitter = Annotated[
     str | None,
-    typer.Option(metavar="lognormal:SIGMA|FILE", help="How much work differs each time, or steps that do."),
+    typer.Option(
+        metavar="lognormal:SIGMA|FILE", help="Random variation of work, or measured steps that have it."
+    ),
 ]
-OsNoise = Annotated[
-    str | None, typer.Option(metavar="PERIOD=DURATION", help="What the system takes of each core: 1ms=25us.")
-]
+OsNoise = Annotated[str | None, typer.Option(metavar="PERIOD=DURATION", help="OS noise per core: 1ms=25us.")]
 Late = Annotated[
-    list[str] | None, typer.Option(metavar="RANK=DURATION", help="A rank that begins later than the others.")
+    list[str] | None, typer.Option(metavar="RANK=DURATION", help="A rank that starts later than the others.")
 ]
-Draws = Annotated[int | None, typer.Option(show_default="100", help="How often chance is asked.")]
-Seed = Annotated[int | None, typer.Option(show_default="0", help="Of all that is drawn.")]
+Draws = Annotated[int | None, typer.Option(show_default="100", help="Monte Carlo draws.")]
+Seed = Annotated[int | None, typer.Option(show_default="0", help="Random seed.")]
 Force = Annotated[
     bool,
     typer.Option(
         "--force",
-        help=f"Simulate whatever it takes (most: {MAX_TRANSFERS:,} transfers, {format_size(MAX_MEMORY)}).",
+        help=f"Simulate without limits (usually {MAX_TRANSFERS:,} transfers, {format_size(MAX_MEMORY)}).",
     ),
 ]
 Files = Annotated[
     list[Path], typer.Argument(help="Records, nccl-tests text or JSON, or published measurements.")
 ]
 Short = Annotated[
-    bool, typer.Option("--short", help="A few cells in some three minutes, in place of all in some twenty.")
+    bool, typer.Option("--short", help="A few cells in some three minutes, instead of all in some twenty.")
 ]
 Cases = Annotated[
     list[str] | None, typer.Option("--family", metavar="NAME", help="Only this case; repeat for more.")

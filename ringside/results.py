@@ -1,4 +1,4 @@
-"""Results as rows of plain values, which ``pandas.DataFrame(rows(...))`` takes as they are."""
+"""Results as rows of plain values, which ``pandas.DataFrame(rows(...))`` accepts."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
@@ -19,7 +19,7 @@ from ringside.validation.pairs import Matrix, SlowNode, SlowPair
 Cell = str | int | float | bool | None
 
 _SHAPELESS = {"timeline", "correlations", "correction", "anchor"}
-"""Attributes that are no single value, though they are None or text."""
+"""Attributes that are not single values, though they are None or text."""
 
 Result = (
     Prediction
@@ -38,19 +38,20 @@ Result = (
 
 
 def rows(results: Iterable[Result]) -> list[dict[str, Cell]]:
-    """One row a result; its columns are what the result's attributes are called, in their units.
+    """Return one row per result, with its attributes as columns, in their units.
 
-    Those are seconds, bytes and bytes/s. A record that a result holds gives its columns as its own, and a
-    collective gives ``collective``, ``ranks`` and ``nbytes``; of the measurements in which a node was worst
-    are told ``collective``, ``gpus_per_node`` and ``nbytes``. What is no single value (a timeline,
-    a step's buckets) is left out.
+    Those are seconds, bytes and bytes/s. A record inside a result adds its columns, and a collective
+    ``collective``, ``ranks`` and ``nbytes``; the worst measurement of a node adds ``collective``,
+    ``gpus_per_node`` and ``nbytes``. Other compound values (a timeline, a step's buckets) are left out.
     """
     return [dict(_columns(result)) for result in results]
 
 
 def _columns(result: object) -> Iterator[tuple[str, Cell]]:
     if not is_dataclass(result):
-        raise TypeError(f"{result!r} is no result; give what predict, pick, train, read or compare returned")
+        raise TypeError(
+            f"{result!r} is not a result; pass what predict, pick, train, read or compare returned"
+        )
     for name in (*(field.name for field in fields(result)), *_properties(type(result))):
         value = getattr(result, name)
         if name in _SHAPELESS:

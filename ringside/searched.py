@@ -1,4 +1,4 @@
-"""The layouts of a training on a budget of GPUs, ranked: what ``train --search`` answers."""
+"""The layouts of a training on a budget of GPUs, ranked: the answer of ``train --search``."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ from ringside.validation.questions.question import Question
 from ringside.validation.questions.training import Training, sized_workload
 
 TOP = 5
-"""As many layouts are ranked where nobody says."""
+"""The default number of ranked layouts."""
 
 TOKENS = 1 << 24
-"""Of a step at most where nobody says its samples: 16 Mi, as Llama 3 405B was trained with."""
+"""The default maximum of tokens per step: 16 Mi, as Llama 3 405B was trained with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layouts:
-    """What was found, under which budget and on what; ``words`` are those of each layout by its name.
+    """The layouts found, their budget and hardware; ``words`` are each layout's options by its name.
 
     All layouts surely fit into the ``room`` of a GPU.
     """
@@ -47,7 +47,7 @@ def find_layouts(
     reserve: int | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Layouts:
-    """The quickest layouts of all that have the words that are ``said``, with the same samples a step."""
+    """Search the fastest layouts with the options ``said``, with the same samples per step."""
     training, gpu, libraries = question.training, question.gpu, question.libraries
     _check(training, top)
     room = room_of(gpu, reserve)
@@ -67,8 +67,8 @@ def find_layouts(
             names[name] = words
             yield Candidate(name, partial(_job, what, budget, words))
 
-    found = search(candidates(), libraries, room, top=top, tell=tell)
-    return Layouts(budget, what, room, found, names)
+    ranking = search(candidates(), libraries, room, top=top, tell=tell)
+    return Layouts(budget, what, room, ranking, names)
 
 
 def _job(what: LaidOut, budget: Budget, words: LayoutWords) -> ParallelJob:
@@ -79,16 +79,16 @@ def _job(what: LaidOut, budget: Budget, words: LayoutWords) -> ParallelJob:
 
 
 def _batch(budget: Budget, mesh: Mesh) -> int:
-    """Samples of a replica."""
+    """Return the samples per replica."""
     replicas = mesh.degree("shard", "replicate")
     batch, rest = divmod(budget.samples, replicas)
     if rest or not batch:
-        raise LayoutError(f"{budget.samples} samples a step do not divide among {replicas} replicas")
+        raise LayoutError(f"{budget.samples} samples per step do not divide among {replicas} replicas")
     return batch
 
 
 def _layers(training: Training, gpu: Device) -> int:
-    """As many layers as a pipeline may have stages."""
+    """Return the maximum number of pipeline stages."""
     name = training.model
     if name.partition(":")[0] in DECODERS:
         return decoder(name).layers
@@ -97,7 +97,7 @@ def _layers(training: Training, gpu: Device) -> int:
 
 
 def _samples(training: Training, gpu: Device, ranks: int) -> int:
-    """Of a step: a sequence of a decoder on each GPU if that is not too much, else the model's batch."""
+    """Return samples per step: a decoder's sequence per GPU up to a limit, else the model's batch."""
     name = training.model
     if name.partition(":")[0] in DECODERS:
         return max(1, min(ranks, TOKENS // decoder(name).sequence))
@@ -108,8 +108,8 @@ def _samples(training: Training, gpu: Device, ranks: int) -> int:
 def _check(training: Training, top: int) -> None:
     if training.batch is not None:
         raise LayoutError(
-            f"--batch {training.batch} is of a replica, of which layouts have more or fewer; write "
-            "--global-batch for the samples of a step"
+            f"--batch {training.batch} is per replica, and layouts have different numbers; write "
+            "--global-batch for the samples per step"
         )
     if training.measured is not None:
         raise LayoutError(

@@ -1,6 +1,6 @@
-"""The layouts among which a search chooses: for each word of a layout, what it may be.
+"""The search space of layouts: the choices for each option of a layout.
 
-A word that joins `CHOICES` is searched; one that the person says is held as it was said.
+An option in `CHOICES` is searched; one that the user gives is fixed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,75 +14,75 @@ from ringside.sim.workload.decoder import CHECKPOINTING
 from ringside.validation.questions.laid_out import LayoutWords
 
 SEARCHED_STRATEGIES = ("ddp", "fsdp", "hsdp")
-"""Those of torch today; others are searched where they are said."""
+"""Those of current torch; others are searched only if given."""
 
 SEARCHED_SCHEDULES = ("1f1b", "interleaved1f1b", "zb-h1", "zbv")
-"""Of schedules those that none of the others has any advantage over, but for more memory than there is."""
+"""Schedules without a uniformly better alternative, except for memory."""
 
 MOST_VIRTUAL = 8
-"""Stages of a pipeline rank."""
+"""Stages per pipeline rank."""
 
 MOST_SAMPLES = 8
-"""Of a micro-batch."""
+"""Samples per micro-batch."""
 
 MODEL = ("tp", "pp", "cp")
-"""Words whose ranks share the same samples."""
+"""Options whose ranks share the same samples."""
 
 Said = Mapping[str, Any]
-"""Words of a layout that are settled already."""
+"""Options of a layout that are settled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What layouts must share: GPUs, how many of them a machine has, a step's samples, the model's layers."""
+    """The common constraints of layouts: GPUs, GPUs per machine, samples per step, the model's layers."""
 
     ranks: int
     machine: int
     samples: int
     layers: int
 
-    def batch(self, said: Said) -> int:
-        """Samples of a replica; 0 where they do not divide."""
-        shared = prod(said.get(name, 1) for name in MODEL)
+    def batch(self, fixed: Said) -> int:
+        """Return the samples per replica; 0 where they do not divide."""
+        shared = prod(fixed.get(name, 1) for name in MODEL)
         replicas, rest = divmod(self.ranks, shared)
         return 0 if rest or self.samples % replicas else self.samples // replicas
 
 
-def _strategies(budget: Budget, said: Said) -> Iterable[str]:
+def _strategies(budget: Budget, fixed: Said) -> Iterable[str]:
     return SEARCHED_STRATEGIES
 
 
-def _tensor(budget: Budget, said: Said) -> Iterable[int]:
-    """Ranks of one machine: what they exchange is in the way of every layer."""
+def _tensor(budget: Budget, fixed: Said) -> Iterable[int]:
+    """Yield divisors of one machine's ranks: tensor parallelism delays every layer."""
     return _divisors(budget.machine)
 
 
-def _pipeline(budget: Budget, said: Said) -> Iterable[int]:
-    return (count for count in _divisors(max(1, budget.ranks // said["tp"])) if count <= budget.layers)
+def _pipeline(budget: Budget, fixed: Said) -> Iterable[int]:
+    return (count for count in _divisors(max(1, budget.ranks // fixed["tp"])) if count <= budget.layers)
 
 
-def _schedules(budget: Budget, said: Said) -> Iterable[str | None]:
-    return (None,) if said["pp"] == 1 else SEARCHED_SCHEDULES
+def _schedules(budget: Budget, fixed: Said) -> Iterable[str | None]:
+    return (None,) if fixed["pp"] == 1 else SEARCHED_SCHEDULES
 
 
-def _virtual(budget: Budget, said: Said) -> Iterable[int | None]:
-    own = SCHEDULES.get(said["schedule"])
+def _virtual(budget: Budget, fixed: Said) -> Iterable[int | None]:
+    own = SCHEDULES.get(fixed["schedule"])
     if own is None or own.stages_a_rank is not None:
         return (None,)
-    return _doubled(2, min(MOST_VIRTUAL, budget.layers // said["pp"])) or (2,)
+    return _doubled(2, min(MOST_VIRTUAL, budget.layers // fixed["pp"])) or (2,)
 
 
-def _micro_batches(budget: Budget, said: Said) -> Iterable[int]:
-    batch = budget.batch(said)
+def _micro_batches(budget: Budget, fixed: Said) -> Iterable[int]:
+    batch = budget.batch(fixed)
     return [count for count in _doubled(1, min(MOST_SAMPLES, batch)) if batch % count == 0] or (1,)
 
 
-def _checkpointing(budget: Budget, said: Said) -> Iterable[str]:
+def _checkpointing(budget: Budget, fixed: Said) -> Iterable[str]:
     return CHECKPOINTING
 
 
-def _sequence_parallel(budget: Budget, said: Said) -> Iterable[bool]:
-    return (False, True) if said["tp"] > 1 else (False,)
+def _sequence_parallel(budget: Budget, fixed: Said) -> Iterable[bool]:
+    return (False, True) if fixed["tp"] > 1 else (False,)
 
 
 CHOICES: dict[str, Callable[[Budget, Said], Iterable[Any]]] = {
@@ -95,24 +95,24 @@ CHOICES: dict[str, Callable[[Budget, Said], Iterable[Any]]] = {
     "checkpointing": _checkpointing,
     "sequence_parallel": _sequence_parallel,
 }
-"""By words of `LayoutWords` what they may be, given those before them."""
+"""The choices of each option of `LayoutWords`, given those before it."""
 
 
-def layouts(budget: Budget, said: Said) -> Iterator[LayoutWords]:
-    """All layouts that have these words, in an order of their own."""
-    return (LayoutWords(**words) for words in _chosen(budget, said, {}, [*CHOICES]))
+def layouts(budget: Budget, fixed: Said) -> Iterator[LayoutWords]:
+    """Yield all layouts with these options, in a fixed order."""
+    return (LayoutWords(**words) for words in _chosen(budget, fixed, {}, [*CHOICES]))
 
 
-def check_said(said: Said) -> None:
-    """Refuse words that no layout has, whatever the others are."""
-    needed = {"tp": 2} if said.get("sequence_parallel") else {}
-    if {"schedule", "virtual"} & said.keys():
+def check_said(fixed: Said) -> None:
+    """Raise ValueError for options that no layout has."""
+    needed = {"tp": 2} if fixed.get("sequence_parallel") else {}
+    if {"schedule", "virtual"} & fixed.keys():
         needed["pp"] = 2
-    LayoutWords(**{**needed, **said}).layout()
+    LayoutWords(**{**needed, **fixed}).layout()
 
 
 def spelled(words: LayoutWords) -> str:
-    """The options of ``ringside train`` that say a layout."""
+    """Return the options of ``ringside train`` for a layout."""
     usual = LayoutWords()
     options = []
     for one in fields(words):
@@ -126,13 +126,13 @@ def spelled(words: LayoutWords) -> str:
     return " ".join(options)
 
 
-def _chosen(budget: Budget, said: Said, words: dict[str, Any], left: list[str]) -> Iterator[dict[str, Any]]:
+def _chosen(budget: Budget, fixed: Said, words: dict[str, Any], left: list[str]) -> Iterator[dict[str, Any]]:
     if not left:
-        yield {**said, **words}
+        yield {**fixed, **words}
         return
     name, *later = left
-    for value in (said[name],) if name in said else CHOICES[name](budget, words):
-        yield from _chosen(budget, said, {**words, name: value}, later)
+    for value in (fixed[name],) if name in fixed else CHOICES[name](budget, words):
+        yield from _chosen(budget, fixed, {**words, name: value}, later)
 
 
 def _divisors(number: int) -> list[int]:

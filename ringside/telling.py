@@ -1,6 +1,6 @@
-"""What ``-v`` has modules tell on stderr: once what was decided and why, twice what came of it too.
+"""``-v``: show log messages on stderr, once for decisions and their reasons, twice for results too.
 
-Modules log by `logging` as any library does, where something is decided; here alone it is shown.
+Modules log by `logging` as any library does; only here are the messages shown.
 """
 
 import logging
@@ -15,7 +15,7 @@ _FORMATS = {logging.INFO: "ringside: %(message)s", logging.DEBUG: "ringside: %(n
 
 @contextmanager
 def told(times: int) -> Iterator[None]:
-    """Have decisions told while it lasts; with ``times`` above 1 details too, each with its module."""
+    """Show decisions inside the block; with ``times`` above 1 details too, each with its module."""
     level = logging.INFO if times == 1 else logging.DEBUG
     handler = _Stderr()
     handler.setFormatter(logging.Formatter(_FORMATS[level]))
@@ -30,7 +30,7 @@ def told(times: int) -> Iterator[None]:
 
 
 class _Stderr(logging.Handler):
-    """Writes to what is stderr now: above a progress bar, if there is one."""
+    """Writes to the current stderr: above a progress bar, if there is one."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

@@ -1,4 +1,4 @@
-"""What if a cluster or a question were another: changes beside the question as it is, with their limits."""
+"""What-if analysis: changes of a cluster or a question beside the original, with their limits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,14 +20,14 @@ from ringside.topologies.recipe import count_of
 from ringside.topologies.units import parse_duration, parse_rate
 
 FELT = 0.5
-"""The share of the time from which on bytes are what limits; below it is latency."""
+"""The share of the time above which bandwidth is the limit; below it is latency."""
 
 WAYS = ("library", "algorithm", "protocol")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A collective of so many bytes, or a model's training, on machines, by a library's way."""
+    """A collective of ``nbytes`` bytes, or a model's training, on machines, with a library's settings."""
 
     what: str
     machine: str
@@ -48,12 +48,12 @@ class Asked:
 
     @property
     def is_collective(self) -> bool:
-        """Whether a collective is asked about, and no training."""
+        """Whether the question is about a collective, not a training."""
         return self.what in KINDS
 
     @property
     def known(self) -> dict[str, str]:
-        """The machines' figures: the catalogue's, or those that a file says; a drawing by hand has none."""
+        """The machines' figures: the catalogue's, or a file's; a drawn graph has none."""
         if self.machine in MAKERS:
             return figures_of(self.machine)
         recipe = _recipe(self.machine)
@@ -63,14 +63,14 @@ class Asked:
         return {key: str(recipe.get(key, value)) for key, value in figures.items()}
 
     def changed(self, change: str) -> "Asked":
-        """The same with ``nic=2x,nodes=2x``: factors or values of figures, counts and ways."""
-        found = self
+        """Return the question with a change such as ``nic=2x,nodes=2x``, of figures, counts or settings."""
+        changed = self
         for part in change.split(","):
             key, equals, value = part.partition("=")
             if not (key and equals and value):
-                raise ValueError(f"{part!r} is no change; write nic=2x, nodes=2x or algorithm=tree")
-            found = found._with(key, value)
-        return found
+                raise ValueError(f"{part!r} is not a change; write nic=2x, nodes=2x or algorithm=tree")
+            changed = changed._with(key, value)
+        return changed
 
     def _with(self, key: str, value: str) -> "Asked":
         if key in WAYS:
@@ -97,9 +97,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """One row: ``change`` is empty for the question as it is; ``share`` is the limit's of the time.
+    """One row: ``change`` is empty for the original question; ``share`` is the limit's of the time.
 
-    ``busiest`` is what carries bytes for the longest, by the data sheet for the share ``busy`` of the time.
+    ``busiest`` is the most utilised part, ``busy`` its utilisation by the data sheet.
     """
 
     change: str
@@ -114,26 +114,27 @@ class Changed:
     throughput: float | None = None
     placed: Sequence[int] = ()
     measured: str | None = None
-    """On which measurements it rests; empty where on none, ``None`` of one rank, which waits for nobody."""
+    """The measurements that it rests on; empty without any, ``None`` for one rank, which waits for no
+    other."""
 
 
 def usual_changes(asked: Asked) -> list[str]:
-    """Twice the network, twice the nodes, half the cards, tree in place of ring: those that it has."""
+    """Return twice the network, twice the nodes, half the cards, tree instead of ring, where they apply."""
     known = asked.known
-    found = [f"{rate}=2x" for rate in ("nic", "bandwidth") if rate in known][:1]
-    found += ["nodes=2x"] if asked.nodes is not None else []
-    found += ["nic=0.5x"] if "nic" in known else []
+    changes = [f"{rate}=2x" for rate in ("nic", "bandwidth") if rate in known][:1]
+    changes += ["nodes=2x"] if asked.nodes is not None else []
+    changes += ["nic=0.5x"] if "nic" in known else []
     if asked.is_collective:
         library, collective = _bound(replace(asked, algorithm="auto", protocol="auto"))
         weighed = {one.algorithm for one in library.candidates(collective)}
-        found += [f"algorithm={name}" for name in ("ring", "tree") if name in weighed]
-    return found
+        changes += [f"algorithm={name}" for name in ("ring", "tree") if name in weighed]
+    return changes
 
 
 def ask(asked: Asked, changes: Sequence[str]) -> list[Changed]:
-    """The question as it is, and each change of it, all on one clock.
+    """Answer the question and each change of it, all with one kind of times.
 
-    That is the measured one where it knows them all, otherwise the library's own reckoning.
+    These are measured ones where all have them, otherwise the library's own estimates.
     """
     questions = [("", asked), *((change, asked.changed(change)) for change in changes)]
 
@@ -143,9 +144,9 @@ def ask(asked: Asked, changes: Sequence[str]) -> list[Changed]:
             for change, one in questions
         ]
 
-    found = answers(AUTO)
-    clocks = {bool(one.measured) for one in found if one.measured is not None}
-    return found if len(clocks) < 2 else answers(None)
+    changed = answers(AUTO)
+    clocks = {bool(one.measured) for one in changed if one.measured is not None}
+    return changed if len(clocks) < 2 else answers(None)
 
 
 def _bound(asked: Asked, calibration: str | None = None) -> tuple[Library, Collective]:
@@ -160,29 +161,29 @@ def _bound(asked: Asked, calibration: str | None = None) -> tuple[Library, Colle
 def _collective(change: str, asked: Asked, calibration: str | None) -> Changed:
     library, collective = _bound(asked, calibration)
     candidate = library.choose(collective)
-    found = library.time(collective, candidate)
-    limit, share = _limit(library, collective, candidate, found.time_s)
+    estimate = library.time(collective, candidate)
+    limit, share = _limit(library, collective, candidate, estimate.time_s)
     needs = library.busy(collective, candidate)
     part = max(needs, key=lambda one: needs[one], default="")
-    way = found.algorithm if candidate.protocol == "auto" else f"{found.algorithm}/{candidate.protocol}"
+    way = estimate.algorithm if candidate.protocol == "auto" else f"{estimate.algorithm}/{candidate.protocol}"
     return Changed(
-        change, asked, library.ranks, found.time_s, way, limit, share, part,
-        min(needs[part] / found.time_s, 1.0) if part and found.time_s else 0.0, placed=library.placed,
-        measured=_measured(library) if found.engine == "measured" or library.ranks == 1 else "",
+        change, asked, library.ranks, estimate.time_s, way, limit, share, part,
+        min(needs[part] / estimate.time_s, 1.0) if part and estimate.time_s else 0.0, placed=library.placed,
+        measured=_measured(library) if estimate.engine == "measured" or library.ranks == 1 else "",
     )  # fmt: skip
 
 
 def _limit(
     library: Library, collective: Collective, candidate: Candidate, time_s: float
 ) -> tuple[str, float]:
-    """What a collective is bound by, and for which share of its time.
+    """Return what limits a collective, and its share of the time.
 
-    Twice the bytes take twice the time where bytes are all that it costs, and no more where none are.
+    Twice the bytes take twice the time if bandwidth is the only cost, and equal time if latency is.
     """
     if not time_s:
         return "nothing", 0.0
     twice = replace(collective, nbytes=2 * collective.nbytes)
-    # a candidate of NCCL's knows what it takes of its own bytes, so the same is looked for again
+    # a candidate of NCCL's knows the time of its own bytes, so the same one is looked up again
     same = (one for one in library.candidates(twice) if one.name == candidate.name)
     doubled = library.time(twice, next(same, candidate)).time_s
     grows = min(max(doubled / time_s - 1, 0.0), 1.0)
@@ -218,7 +219,7 @@ def _limit_of(step: TrainingStep) -> tuple[str, float]:
 
 
 def asked_of(cluster: str, figures: Mapping[str, str], **words: Any) -> Asked:
-    """The question of a cluster's words."""
+    """Return the question of a cluster and options."""
     machine, nodes = split(cluster)
     if nodes is None and "nodes" not in figures:
         # a file counts its machines itself
@@ -227,32 +228,32 @@ def asked_of(cluster: str, figures: Mapping[str, str], **words: Any) -> Asked:
 
 
 def _recipe(machine: str) -> Mapping[str, Any]:
-    """What a file says of its machines; nothing of a name, or where a hand has drawn them."""
+    """Return a file's recipe of its machines; empty for a name, or for a drawn graph."""
     return recipe_in(load(machine)) if Path(machine).is_file() else {}
 
 
 def _scaled(figure: str, factor: float) -> str:
-    """A rate, a duration or a number, so many times as large."""
+    """Scale a rate, a duration or a number."""
     for unit, read in (("B/s", parse_rate), ("s", parse_duration), ("", float)):
         try:
             return f"{read(figure) * factor:.17g}{unit}"
         except ValueError:
             pass
-    raise ValueError(f"{figure!r} is no figure with a double; write the value that is meant")
+    raise ValueError(f"{figure!r} cannot be scaled; write the value itself")
 
 
 def _factor(text: str) -> float:
-    found = _number(text.removesuffix("x"))
-    if not found > 0:
-        raise ValueError(f"{text!r} is no factor; write for example 2x or 0.5x")
-    return found
+    factor = _number(text.removesuffix("x"))
+    if not factor > 0:
+        raise ValueError(f"{text!r} is not a factor; write for example 2x or 0.5x")
+    return factor
 
 
 def _number(text: str) -> float:
     try:
-        found = float(text) if text.isascii() else float("nan")
+        value = float(text) if text.isascii() else float("nan")
     except ValueError:
-        found = float("nan")
-    if not 0 <= found <= 1e12:
-        raise ValueError(f"{text!r} is no number; write for example 2x, 0.5x or 16")
-    return found
+        value = float("nan")
+    if not 0 <= value <= 1e12:
+        raise ValueError(f"{text!r} is not a number; write for example 2x, 0.5x or 16")
+    return value

@@ -1,4 +1,4 @@
-"""What is held against measurements: calibration, comparison, published results and their scorecards."""
+"""Models against measurements: calibration, comparison, published results and their scorecards."""
 
 if __name__ == "validation":
     raise ImportError(

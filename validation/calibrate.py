@@ -1,4 +1,4 @@
-"""From measured records to a calibration, and the report that says how far to trust it."""
+"""Fit a calibration to measured records, and report how far to trust it."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -31,11 +31,10 @@ def calibrate(
     *,
     pool_sites: bool = False,
 ) -> Calibration:
-    """Fit NCCL's measured model where the machine is of NCCL's, MPI's, and of all else library and algorithm.
+    """Fit NCCL's measured model, MPI's, and for everything else each library and algorithm.
 
-    ``cluster`` names the topology that the records ran on; ``sources`` are file names and digests
-    for the provenance. Raise `ringside.sim.record.RecordError` for records that must not be mixed or are too
-    few.
+    ``cluster`` names the topology that the records ran on; ``sources`` are file names and digests for the
+    provenance. Raise `ringside.sim.record.RecordError` for records that must not be mixed or are too few.
     """
     check_one_cluster(records, cluster, pool_sites=pool_sites)
     of_nccl = [record for record in records if is_of_nccl(record)] if is_machine(cluster) else []
@@ -67,7 +66,7 @@ def calibrate(
 
 
 def report(calibration: Calibration) -> str:
-    """What was fitted, how sure it is and how well it fits, for a person to read."""
+    """Report the fitted parameters, their uncertainty and the residual errors."""
     lines = [f"calibration of {calibration.cluster} as {calibration.topology}"]
     if calibration.nccl:
         lines += report_nccl(calibration.nccl)
@@ -118,7 +117,7 @@ def _fit(library: str, algorithm: str, protocol: str, group: list[Row]) -> Fit:
 
 
 def _common(records: Sequence[Record]) -> dict[str, str]:
-    """What all records' fingerprints agree on."""
+    """Return the entries that all records' fingerprints share."""
     first = records[0].fingerprint
     return {
         key: value
@@ -128,5 +127,5 @@ def _common(records: Sequence[Record]) -> dict[str, str]:
 
 
 def _unit(name: str, value: float) -> str:
-    """A parameter with its unit: seconds, or seconds per byte."""
+    """Format a parameter with its unit: seconds, or seconds per byte."""
     return format_duration(value, digits=3) + ("" if name in ("alpha", "launch") else "/B")

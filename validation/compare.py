@@ -1,4 +1,4 @@
-"""Predicted beside measured, with what was fitted, held out and never calibrated kept apart."""
+"""Predictions against measurements, with fitted, held-out and uncalibrated rows kept apart."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,14 +22,14 @@ from ringside.validation.mpi.predict import predictions
 from ringside.validation.rows import Row, rows
 
 SETS = ("fitted", "held_out", "unfitted")
-"""Rows that set a parameter; rows of a calibrated algorithm that did not; rows without calibration."""
+"""Rows that set a parameter; other rows of a calibrated algorithm; rows without calibration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One record and what the model says of it; ``lo_s`` and ``hi_s`` are the calibration's band.
+    """One record and its prediction; ``lo_s`` and ``hi_s`` are the calibration's band.
 
-    ``choice`` is what was predicted, by name: an algorithm, with its protocol where there are several.
+    ``choice`` names what was predicted: an algorithm, with its protocol where there are several.
     """
 
     record: Record
@@ -46,12 +46,12 @@ class Compared:
 
     @property
     def error(self) -> float:
-        """Predicted over measured time, less one."""
+        """Predicted over measured time, minus one."""
         return self.predicted_s / self.record.time_s - 1
 
     @property
     def factor(self) -> float:
-        """How many times too long or too short the prediction is, at least 1."""
+        """The factor by which the prediction is too long or too short, at least 1."""
         return max(self.predicted_s / self.record.time_s, self.record.time_s / self.predicted_s)
 
     @property
@@ -61,7 +61,7 @@ class Compared:
 
     @property
     def way(self) -> str:
-        """What carried the collective out: a schedule, or a library of its own accord or as it was told."""
+        """What carried out the collective: a schedule, or a library by its own choice or as pinned."""
         record = self.record
         if record.library in LIBRARIES and not LIBRARIES[record.library].by_default:
             return record.algorithm
@@ -73,10 +73,10 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Relative errors of a set of rows, of absolute values, and the median of the rows' own spread.
+    """Absolute relative errors of a set of rows, and the median of the rows' own spread.
 
-    ``geomean_error`` is the geometric mean of the factors by which rows are off, less one; factors are
-    `Compared.factor`. ``median_spread`` is of the rows whose spread is known, 0 if none.
+    ``geomean_error`` is the geometric mean of the rows' `Compared.factor`, minus one. ``median_spread`` is
+    over rows whose spread is known, 0 if none.
     """
 
     rows: int
@@ -99,10 +99,10 @@ def compare(
     network: str = "fifo",
     pool_sites: bool = False,
 ) -> list[Compared]:
-    """Predict every record on the cluster, as calibrated where there is a fit for it.
+    """Predict every record on the cluster, calibrated where there is a fit for it.
 
-    ``auto`` takes for NCCL's records what is shipped of the machine. Nothing is fitted or measured of
-    another ``network`` than ``fifo``.
+    ``auto`` uses for NCCL's records the shipped calibration of the machine. Fits and measurements exist for
+    the ``fifo`` network only.
     """
     check_network(network)
     check_one_cluster(records, cluster, pool_sites=pool_sites)
@@ -135,8 +135,8 @@ def compare(
     for record, as_it_ran, is_one in zip(records, ran, of_nccl, strict=True):
         fitted = "fitted" if digest(record) in used else "held_out"
         if is_one:
-            choice, found, has_form = libraries.predict(as_it_ran)
-            ends = found.time_s, found.time_lo_s, found.time_hi_s
+            choice, estimate, has_form = libraries.predict(as_it_ran)
+            ends = estimate.time_s, estimate.time_lo_s, estimate.time_hi_s
             row = Compared(record, *ends, fitted if has_form else "unfitted", choice.name)
         elif is_of_mpi(record):
             row = Compared(record, *next(of_mpi), fitted if calibration else "unfitted", algorithm_of(record))
@@ -166,7 +166,7 @@ def _textbook(row: Row, calibration: Calibration | None, fitted: str, cluster: s
 
 
 def summaries(compared: Sequence[Compared]) -> dict[str, Summary]:
-    """One summary for each set that has rows; sets are never mixed."""
+    """Summarise each set that has rows; sets are never mixed."""
     return {
         name: _summary([row for row in compared if row.set == name])
         for name in SETS

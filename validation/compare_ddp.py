@@ -1,4 +1,4 @@
-"""Predicted steps of DistributedDataParallel beside measured ones."""
+"""Predicted steps of DistributedDataParallel against measured ones."""
 
 from dataclasses import dataclass
 
@@ -11,19 +11,19 @@ from ringside.sim.training.step import TrainingStep
 
 @dataclass(frozen=True, slots=True)
 class ComparedSteps:
-    """Measured steps and their prediction; errors are predicted over measured, less one."""
+    """Measured steps and their prediction; errors are predicted over measured, minus one."""
 
     record: DdpRecord
     predicted: TrainingStep
 
     @property
     def step_error(self) -> float:
-        """Of the step time, against the median of the measured ones."""
+        """The error of the step time, against the measured median."""
         return self.predicted.step_s / self.measured_s - 1
 
     @property
     def finish_errors(self) -> list[float]:
-        """Of each bucket's finish, against the median of the measured ones."""
+        """The error of each bucket's finish, against the measured median."""
         finishes = [[bucket.finish_s for bucket in step.buckets] for step in self.record.steps]
         predicted = [bucket.finish_s for bucket in self.predicted.buckets]
         return [
@@ -38,11 +38,11 @@ class ComparedSteps:
 
     @property
     def spread(self) -> float:
-        """Half the way from the quickest measured step to the slowest, over the median."""
+        """Half the range from the fastest measured step to the slowest, over the median."""
         times = [step.step_s for step in self.record.steps]
         return (max(times) - min(times)) / (2 * self.measured_s)
 
 
 def compare_steps(record: DdpRecord) -> ComparedSteps:
-    """A measured run beside its prediction."""
+    """Compare a measured run with its prediction."""
     return ComparedSteps(record, predict(record))

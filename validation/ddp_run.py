@@ -1,8 +1,8 @@
-"""Measure DistributedDataParallel together with what a prediction needs: the network it runs on.
+"""Measure DistributedDataParallel together with the network that a prediction needs.
 
-On an emulated network that is ping-pong alone (`ringside.validation.emulated.links`). On the machine's own it
-is a fit of the backend's all-reduce to a star, measured by the same processes before their steps: ranks there
-share cores and memory, which no ping-pong shows.
+On an emulated network that is ping-pong alone (`ringside.validation.emulated.links`). On this machine it is a
+fit of the backend's all-reduce to a star, measured by the same processes before their steps: their ranks
+share cores and memory, which ping-pong does not show.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from ringside.validation.calibrate import calibrate
 from ringside.validation.emulated.links import as_measured, measure_latency, measure_link
 
 _PING_PONGS = 3
-"""What else a machine does makes a link seem slower, never faster: the best counts."""
+"""Other load makes a link seem slower, never faster: the best run counts."""
 
 
 def record(
@@ -35,7 +35,7 @@ def record(
 ) -> DdpRecord:
     """Measure the job's steps: on the emulated cluster with its ``wires``, or on this machine.
 
-    ``on_record`` is called with all that there is after each step.
+    ``on_record`` is called after each step with all results until then.
     """
 
     def made(measured: Measured) -> DdpRecord:
@@ -47,7 +47,7 @@ def record(
             ddp=DataParallel(
                 bucketing=job.bucketing,
                 gradient_as_bucket_view=job.gradient_as_bucket_view,
-                comm_hook=job.comm_hook,  # what watches the buckets divides as torch's allreduce does
+                comm_hook=job.comm_hook,  # the hook that stamps buckets divides as torch's allreduce does
                 powersgd=job.powersgd,
             ),
             workers=job.workers,
@@ -65,7 +65,7 @@ def record(
 
 
 def emulated_wires(cluster: Cluster, ranks: int) -> MeasuredNetwork:
-    """The cluster's links as ping-pong finds them, with Gloo's collectives on the first ``ranks`` hosts."""
+    """Return the cluster's links as ping-pong measures them, for Gloo on the first ``ranks`` hosts."""
     hosts = tuple(range(ranks))
     link = max((measure_link(cluster) for _ in range(_PING_PONGS)), key=lambda link: link.efficiency)
     latency = measure_latency(cluster, hosts)
@@ -85,8 +85,12 @@ def _local_wires(measured: Measured, ranks: int, backend: str) -> MeasuredNetwor
         for nbytes, seconds in measured.all_reduces
     ]  # fmt: skip
     (fit,) = calibrate(records, "star").fits
-    found = fit.parameters
-    graph = dumps(found.on(star(ranks)))
+    parameters = fit.parameters
+    graph = dumps(parameters.on(star(ranks)))
     return MeasuredNetwork(
-        topology=graph, library=library, algorithm=algorithm, gamma=found.gamma, launch_s=found.launch
+        topology=graph,
+        library=library,
+        algorithm=algorithm,
+        gamma=parameters.gamma,
+        launch_s=parameters.launch,
     )

@@ -1,4 +1,4 @@
-"""Elastic runs predicted from others of their kind: by their restarts, steps and checkpoints alone."""
+"""Predict elastic runs from other runs of their kind: their restarts, steps and checkpoints."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,29 +24,29 @@ KILL = Cause("kill", 0.0)
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """A run, and its life as others of its kind foretell it, killed at the same moments."""
+    """A run, and the life predicted from others of its kind with the same kills."""
 
     run: ElasticRun
     life: Life
 
     @property
     def predicted(self) -> float:
-        """The goodput of that life."""
+        """The predicted goodput."""
         return self.life.spent_s[PRODUCTIVE] / self.life.wall_s
 
     @property
     def error(self) -> float:
-        """Predicted less measured goodput, both shares of the time."""
+        """Predicted minus measured goodput, both shares of the time."""
         return self.predicted - self.run.goodput
 
     @property
     def predicted_shares(self) -> dict[str, float]:
-        """Where its time was foretold to go, as shares by class."""
+        """The predicted time by class, as shares."""
         return {name: self.life.spent_s[name] / self.life.wall_s for name in (PRODUCTIVE, *BADPUT)}
 
     @property
     def measured_shares(self) -> dict[str, float]:
-        """Where its time went, likewise; what no stage was seen to take is wasted progress."""
+        """The measured time by class, as shares; time outside all stages is wasted progress."""
         run = self.run
         spent = dict.fromkeys((PRODUCTIVE, *BADPUT), 0.0)
         spent[PRODUCTIVE] = run.kept_s
@@ -61,17 +61,17 @@ class ComparedRun:
 
 
 def compare_runs(runs: Sequence[ElasticRun]) -> list[ComparedRun]:
-    """Each run beside what all the others foretell of it; there must be two at least, with a kill."""
+    """Predict each run from all the others; raise ValueError without two runs and a kill."""
     if len(runs) < 2:
         raise ValueError(f"{len(runs)} elastic runs: each is predicted from others; measure two or more")
     return [ComparedRun(run, predict_run(run, [other for other in runs if other is not run])) for run in runs]
 
 
 def predict_run(run: ElasticRun, others: Sequence[ElasticRun]) -> Life:
-    """The life of a job that trains, saves and restarts as ``others`` did, at the run's own kills."""
+    """Return the life of a job that trains, saves and restarts as ``others`` did, with the run's kills."""
     restarts = [restart for other in others for restart in other.restarts]
     if not restarts:
-        raise ValueError("none of the other runs was killed, so what a restart takes is unknown; kill some")
+        raise ValueError("none of the other runs was killed, so the time of a restart is unknown; kill some")
     step_s = fmean(step for other in others for step in other.steps_s)
     job = LongJob(
         nodes=1,

@@ -1,11 +1,11 @@
-"""What ran where NCCL_ALGO names nothing that the machine, or the collective, has.
+"""The algorithm that ran where NCCL_ALGO names nothing that the machine, or the collective, supports.
 
 The newest NCCL refuses that (`ringside.sim.libraries.nccl.pins`), but a record has a time, so something ran.
-Older releases (src/graph/tuning.cc, where it knows NVLSTree and not PAT) pass over names that they do not
-know. Where CollNet is not supported, which NVLS over several nodes needs too, and nothing else is left, they
-allow trees and rings again; where a collective still has nothing, it takes the ring. So do MareNostrum 5's
-published runs: with CollNet, NVLS or PAT asked for they last as long as whichever of tree and ring the tuner
-takes, with NVLSTree as long as the ring.
+Older releases (src/graph/tuning.cc, where it knows NVLSTree and not PAT) skip names that they do not know.
+Where CollNet is not supported, which NVLS over several nodes needs too, and nothing else is left, they allow
+trees and rings again; where a collective still has nothing, it uses the ring. MareNostrum 5's published runs
+behave so: with CollNet, NVLS or PAT requested they take the time of the tuner's choice of tree and ring, with
+NVLSTree that of the ring.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from ringside.validation.measured.observed import is_of_nccl, settings_of
 
 
 def as_run(records: Sequence[Record], cluster: str, values: Mapping[str, str]) -> list[Record]:
-    """The records with the algorithms that NCCL could take in place of those that it could not."""
+    """Return the records with the algorithms that NCCL could use in place of impossible ones."""
     if not is_machine(cluster):
         return list(records)
     machine = split(cluster)[0]
@@ -41,10 +41,10 @@ def as_run(records: Sequence[Record], cluster: str, values: Mapping[str, str]) -
 
 
 def fell_back(records: Sequence[Record], ran: Sequence[Record], cluster: str, used: str) -> list[str]:
-    """Where what ran is not what the record says, in words; ``used`` is what became of such a row."""
+    """Describe where another algorithm ran than recorded; ``used`` says how the row is handled."""
     return list(
         dict.fromkeys(
-            f"NCCL_ALGO={record.algorithm} names what {cluster} has not for {record.collective}, "
+            f"NCCL_ALGO={record.algorithm} names nothing that {cluster} supports for {record.collective}, "
             f"so NCCL fell back; {used} as NCCL_ALGO={as_it_ran.algorithm}"
             for record, as_it_ran in zip(records, ran, strict=True)
             if as_it_ran.algorithm != record.algorithm
@@ -57,7 +57,7 @@ def _taken(record: Record, machine: str, values: Mapping[str, str]) -> str:
     if not is_of_nccl(record) or record.algorithm == "auto":
         return record.algorithm
     named = _without_unknown(record.algorithm)
-    if record.collective not in FUNCTIONS:  # sends and receives choose nothing
+    if record.collective not in FUNCTIONS:  # sends and receives have no choice
         return named or "auto"
     name = with_nodes(machine, record.num_nodes)
     comm = communicator_of(name, values, record.ranks, settings_of(replace(record, algorithm="auto")))
@@ -70,19 +70,19 @@ def _taken(record: Record, machine: str, values: Mapping[str, str]) -> str:
 
 
 def _without_unknown(text: str) -> str:
-    """A plain list without the names that NCCL never had; what speaks of functions is left as it is."""
+    """Remove names that NCCL never had from a plain list; a list with functions stays as it is."""
     if set(text) & set(":;"):
         return text
     names = {name.replace("_", "") for name in ALGORITHMS}
     tokens = text.removeprefix("^").split(",")
-    found = ",".join(token for token in tokens if token.lower().replace("_", "") in names)
+    kept = ",".join(token for token in tokens if token.lower().replace("_", "") in names)
     if text.startswith("^"):
-        return f"^{found}" if found else "auto"
-    return found
+        return f"^{kept}" if kept else "auto"
+    return kept
 
 
 def _beside_collnet(named: str, kind: str, comm: Communicator) -> bool:
-    """Whether anything is named that, for all that NCCL then knows, works without CollNet."""
+    """Whether the names include anything that such an NCCL considers possible without CollNet."""
     if named == "auto":
         return True
     allowed = Pins(named).algorithms(kind) if named else frozenset[str]()

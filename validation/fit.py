@@ -1,8 +1,8 @@
-"""The fit itself: few, physical, non-negative parameters from measured times, and how sure they are.
+"""The fit: few, physical, non-negative parameters from measured times, with their uncertainty.
 
-Predicted time is, between kinks, linear in (alpha, beta, gamma, launch): it is a longest path whose
-links cost sums of them. So the fit alternates between the slopes at the present parameters and a
-robust fit with these slopes, until neither changes.
+Predicted time is, between kinks, linear in (alpha, beta, gamma, launch): it is a longest path whose links
+cost sums of them. So the fit alternates between the slopes at the current parameters and a robust fit with
+these slopes, until neither changes.
 """
 
 from collections.abc import Sequence
@@ -18,17 +18,17 @@ from ringside.validation.rows import Row
 Floats = NDArray[np.float64]
 
 NAMES = ("alpha", "beta", "launch", "gamma")
-"""In the order in which they are given freedom: one that earlier ones explain as well stays fixed."""
+"""The order in which parameters become free: one that earlier ones explain equally well stays fixed."""
 
 _STARTS = [np.array([alpha, beta, 0.0, 0.0]) for alpha in (0.02, 0.1, 0.4) for beta in (0.1, 0.3, 0.9)]
 _ROBUST = 0.1  # relative errors beyond a tenth weigh less and less
 _ALIKE = 0.05
-_ROWS_EACH = 2  # fewer rows than this for each parameter fit their noise
+_ROWS_EACH = 2  # fewer rows than this per parameter fit noise
 _ROUNDS = 10
 _GAIN = 1e-3
 _BOOTSTRAPS = 200
 _TINY = 1e-12
-_NOTHING = 1e-4  # of a row's time, at the most
+_NOTHING = 1e-4  # the maximum share of a row's time
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class Solution:
 
 
 def fit(rows: Sequence[Row]) -> Solution:
-    """Fit the parameters to the rows' times, every row weighing the same in relative error."""
+    """Fit the parameters to the rows' times, with equal weights in relative error."""
     measured = np.array([row.record.time_s for row in rows])
     scale = _scale(rows, measured)
     starts = [(scale * start, _times(rows, scale * start)) for start in _STARTS]
     theta, predicted = min(starts, key=lambda start: _cost(start[1] / measured))
-    for most in (2, len(NAMES)):  # latency and bandwidth first: what else there is shows beside them only
+    for most in (2, len(NAMES)):  # latency and bandwidth first: other terms show only beside them
         for _ in range(_ROUNDS):
             slopes = _slopes(rows, theta, predicted, 1e-6 * np.maximum(theta, scale))
             free, fixed = _free(slopes / measured[:, None], most)
@@ -62,10 +62,10 @@ def fit(rows: Sequence[Row]) -> Solution:
 def _walk(
     rows: Sequence[Row], measured: Floats, theta: Floats, predicted: Floats, target: Floats, free: list[int]
 ) -> tuple[Floats, Floats] | None:
-    """From ``theta`` as far towards ``target`` as the rows' true times get better; None where they do not.
+    """Step from ``theta`` towards ``target`` as far as the rows' true times improve; None where they do not.
 
-    The slopes hold up to the next kink only, so the target may lie beyond where they mislead. What is not
-    free stays nothing.
+    The slopes hold up to the next kink only, so the target may lie beyond their range. Parameters that are
+    not free stay 0.
     """
     before = _cost(predicted / measured)
     for share in (1.0, 0.5, 0.25, 0.1, 0.03):
@@ -78,7 +78,7 @@ def _walk(
 
 
 def _cost(ratios: Floats) -> float:
-    """Soft-L1 loss of the logarithms."""
+    """Return the soft-L1 loss of the logarithms."""
     return float(np.sum(np.sqrt(1 + (np.log(np.maximum(ratios, _TINY)) / _ROBUST) ** 2) - 1))
 
 
@@ -92,14 +92,14 @@ def _parameters(theta: Floats) -> Parameters:
 
 
 def _scale(rows: Sequence[Row], measured: Floats) -> Floats:
-    """What each parameter is at the most: the quickest row is all messages, or all bytes."""
+    """Return an upper bound of each parameter: the fastest row is all messages, or all bytes."""
     nbytes = np.array([max(row.record.nbytes, 1) for row in rows])
     message, byte = measured.min(), (measured / nbytes).min()
     return np.array([message, byte, message, byte])
 
 
 def _slopes(rows: Sequence[Row], theta: Floats, predicted: Floats, step: Floats) -> Floats:
-    """How each row's predicted time grows with each parameter, from ``theta`` over a ``step``."""
+    """Return the growth of each row's predicted time per parameter, from ``theta`` over a ``step``."""
     columns = [
         (_times(rows, theta + delta * axis) - predicted) / delta
         for delta, axis in zip(step, np.eye(len(step)), strict=True)
@@ -108,7 +108,7 @@ def _slopes(rows: Sequence[Row], theta: Floats, predicted: Floats, step: Floats)
 
 
 def _free(columns: Floats, most: int) -> tuple[list[int], dict[str, str]]:
-    """Which parameters, ``most`` at the most, the rows can tell apart, and for the others why not."""
+    """Return which parameters, at most ``most``, the rows distinguish, and why not the others."""
     free: list[int] = []
     fixed = {}
     for index, name in enumerate(NAMES):
@@ -118,7 +118,7 @@ def _free(columns: Floats, most: int) -> tuple[list[int], dict[str, str]]:
         if not column.any():
             fixed[name] = "these rows do not depend on it"
         elif np.linalg.norm(rest) < _ALIKE * np.linalg.norm(column):
-            fixed[name] = f"these rows cannot tell it from {' and '.join(NAMES[i] for i in free)}"
+            fixed[name] = f"these rows cannot distinguish it from {' and '.join(NAMES[i] for i in free)}"
         elif len(free) >= min(most, len(columns) // _ROWS_EACH):
             fixed[name] = f"{len(columns)} rows are too few for another parameter"
         else:
@@ -127,7 +127,7 @@ def _free(columns: Floats, most: int) -> tuple[list[int], dict[str, str]]:
 
 
 def _robust(slopes: Floats, measured: Floats, free: list[int]) -> Floats:
-    """Non-negative parameters that make log(measured / predicted) small, outliers counting less."""
+    """Return non-negative parameters that minimise log(measured / predicted), robust against outliers."""
     relative = slopes[:, free] / measured[:, None]
     scale = np.abs(relative).max(axis=0)
     matrix = relative / scale
@@ -137,18 +137,19 @@ def _robust(slopes: Floats, measured: Floats, free: list[int]) -> Floats:
         logs: Floats = np.log(np.maximum(matrix @ x, _TINY))
         return logs
 
-    found = least_squares(residuals, begin, bounds=(0, np.inf), loss="soft_l1", f_scale=_ROBUST)
+    solution = least_squares(residuals, begin, bounds=(0, np.inf), loss="soft_l1", f_scale=_ROBUST)
     theta = np.zeros(slopes.shape[1])
-    theta[free] = np.where(found.x < _NOTHING, 0.0, found.x) / scale
+    theta[free] = np.where(solution.x < _NOTHING, 0.0, solution.x) / scale
     return theta
 
 
 def _intervals(
     slopes: Floats, ratios: Floats, theta: Floats, free: list[int]
 ) -> dict[str, tuple[float, float]]:
-    """5th to 95th percentile of each free parameter over fits to resampled residuals, about the estimate.
+    """Return the 5th to 95th percentile of each free parameter over fits to resampled residuals.
 
-    The walk may have ended beside the optimum of its own slopes, so what counts is how far the fits scatter.
+    The intervals are around the estimate: the search may end away from the optimum of its slopes, so only the
+    scatter of the fits counts.
     """
     draw, predicted = np.random.default_rng(0), slopes @ theta
     fits = [

@@ -1,4 +1,4 @@
-"""On which machine measurements were made, as far as they name it or their GPUs tell."""
+"""The machine of measurements, from their names or their GPUs."""
 
 import re
 from collections.abc import Sequence
@@ -30,13 +30,13 @@ GPUS = {
     "rtx4090-pcie": r"RTX 4090(?! D)",
     "mi300x": r"\bMI300X",
 }
-"""By machine, what the name of its GPUs holds in capitals; plain networks have none."""
+"""A pattern per machine for the names of its GPUs in capitals; plain networks have none."""
 
 _MIXED = " + "  # joins the names where the GPUs of a run differ
 
 
 def infer_machine(records: Sequence[Record]) -> tuple[str, str]:
-    """The named machine, and why it is taken for that one; raise `RecordError` if one cannot be told."""
+    """Return the named machine, and the evidence; raise `RecordError` if it cannot be identified."""
     clusters = sorted({record.cluster for record in records})
     if len(clusters) == 1 and clusters[0] in MAKERS:
         return clusters[0], "which the records name"
@@ -51,7 +51,7 @@ def infer_machine(records: Sequence[Record]) -> tuple[str, str]:
 
 
 def other_gpus(records: Sequence[Record], cluster: str) -> list[str]:
-    """The GPUs of the records that the named cluster's machines do not have."""
+    """Return the GPUs of the records that the named cluster's machines do not have."""
     machine = in_catalogue(cluster)
     if machine not in GPUS:
         return []
@@ -60,7 +60,7 @@ def other_gpus(records: Sequence[Record], cluster: str) -> list[str]:
 
 
 def check_one_cluster(records: Sequence[Record], cluster: str, *, pool_sites: bool) -> None:
-    """Refuse records of several machines, or of several sites unless these are to be pooled."""
+    """Refuse records of several machines, or of several sites unless pooled."""
     if not records:
         raise RecordError("no record with a usable time; measure some, or name other files")
     clusters = sorted({record.cluster for record in records})
@@ -75,17 +75,17 @@ def check_one_cluster(records: Sequence[Record], cluster: str, *, pool_sites: bo
 
 
 def _has(machine: str, gpu: str) -> bool:
-    """Whether the named machine's GPUs may be called so."""
+    """Whether the named machine's GPUs may have this name."""
     return re.search(GPUS[machine], gpu.upper()) is not None
 
 
 def _machines_with(gpu: str) -> list[str]:
-    """The named machines whose GPUs may be called so."""
+    """Return the named machines whose GPUs may have this name."""
     return [machine for machine in GPUS if _has(machine, gpu)]
 
 
 def with_nodes(cluster: str, nodes: int) -> str:
-    """The cluster with as many machines as a record is of, where that is known; a drawn graph has its own."""
+    """Return the cluster with a record's number of machines, where known; a drawn graph has its own."""
     machine = split(cluster)[0]
     if not nodes:
         return machine
@@ -102,7 +102,7 @@ def with_nodes(cluster: str, nodes: int) -> str:
 
 
 def gpus_in(machine: str) -> int:
-    """How many GPUs the named machine has."""
+    """Return the number of GPUs of the named machine."""
     return len(ranks(make(machine, 1)))
 
 

@@ -1,4 +1,4 @@
-"""The pace at which layers compute, from one throughput that was measured."""
+"""The pace of layers, from one measured throughput."""
 
 from dataclasses import replace
 
@@ -17,9 +17,9 @@ from ringside.sim.workload.workload import Workload
 def pace(
     workload: Workload, group: ProcessGroup, samples_per_s: float, ddp: DataParallel, costs: Costs
 ) -> float:
-    """How many times as long layers must be for the group to train so many samples/s, in all.
+    """Return the factor on layers' times with which the group trains ``samples_per_s`` in all.
 
-    Raise ValueError where even layers that take no time would be slower.
+    Raise ValueError where even layers of no time would be slower.
     """
     step_s = workload.batch * ddp.accumulation * group.ranks / samples_per_s
 
@@ -32,15 +32,15 @@ def pace(
         raise ValueError(
             f"{samples_per_s:g} samples/s on {group.ranks} ranks: copies, optimizer and collectives alone "
             f"allow {samples_per_s * step_s / (step_s + rest):.4g}; write what was measured with a batch of "
-            f"{workload.batch} a rank"
+            f"{workload.batch} per rank"
         )
     return float(brentq(missing, 0.0, most, xtol=1e-9 * most, rtol=1e-9))
 
 
 def parallel_pace(job: ParallelJob, libraries: Libraries, samples_per_s: float) -> float:
-    """The same of a job under a layout.
+    """Return the same factor for a job under a layout.
 
-    Raise ValueError where even layers that take no time would be slower.
+    Raise ValueError where even layers of no time would be slower.
     """
     step_s = job.samples / samples_per_s
 
@@ -52,7 +52,7 @@ def parallel_pace(job: ParallelJob, libraries: Libraries, samples_per_s: float) 
         raise ValueError(
             f"{samples_per_s:g} samples/s on {job.mesh.ranks} ranks: copies, optimizer and collectives alone "
             f"allow {job.samples / (step_s + rest):.4g}; write what was measured with a batch of {job.batch} "
-            "a replica"
+            "per replica"
         )
     most = 1.0
     while missing(most) < 0:

@@ -1,10 +1,9 @@
-"""Which node or link of a cluster is slow, from a measurement between every two of its nodes.
+"""Find the slow nodes and links of a cluster from measurements between every two of its nodes.
 
-The time of a pair is taken for a product, level x node x node, which in logarithms is a sum. Median
-polish fits it (Tukey, Exploratory Data Analysis, 1977, chapter 11), so that some wild pairs of a node
-move nothing. What a node costs all its partners is the node's, what is left over at one pair is
-the pair's. Either is named only beyond doubt: further from the others than chance takes any of as
-many as are looked at, measured by scales that outliers do not stretch.
+The time of a pair is modelled as a product, level x node x node, a sum in logarithms. Median polish fits it
+(Tukey, Exploratory Data Analysis, 1977, chapter 11), so single outliers of a node have no effect. A cost to
+all partners is the node's, a residual at one pair is the pair's. Either is named only beyond doubt: farther
+from the others than chance takes any of the tested ones, measured by scales that outliers do not stretch.
 """
 
 from collections.abc import Sequence
@@ -19,14 +18,14 @@ from numpy.typing import NDArray
 from ringside.validation.readers.pairs import Pair, read_pairs
 
 CHANCE = 1e-3
-"""How likely a sound cluster has a node named, or a pair, whatever the number of matrices."""
+"""The probability that a sound cluster has any node named, or any pair, over all matrices."""
 
 LEAST_NODE = 0.02
 LEAST_PAIR = 0.05
-"""Slower by less than these shares is no finding, however sure."""
+"""Slowdowns below these shares are not reported, however certain."""
 
 LEAST_PARTNERS = 3
-"""With fewer measured partners a node cannot be told from its links."""
+"""With fewer measured partners a node is indistinguishable from its links."""
 
 _RESOLUTION = 1e-3  # nccl-tests prints four digits and more; no scale is finer
 _TO_SIGMA = 1.4826  # from a median absolute deviation to a normal distribution's standard deviation
@@ -37,13 +36,12 @@ Logs = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matrix:
-    """All pairs of one collective, at one size, with so many GPUs of each node.
+    """All pairs of one collective, at one size, with the same number of GPUs per node.
 
-    Natural logarithms, each with its own sign of "slower": ``slower`` is a pair's time over ``median_s``,
-    symmetric, NaN where nothing was measured; ``effects`` is what each node costs its partners;
-    ``residuals`` is what is left of each pair. ``noise`` and ``spread`` are the standard
-    deviations of residuals and of effects as far as they are no outliers. ``judged`` says which
-    nodes can be told from their links.
+    Natural logarithms, each positive for "slower": ``slower`` is a pair's time over ``median_s``, symmetric,
+    NaN where nothing was measured; ``effects`` is each node's cost to its partners; ``residuals`` is each
+    pair's remainder. ``noise`` and ``spread`` are robust standard deviations of residuals and effects.
+    ``judged`` is which nodes are distinguishable from their links.
     """
 
     collective: str
@@ -60,12 +58,12 @@ class Matrix:
 
     @property
     def pairs(self) -> int:
-        """How many pairs were measured."""
+        """The number of measured pairs."""
         return int(np.isfinite(self.slower).sum()) // 2
 
     @property
     def missing(self) -> int:
-        """How many were not."""
+        """The number of missing pairs."""
         return len(self.nodes) * (len(self.nodes) - 1) // 2 - self.pairs
 
 
@@ -97,9 +95,9 @@ class SlowPair:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What stands out; ``untold`` are nodes that no matrix can tell from their links.
+    """The findings; ``untold`` are nodes that no matrix distinguishes from their links.
 
-    ``failed`` are runs that were begun and gave no row: both nodes, if known, and in which file.
+    ``failed`` are runs that began and gave no row: both nodes, if known, and the file.
     """
 
     matrices: tuple[Matrix, ...]
@@ -110,36 +108,36 @@ class Verdict:
 
 
 def judge_files(files: Sequence[Path], ranks: int = 2) -> Verdict:
-    """What `judge` says of files, which `ringside.validation.readers.pairs.read_pairs` reads."""
-    found = read_pairs(files, ranks)
-    return replace(judge(found.measured), failed=found.failed)
+    """Judge files, which `ringside.validation.readers.pairs.read_pairs` reads."""
+    pairs = read_pairs(files, ranks)
+    return replace(judge(pairs.measured), failed=pairs.failed)
 
 
 def judge(pairs: Sequence[Pair]) -> Verdict:
-    """The nodes that any matrix shows to be slow, and the pairs that half of a collective's sizes show."""
+    """Return nodes that are slow in any matrix, and pairs that are slow at half of a collective's sizes."""
     matrices = matrices_of(pairs)
     looked_at = sum(int(m.judged.sum()) for m in matrices)
     nodes = _slow_nodes(matrices, CHANCE / max(looked_at, 1))
-    found = _slow_pairs(matrices, CHANCE / max(sum(m.pairs for m in matrices), 1))
-    told = {node for m in matrices for node, judged in zip(m.nodes, m.judged, strict=True) if judged}
-    untold = sorted({node for m in matrices for node in m.nodes} - told)
-    return Verdict(tuple(matrices), nodes, found, tuple(untold))
+    slow_pairs = _slow_pairs(matrices, CHANCE / max(sum(m.pairs for m in matrices), 1))
+    known = {node for m in matrices for node, judged in zip(m.nodes, m.judged, strict=True) if judged}
+    untold = sorted({node for m in matrices for node in m.nodes} - known)
+    return Verdict(tuple(matrices), nodes, slow_pairs, tuple(untold))
 
 
 def matrices_of(pairs: Sequence[Pair]) -> list[Matrix]:
-    """One matrix for each collective, GPUs a node and size; clusters that no pair connects are apart."""
+    """Return one matrix per collective, GPUs per node and size; unconnected clusters are separate."""
     groups: dict[tuple[str, int, int], dict[tuple[str, str], list[float]]] = {}
     for pair in pairs:
         times = groups.setdefault((pair.collective, pair.gpus_per_node, pair.nbytes), {})
         times.setdefault(pair.nodes, []).append(pair.time_s)
-    found = []
+    matrices = []
     for (collective, gpus, nbytes), times in sorted(groups.items()):
         measured = nx.Graph(list(times))
         for part in sorted(map(sorted, nx.connected_components(measured))):
             within = {nodes: median(seconds) for nodes, seconds in times.items() if nodes[0] in part}
             odd_cycle = not nx.is_bipartite(measured.subgraph(part))
-            found.append(_matrix(collective, gpus, nbytes, tuple(part), within, odd_cycle))
-    return found
+            matrices.append(_matrix(collective, gpus, nbytes, tuple(part), within, odd_cycle))
+    return matrices
 
 
 def _matrix(
@@ -150,7 +148,7 @@ def _matrix(
     times: dict[tuple[str, str], float],
     odd_cycle: bool,
 ) -> Matrix:
-    """The fit. Without an odd cycle of pairs, the nodes of one side may be slow or those of the other."""
+    """Fit one matrix. Without an odd cycle, one side's slow nodes are indistinguishable from the other's."""
     slower = np.full((len(nodes), len(nodes)), np.nan)
     middle = median(times.values())
     place = {node: i for i, node in enumerate(nodes)}
@@ -169,9 +167,9 @@ def _matrix(
 
 
 def _polish(slower: Logs) -> tuple[Logs, Logs]:
-    """Nodes' effects, whose median is 0, and the residuals.
+    """Return the nodes' effects, whose median is 0, and the residuals.
 
-    Half steps, for all nodes step at once and a whole one would overshoot.
+    Half steps, because all nodes step at once and a whole step would overshoot.
     """
     level, effects = 0.0, np.zeros(len(slower))
     for _ in range(_SWEEPS):
@@ -183,7 +181,7 @@ def _polish(slower: Logs) -> tuple[Logs, Logs]:
 
 
 def _medians(rows: Logs) -> Logs:
-    """Each row's median of what was measured; numpy's nanmedian takes tens of times as long."""
+    """Return each row's median without NaN; numpy's nanmedian takes tens of times longer."""
     ordered, counts = np.sort(rows, axis=1), np.isfinite(rows).sum(axis=1)
     middles = np.stack([(counts - 1) // 2, counts // 2], axis=1)
     medians: Logs = np.take_along_axis(ordered, middles, axis=1).mean(axis=1)
@@ -195,20 +193,20 @@ def _scale(values: Logs) -> float:
 
 
 def _noise(residuals: Logs, free: int) -> float:
-    """The residuals' standard deviation; those that the fit brings to 0, as many as nodes, are left out."""
+    """Return the residuals' standard deviation, without those that the fit forces to 0, one per node."""
     sizes = np.sort(np.abs(residuals[np.triu(np.isfinite(residuals))]))
     return max(_TO_SIGMA * float(np.median(sizes[-free:])) if free > 0 else 0.0, _RESOLUTION)
 
 
 def _sure(chance: float, free: int) -> float:
-    """How many standard deviations, estimated from so many free values, chance alone exceeds so rarely."""
-    from scipy.special import stdtrit  # here, for help must not wait for scipy
+    """Return the standard deviations, estimated from ``free`` values, that chance exceeds so rarely."""
+    from scipy.special import stdtrit  # a local import: help must not wait for scipy
 
     return -float(stdtrit(max(free, 1), chance))
 
 
 def _slow_nodes(matrices: Sequence[Matrix], chance: float) -> tuple[SlowNode, ...]:
-    found: dict[str, list[tuple[float, Matrix]]] = {}
+    effects: dict[str, list[tuple[float, Matrix]]] = {}
     seen: dict[str, int] = {}
     for m in matrices:
         partners = np.isfinite(m.slower).sum(axis=1)
@@ -218,9 +216,9 @@ def _slow_nodes(matrices: Sequence[Matrix], chance: float) -> tuple[SlowNode, ..
         for i, node in enumerate(m.nodes):
             seen[node] = seen.get(node, 0) + int(m.judged[i])
             if m.judged[i] and m.effects[i] > max(doubt[i], np.log1p(LEAST_NODE)):
-                found.setdefault(node, []).append((float(np.exp(m.effects[i])), m))
+                effects.setdefault(node, []).append((float(np.exp(m.effects[i])), m))
     slow = []
-    for node, factors in found.items():
+    for node, factors in effects.items():
         factor, worst = max(factors, key=lambda entry: entry[0])
         slow.append(SlowNode(node, factor, worst, len(factors), seen[node]))
     return tuple(sorted(slow, key=lambda entry: -entry.factor))
@@ -236,9 +234,9 @@ def _slow_pairs(matrices: Sequence[Matrix], chance: float) -> tuple[SlowPair, ..
             key = (m.nodes[i], m.nodes[j]), m.collective, m.gpus_per_node
             factors.setdefault(key, []).append((float(np.exp(m.residuals[i, j])), stands_out))
     slow = []
-    for (nodes, collective, gpus), found in factors.items():
-        named = sum(stands_out for _, stands_out in found)
-        if 2 * named >= len(found) and named:
-            factor = median(factor for factor, _ in found)
-            slow.append(SlowPair(nodes, collective, gpus, factor, named, len(found)))
+    for (nodes, collective, gpus), values in factors.items():
+        named = sum(stands_out for _, stands_out in values)
+        if 2 * named >= len(values) and named:
+            factor = median(factor for factor, _ in values)
+            slow.append(SlowPair(nodes, collective, gpus, factor, named, len(values)))
     return tuple(sorted(slow, key=lambda entry: -entry.factor))

@@ -1,4 +1,4 @@
-"""Records as models see them: each with the schedule that it timed and the topology that it ran on."""
+"""Records for models: each with the schedule that it timed and the topology that it ran on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ from ringside.validation.machines import with_nodes
 
 
 class SizedCluster:
-    """The cluster with one number of ranks, and of nodes if known; drawn when somebody looks at it."""
+    """The cluster with one number of ranks, and of nodes if known; drawn on demand."""
 
     def __init__(self, cluster: str, settings: Mapping[str, str], ranks: int, nodes: int | None) -> None:
         self.cluster, self.settings, self.ranks, self.nodes = cluster, settings, ranks, nodes
 
     @cached_property
     def graph(self) -> Topology:
-        """Its topology, whose first ranks are those measured: evenly over the nodes that a record names.
+        """Its topology; the first ranks are those measured, spread evenly over the record's nodes.
 
         Raise `RecordError` where more ranks were measured than it has.
         """
@@ -45,7 +45,7 @@ class SizedCluster:
 
     @cached_property
     def routes(self) -> Routes:
-        """The ways of messages across it."""
+        """The routes of messages across it."""
         return Routes(self.graph)
 
     def carried_over(self, parameters: Parameters, settings: Mapping[str, str]) -> Parameters:
@@ -59,7 +59,7 @@ class SizedCluster:
 
 @dataclass(frozen=True)
 class Row:
-    """A record, what it timed, the library that did, and the topology on which parameters are fitted."""
+    """A record, its collective, its library, and the topology on which parameters are fitted."""
 
     record: Record
     collective: Collective
@@ -77,11 +77,11 @@ class Row:
         return self.textbook.schedule(self.collective, self.textbook.choose(self.collective))
 
     def preset_time(self) -> float:
-        """Predicted seconds without calibration: what the library's model says."""
+        """Return the predicted seconds of the library's model without calibration."""
         return self.library.time(self.collective, self.library.choose(self.collective)).time_s
 
     def choice(self, *, fitted: bool = False) -> str:
-        """What is predicted, by name: the fitted schedule's, or what the library takes: ``tree/ll128``."""
+        """Return the name of the fitted schedule, or of the library's choice: ``tree/ll128``."""
         return (self.textbook if fitted else self.library).choose(self.collective).name
 
     def calibrated(self, fit: Fit, settings: Mapping[str, str]) -> tuple[float, float, float]:
@@ -94,7 +94,7 @@ class Row:
         return seconds, seconds * low, seconds * high
 
     def time(self, parameters: Parameters, engine: str = "quick") -> float:
-        """Predicted seconds by the schedule, launch included."""
+        """Return the predicted seconds of the schedule, including the launch."""
         graph, routes = parameters.on(self.placed.graph, self.placed.routes), self.placed.routes
         return evaluate(self.schedule, graph, parameters, engine, routes=routes)[0]
 
@@ -102,7 +102,7 @@ class Row:
 def rows(
     records: Sequence[Record], cluster: str, settings: Mapping[str, str], network: str = "fifo"
 ) -> list[Row]:
-    """The records on the cluster's topology, each with its own number of ranks and nodes."""
+    """Return the records on the cluster's topology, each with its own number of ranks and nodes."""
     sized: dict[tuple[int, int], SizedCluster] = {}
     libraries: dict[tuple[str | int, ...], Library] = {}
     made = []

@@ -1,4 +1,4 @@
-"""Test data whose every result is known exactly, in every element type."""
+"""Test data with exactly known results, in every element type."""
 
 import torch
 
@@ -9,7 +9,7 @@ _PERIOD = 4  # sums of values 0 to 3 stay exact in bfloat16 up to 85 ranks
 
 
 def contribution(rank: int, elements: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """What ``rank`` puts in: small whole numbers that differ from rank to rank and along the buffer."""
+    """Return the contribution of ``rank``: small integers that differ by rank and along the buffer."""
     return _repeated(_pattern(rank, dtype, device), elements)
 
 
@@ -22,10 +22,10 @@ def _repeated(pattern: torch.Tensor, elements: int) -> torch.Tensor:
 
 
 class Buffers:
-    """One rank's view of a collective's data: all blocks, and which of them it must end with.
+    """One rank's view of a collective's data: all blocks, and those that the rank must end with.
 
-    ``data`` holds every block one after another; blocks in which the rank holds nothing yet are
-    filled with a value that no result contains.
+    ``data`` holds all blocks in order; blocks in which the rank holds nothing yet are filled with a value
+    that no result contains.
     """
 
     def __init__(
@@ -42,19 +42,19 @@ class Buffers:
             self._slice(self._start, block).copy_(self._sum(contributors, block))
 
     def reset(self) -> None:
-        """Put the rank's own contribution back."""
+        """Restore the rank's own contribution."""
         self.data.copy_(self._start)
 
     def chunk(self, chunks: range) -> torch.Tensor:
-        """The elements of some neighbouring chunks."""
+        """Return the elements of adjacent chunks."""
         return self.data[self._bounds[chunks.start] : self._bounds[chunks.stop]]
 
     def block(self, block: int) -> torch.Tensor:
-        """The elements of one block."""
+        """Return the elements of one block."""
         return self._slice(self.data, block)
 
     def num_wrong(self) -> int:
-        """How many elements of what the rank must end with differ from the exact answer."""
+        """Return the number of elements of the rank's result that differ from the exact answer."""
         return sum(
             int((self.block(block) != self._sum(contributors, block)).sum())
             for block, contributors in self._collective.goal(self._rank)

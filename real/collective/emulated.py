@@ -1,4 +1,4 @@
-"""Measure on an emulated network: ranks in the hosts of a topology, instead of all in one place."""
+"""Measure on an emulated network, with ranks in the hosts of a topology."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ _PORT = 29400
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """An emulated network that is up; ranks are started by ``forks``, or by torchrun where that is none."""
+    """An emulated network that is up; ``forks`` starts its ranks, or torchrun where ``forks`` is None."""
 
     graph: Topology
     network: Network
@@ -34,8 +34,8 @@ class Cluster:
     ) -> None:
         """Measure with rank r on host ``placement[r]``; call ``on_record`` with each size's record.
 
-        Several ranks may share a host. Without a placement ranks fill the hosts in order, as evenly
-        as can be. The world of ``what`` says how many ranks there are, the placement where. Raise
+        Several ranks may share a host. Without a placement, ranks fill the hosts in order and evenly. The
+        world of ``what`` gives the number of ranks, the placement their hosts. Raise
         `ringside.real.launch.follow.MeasureError` where a rank dies, hangs or disagrees, after all have been
         killed.
         """
@@ -70,7 +70,7 @@ class Cluster:
             run_agents(job, _agents(self.network, hosts), on_row)
 
     def settings(self, placement: Sequence[int]) -> dict[str, str]:
-        """What a record's reader must know of the network: its rates, its queues, who sat where."""
+        """Return the network's settings for a record: rates, queues and the host of each rank."""
         rates = [data["bandwidth"] for _, _, data in self.graph.edges(data=True)]
         return {
             "emulated_hosts": str(len(ranks(self.graph))),
@@ -86,10 +86,10 @@ class Cluster:
 
 @contextmanager
 def cluster(graph: Topology, forks: Forks | None = None, *, torchrun: bool = False) -> Iterator[Cluster]:
-    """The topology as an emulated network that can be measured, until the block ends.
+    """Yield the topology as an emulated network on which collectives can be measured.
 
-    ``forks`` may be shared by several networks, one after another. With ``torchrun`` every host runs
-    an agent of its own, as a cluster's nodes do. Raise as `ringside.real.emulate.emulate` does.
+    Several networks may share ``forks``, one after another. With ``torchrun`` every host runs its own agent,
+    as the nodes of a cluster do. Raise as `ringside.real.emulate.emulate` does.
     """
     with emulate(graph) as network:
         if torchrun or forks:
@@ -107,23 +107,23 @@ def measure_emulated(
     placement: Sequence[int] | None = None,
     torchrun: bool = False,
 ) -> None:
-    """Build the network, measure as `Cluster.measure` does, and take it down again."""
+    """Build the network, measure as `Cluster.measure` does, and tear the network down."""
     with cluster(graph, torchrun=torchrun) as built:
         built.measure(what, on_record, placement)
 
 
 def spread(count: int, hosts: int) -> tuple[int, ...]:
-    """The host of each of ``count`` ranks when they fill the hosts in order, as evenly as can be."""
+    """Return the host of each of ``count`` ranks that fill the hosts in order and evenly."""
     return tuple(rank * min(hosts, count) // count for rank in range(count))
 
 
 def _agents(network: Network, hosts: Sequence[Host]) -> list[Agent]:
-    """One torchrun for each host, which all meet at the first; ranks are numbered host by host."""
+    """Return one torchrun agent per host; all meet at the first, and ranks are numbered host by host."""
     nodes = list(dict.fromkeys(hosts))
     share = len(hosts) // len(nodes)
     if list(hosts) != [node for node in nodes for _ in range(share)]:
         raise ValueError(
-            "torchrun numbers ranks host by host and starts as many on each; place them so, or fork them"
+            "torchrun numbers ranks host by host, equally many per host; place them so, or fork them"
         )
     return [
         Agent(

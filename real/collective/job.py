@@ -1,4 +1,4 @@
-"""What one run is to measure: handed from the launcher to every rank as a JSON file."""
+"""The job of one run, which the launcher hands to every rank as a JSON file."""
 
 import json
 import statistics
@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 PING_PONG = "ping_pong"
-"""Pairs of ranks that each send one message to and fro; its time is that of one way."""
+"""Pairs of ranks that each send one message back and forth; the time is one way."""
 
 MAX_ITERATIONS = 1_000_000
-"""More are a slip of the pen."""
+"""A larger number is a typing mistake."""
 
 
 def check_repeats(iterations: int, warmup: int) -> None:
-    """Refuse to measure less than once, or more often than anybody means to."""
+    """Raise ValueError for less than one iteration, or more than `MAX_ITERATIONS`."""
     if not (1 <= iterations <= MAX_ITERATIONS and 0 <= warmup <= MAX_ITERATIONS):
         raise ValueError(
             f"{iterations} iterations after {warmup} warm-up ones; write at least 1 after 0, "
@@ -23,18 +23,18 @@ def check_repeats(iterations: int, warmup: int) -> None:
 
 
 def check_timeout(timeout_s: float) -> None:
-    """Refuse to wait for no time, or for longer than anybody means to."""
+    """Raise ValueError for a timeout of zero or less, or longer than anyone intends."""
     if not 0 < timeout_s < 1e6:
         raise ValueError(f"a timeout of {timeout_s} s; write for example 60")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One collective at several sizes, ``iterations`` times each after ``warmup`` untimed ones.
+    """One collective at several sizes, each with ``iterations`` timed after ``warmup`` untimed ones.
 
     ``algorithm`` is ``library`` for the backend's own collective, `PING_PONG`, or the name of one of
-    Ringside's algorithms, whose schedule is then run over point-to-point sends and receives.
-    ``timeout_s`` is how long a rank waits for another before it gives up.
+    Ringside's algorithms, whose schedule runs over point-to-point sends and receives. ``timeout_s`` is how
+    long a rank waits for another before it gives up.
     """
 
     worker: ClassVar[str] = "ringside.real.collective.worker"
@@ -54,20 +54,20 @@ class Job:
 
     @classmethod
     def read(cls, path: Path) -> "Job":
-        """The job in the file."""
+        """Read a job from the file."""
         content = json.loads(path.read_text(encoding="utf-8"))
         return cls(**{**content, "sizes": tuple(content["sizes"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MpiJob(Job):
-    """The same under mpirun."""
+    """The same job under mpirun."""
 
     worker: ClassVar[str] = "ringside.real.mpi.worker"
 
 
 def row_of(nbytes: int, slowest: list[float], fingerprint: dict[str, str]) -> dict[str, Any]:
-    """What rank 0 writes of one size, from seconds of every iteration on its slowest rank."""
+    """Return rank 0's row for one size, from the seconds of every iteration on its slowest rank."""
     ordered = sorted(slowest)
     return {
         "nbytes": nbytes,

@@ -1,4 +1,4 @@
-"""A backend's own collectives, behind the same three calls as a schedule's program."""
+"""A backend's own collectives, with the same three methods as a schedule's program."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from ringside.sim.collective import Collective
 
 
 class LibraryProgram:
-    """One rank's part of a collective as torch.distributed's backend carries it out."""
+    """One rank's part of a collective, carried out by torch.distributed's backend."""
 
     def __init__(self, collective: Collective, rank: int, buffers: Buffers) -> None:
         self._collective = collective
@@ -32,7 +32,7 @@ class LibraryProgram:
                 self._output = torch.empty_like(self._input)
 
     def prepare(self) -> None:
-        """Put the rank's contribution back; not timed."""
+        """Restore the rank's contribution; not timed."""
         self._buffers.reset()
         match self._collective.kind:
             case "all_gather" | "sendrecv" | "gather":
@@ -44,11 +44,11 @@ class LibraryProgram:
                 torch.cat([self._buffers.block(block) for block in own], out=self._input)
 
     def run(self) -> None:
-        """Carry it out once."""
+        """Carry out the collective once."""
         self._call()
 
     def collect(self) -> None:
-        """Bring the result to the buffers; not timed."""
+        """Copy the result to the buffers; not timed."""
         if self._collective.kind == "all_to_all":
             for src, piece in enumerate(self._output.chunk(self._collective.ranks)):
                 self._buffers.block(src * self._collective.ranks + self._rank).copy_(piece)
@@ -94,6 +94,6 @@ class LibraryProgram:
 
 
 def _named(new: str, old: str) -> Callable[..., Any]:
-    """Torch 2.13 renamed two collectives and warns about the old names."""
+    """Return torch's function under either name; 2.13 renamed two and warns about the old names."""
     function: Callable[..., Any] = getattr(dist, new, None) or getattr(dist, old)
     return function

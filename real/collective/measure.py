@@ -1,4 +1,4 @@
-"""Measure a collective for real and write down records."""
+"""Measure a real collective and write records."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -19,20 +19,21 @@ from ringside.topologies.units import format_size
 from ringside.topologies.words import one_of
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8")
-"""Those that every backend adds, and in which the contributions and their sums are exact."""
+"""The element types that every backend adds, and in which the contributions and their sums are exact."""
 
 RANKS_PER_CORE = 16
-"""As many ranks of one machine may share a core unless it is forced: each is a process with torch in it."""
+"""The limit on ranks per core of one machine without ``--force``: each rank is a process with torch
+loaded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """What to measure: one collective, one algorithm, several sizes.
 
-    ``algorithm`` is ``library`` for the backend's own collective, ``ping_pong`` for a sendrecv of
-    pairs of ranks that take turns, else one of Ringside's, whose schedule is run over the backend's sends and
-    receives. Sizes are nccl-tests'; those that do not
-    divide into equal parts of whole elements are rounded down, as nccl-tests does.
+    ``algorithm`` is ``library`` for the backend's own collective, ``ping_pong`` for a sendrecv of pairs of
+    ranks that take turns, else one of Ringside's, whose schedule runs over the backend's sends and receives.
+    Sizes are those of nccl-tests; a size that does not divide into equal parts of whole elements is rounded
+    down, as in nccl-tests.
     """
 
     collective: str
@@ -55,7 +56,7 @@ class Measurement:
                 f"{self.world.per_node} ranks on each of {self.world.nodes} nodes; write 1 or more"
             )
         if self.world.nodes > 1 and self.world.endpoint is None:
-            raise ValueError("several nodes need a place to meet; add --rdzv-endpoint HOST:PORT")
+            raise ValueError("several nodes need a rendezvous endpoint; add --rdzv-endpoint HOST:PORT")
         check_repeats(self.iterations, self.warmup)
         check_timeout(self.timeout_s)
         if self.algorithm == PING_PONG:
@@ -67,10 +68,9 @@ class Measurement:
             plan = schedule(self.algorithm, Collective(self.collective, self.world.ranks, 0))
             if plan.switches:
                 raise ValueError(
-                    f"{self.algorithm} has switches that add, which no process can be; "
-                    "write another --algorithm"
+                    f"{self.algorithm} reduces in switches, which processes cannot; write another --algorithm"
                 )
-            if ":" in plan.algorithm:  # a record says which grid, or which radix, it is of
+            if ":" in plan.algorithm:  # a record names the grid or the radix of its schedule
                 object.__setattr__(self, "algorithm", plan.algorithm)
         if self.backend in ON_GPU:
             check_gpus(self.world.per_node)
@@ -78,7 +78,7 @@ class Measurement:
             self._check_mpi()
 
     def _check_mpi(self) -> None:
-        """Refuse what mpirun on this machine cannot do, by name."""
+        """Raise ValueError for what mpirun on this machine cannot do."""
         if self.world.nodes > 1 or self.world.endpoint:
             raise ValueError("mpirun starts ranks on this machine; leave --nnodes and --rdzv-endpoint out")
         if self.dtype not in TYPES:
@@ -89,11 +89,11 @@ class Measurement:
 
 
 def measure(what: Measurement, on_record: Callable[[Record], None], forks: Forks | None = None) -> None:
-    """Measure under torchrun, or mpirun; call ``on_record`` with each size's record as soon as it is there.
+    """Measure under torchrun or mpirun; call ``on_record`` with each size's record as soon as it is measured.
 
-    With ``forks`` ranks over Gloo on this machine are forked instead, which saves a start of torch for each.
-    Raise `ringside.real.launch.follow.MeasureError` where a rank dies, hangs or disagrees. On a node without
-    rank 0 there are no records: they are written where rank 0 is.
+    With ``forks``, ranks over Gloo on this machine are forked, which saves loading torch in each. Raise
+    `ringside.real.launch.follow.MeasureError` where a rank dies, hangs or disagrees. A node without rank 0
+    produces no records: they are written where rank 0 is.
     """
 
     def keep(row: Row) -> None:
@@ -129,12 +129,12 @@ def job_of(what: Measurement) -> Job:
 
 
 def check_room(ranks: int, nbytes: int) -> None:
-    """Refuse more ranks, or larger buffers of theirs, than this machine can hold."""
+    """Raise ValueError for more ranks, or larger buffers, than this machine can hold."""
     cores = os.cpu_count() or 1
     if ranks > RANKS_PER_CORE * cores:
         raise ValueError(
-            f"{ranks} ranks on {cores} cores; the most is {RANKS_PER_CORE * cores}, {RANKS_PER_CORE} a core; "
-            f"write fewer after -g, or --force"
+            f"{ranks} ranks on {cores} cores; the limit is {RANKS_PER_CORE * cores}, "
+            f"{RANKS_PER_CORE} per core; write a smaller -g, or --force"
         )
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if ranks * nbytes > memory:
@@ -145,27 +145,27 @@ def check_room(ranks: int, nbytes: int) -> None:
 
 
 def warnings(what: Measurement) -> list[str]:
-    """What makes this measurement less than it could be."""
+    """Return warnings about what degrades this measurement."""
     cores = os.cpu_count() or 1
     if what.backend in ON_SOCKETS and what.world.per_node > cores:
         return [
-            f"{what.world.per_node} ranks share {cores} cores: times hold waiting for a core "
+            f"{what.world.per_node} ranks share {cores} cores: times include waiting for a core "
             f"and say little about the network"
         ]
     return []
 
 
 def _whole_parts(what: Measurement, nbytes: int) -> int:
-    """The size rounded down so that the library's equal parts are whole elements."""
+    """Return the size rounded down so that the library's equal parts are whole elements."""
     parts = what.world.ranks if KINDS[what.collective].blocks and what.collective != "sendrecv" else 1
     grain = itemsize(what.dtype) * (parts if what.algorithm == "library" else 1)
     if nbytes and nbytes < grain:
-        raise ValueError(f"{nbytes} B is less than one {what.dtype} for each part; write {grain} or more")
+        raise ValueError(f"{nbytes} B is less than one {what.dtype} per part; write {grain} or more")
     return nbytes // grain * grain
 
 
 def record_of(what: Measurement, row: Row) -> Record:
-    """What rank 0 wrote of one size, with all that it was measured under."""
+    """Return the record of rank 0's row, with all conditions of the measurement."""
     print_ = row["fingerprint"]
     own = what.algorithm == "library"
     algorithm, protocol = _pinned(what, print_) if own else (what.algorithm, "auto")
@@ -206,14 +206,14 @@ def _pinned(what: Measurement, print_: dict[str, str]) -> tuple[str, str]:
 
 
 def check_gpus(per_node: int) -> None:
-    """Refuse more ranks of NCCL than this machine has GPUs."""
+    """Raise ValueError for more NCCL ranks than this machine has GPUs."""
     import torch
 
-    found = torch.cuda.device_count()
-    if per_node > found:
+    count = torch.cuda.device_count()
+    if per_node > count:
         raise ValueError(
-            f"{per_node} ranks need as many GPUs and this machine has {found}; write -g {found} "
-            f"or less, or take gloo"
-            if found
-            else "NCCL needs a CUDA GPU and this machine has none; take gloo"
+            f"{per_node} ranks need {per_node} GPUs and this machine has {count}; write -g {count} "
+            f"or less, or use gloo"
+            if count
+            else "NCCL needs a CUDA GPU and this machine has none; use gloo"
         )

@@ -1,4 +1,4 @@
-"""The oldest measurement of a network: one message to and fro between two ranks, all pairs at once."""
+"""Ping-pong: one message back and forth between two ranks, all pairs at once."""
 
 import torch.distributed as dist
 
@@ -8,13 +8,13 @@ from ringside.real.collective.buffers import Buffers
 class PingPong:
     """One rank's part: the even rank of a pair sends its block, the odd one answers with its own, in turn.
 
-    Ranks 0 and 1 are a pair, 2 and 3, and so on; the last of an odd number looks on. All receives are
-    posted before the first message, so that a message does not wait until its receiver is ready for
-    it, save the first, which stands for what a collective's first one meets.
+    Pairs are ranks 0 and 1, 2 and 3, and so on; the last of an odd number of ranks does nothing. All receives
+    are posted before the first message, so no message waits until its receiver is ready, except the first,
+    which meets the same conditions as a collective's first message.
     """
 
     MESSAGES = 4
-    """One-way messages of one run, one after another."""
+    """One-way messages of one run, in sequence."""
 
     def __init__(self, rank: int, ranks: int, buffers: Buffers) -> None:
         self._side = rank % 2
@@ -23,11 +23,11 @@ class PingPong:
         self._buffers = buffers
 
     def prepare(self) -> None:
-        """Put the rank's contribution back; not timed."""
+        """Restore the rank's contribution; not timed."""
         self._buffers.reset()
 
     def run(self) -> None:
-        """Carry out the rank's part once, to the end."""
+        """Carry out the rank's part once."""
         if self._alone:
             return
         own, other = self._buffers.block(self._side), self._buffers.block(1 - self._side)
@@ -45,4 +45,4 @@ class PingPong:
             send.wait()
 
     def collect(self) -> None:
-        """Bring the result to the buffers; it is there already."""
+        """Do nothing: the result is in the buffers already."""

@@ -1,4 +1,4 @@
-"""Run a schedule for real: the very transfers that are simulated, as torch.distributed sends and receives."""
+"""Run a schedule for real: the simulated transfers as torch.distributed sends and receives."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from ringside.sim.schedule import Schedule, Step
 
 @dataclass(slots=True)
 class _Receive:
-    """A receive of this rank: where it lands, and which chunks it then brings up to date."""
+    """A receive of this rank: its destination, and the chunks that it updates."""
 
     chunks: range
     src: int
@@ -28,7 +28,7 @@ class _Receive:
 
 @dataclass(frozen=True, slots=True)
 class _Send:
-    """A send of this rank, and the receives that have to be in before it may go."""
+    """A send of this rank, and the receives that must complete before it starts."""
 
     chunks: range
     dst: int
@@ -39,10 +39,10 @@ class _Send:
 class GlooProgram:
     """One rank's part of a schedule over Gloo's send and receive.
 
-    Each connection walks its own sends, in a thread of its own where there are several: before each
-    it waits for the receives whose chunks the send carries and, where ``credits`` sends are under
-    way, for the oldest of them. All receives are posted before the first send, because Gloo
-    announces a posted receive over the same socket that carries the bulk data.
+    Each connection runs its sends in order, in its own thread where there are several: each send waits for
+    the receives of the chunks that it carries and, where ``credits`` sends are under way, for the oldest of
+    them. All receives are posted before the first send, because Gloo announces a posted receive over the same
+    socket that carries the bulk data.
     """
 
     def __init__(self, schedule: Schedule, rank: int, buffers: Buffers) -> None:
@@ -65,8 +65,9 @@ class GlooProgram:
                         times_sent[chunk] = times_sent.get(chunk, 0) + 1
             for src, dst, chunks, channel, reduce in own:
                 if dst == rank:
-                    # What overwrites contains this rank's own part, so a chunk that was sent at most
-                    # once has left before it can come back. Else it lands beside and waits its turn.
+                    # An overwriting chunk contains this rank's own part, so a chunk that was sent at most
+                    # once has left before it can return. Otherwise it arrives in a separate buffer and waits
+                    # its turn.
                     sent = max(times_sent.get(chunk, 0) for chunk in chunks)
                     aside = reduce or sent > 1
                     self._ordered |= sent > (0 if reduce else 1)
@@ -78,11 +79,11 @@ class GlooProgram:
         self._threads = ThreadPoolExecutor(max(len(self._lanes) - 1, 1))
 
     def prepare(self) -> None:
-        """Put the rank's contribution back; not timed."""
+        """Restore the rank's contribution; not timed."""
         self._buffers.reset()
 
     def run(self) -> None:
-        """Carry out the rank's part once, to the end."""
+        """Carry out the rank's part once."""
         for receive in self._receives:
             landing = self._buffers.chunk(receive.chunks) if receive.beside is None else receive.beside
             receive.work = dist.irecv(landing, receive.src, tag=receive.channel)
@@ -95,10 +96,10 @@ class GlooProgram:
             self._take(receive)
 
     def collect(self) -> None:
-        """Bring the result to the buffers; it is there already."""
+        """Do nothing: the result is in the buffers already."""
 
     def _walk(self, sends: Sequence[_Send]) -> None:
-        """Send one after another, each as soon as it may go, until all have left."""
+        """Run the sends in order, each as soon as it may start, until all are complete."""
         under_way: dict[tuple[int, int], deque[dist.Work]] = {}
         for send in sends:
             for number in send.needs:
@@ -115,7 +116,7 @@ class GlooProgram:
                 work.wait()
 
     def _take(self, receive: _Receive) -> None:
-        """Wait for a receive and bring its chunks up to date, once."""
+        """Wait for a receive and update its chunks, once."""
         with receive.lock:
             if receive.work is None:
                 return
@@ -135,10 +136,10 @@ def _by_connection(sends: Sequence[_Send]) -> list[list[_Send]]:
 
 
 class NcclProgram:
-    """One rank's part of a schedule over NCCL's send and receive: a group call for each step.
+    """One rank's part of a schedule over NCCL's send and receive: one group call per step.
 
-    NCCL has no tags and orders what one group holds by peer, so a step's transfers go together;
-    sums run on the same stream behind them.
+    NCCL has no tags and orders the calls of one group by peer, so a step's transfers share a group; sums run
+    on the same stream behind them.
     """
 
     def __init__(self, schedule: Schedule, rank: int, buffers: Buffers) -> None:
@@ -153,7 +154,7 @@ class NcclProgram:
         ]
 
     def prepare(self) -> None:
-        """Put the rank's contribution back; not timed."""
+        """Restore the rank's contribution; not timed."""
         self._buffers.reset()
 
     def run(self) -> None:
@@ -176,11 +177,11 @@ class NcclProgram:
                 piece.add_(landed)
 
     def collect(self) -> None:
-        """Bring the result to the buffers; it is there already."""
+        """Do nothing: the result is in the buffers already."""
 
 
 def _own_transfers(moved: Step, rank: int) -> list[tuple[int, int, range, int, bool]]:
-    """A step's transfers from or to ``rank``: source, destination, chunks, channel, whether they add."""
+    """Return a step's transfers of ``rank``: source, destination, chunks, channel, whether they add."""
     own = (moved.src == rank) | (moved.dst == rank)
     columns = (moved.src, moved.dst, moved.chunk, moved.span, moved.channel, moved.reduce)
     return [

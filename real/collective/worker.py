@@ -1,6 +1,6 @@
-"""One rank's work: carry out a job, check every result, write down every time.
+"""One rank's work: carry out a job, check every result, write every time.
 
-torchrun starts it as ``python -m ringside.real.collective.worker JOB ROWS``; rank 0 appends one JSON line a
+torchrun starts it as ``python -m ringside.real.collective.worker JOB ROWS``; rank 0 appends one JSON line per
 size to ROWS.
 """
 
@@ -35,12 +35,12 @@ Program = GlooProgram | NcclProgram | LibraryProgram | PingPong
 
 
 def main() -> None:
-    """Carry out the job on this rank, as one of torchrun's."""
+    """Carry out the job on this rank under torchrun."""
     live(carry_out)
 
 
 def carry_out(order: Path, rows: Path) -> None:
-    """Join the process group that torchrun's environment variables describe, and do this rank's part."""
+    """Join the process group that torchrun's environment variables describe, and run this rank's part."""
     job = Job.read(order)
     torch.set_num_threads(1)
     device = own_device(job.backend)
@@ -59,7 +59,7 @@ def carry_out(order: Path, rows: Path) -> None:
 
 
 def _measure(job: Job, nbytes: int, device: torch.device, gun: StartingGun, rows: Path) -> dict[str, Any]:
-    """One size: every iteration's time on its slowest rank; leave with an error where a sum is wrong."""
+    """Measure one size; return its row, or exit with an error where a sum is wrong."""
     collective = Collective(job.collective, dist.get_world_size(), nbytes, itemsize(job.dtype))
     program, buffers = _program(job, collective, device)
     messages = PingPong.MESSAGES if job.algorithm == PING_PONG else 1
@@ -71,7 +71,7 @@ def _measure(job: Job, nbytes: int, device: torch.device, gun: StartingGun, rows
         if dist.get_rank() == 0:
             show_life(rows)
         if iteration in (0, job.warmup + job.iterations - 1):
-            dist.barrier()  # a rank that checks its result takes a core from one that is not done
+            dist.barrier()  # a rank that checks its result takes a core from one that still runs
             program.collect()
             wrong += buffers.num_wrong()
     if wrong:
@@ -102,7 +102,7 @@ def _program(job: Job, collective: Collective, device: torch.device) -> tuple[Pr
 
 
 def _timed(program: Program, device: torch.device) -> float:
-    """Seconds of one run: by the device's own events on CUDA, by the clock on a CPU."""
+    """Return the seconds of one run: from the device's events on CUDA, from the clock on a CPU."""
     if device.type == "cuda":
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         begin.record()

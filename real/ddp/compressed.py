@@ -1,4 +1,4 @@
-"""torch's own PowerSGD hook, with a process group that writes down what it is asked for."""
+"""torch's own PowerSGD hook over a process group that records its all-reduces."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,22 +13,22 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 from ringside.sim.training.ddp.powersgd import PowerSGD
 
 EPSILON = 1e-8
-"""Added to the norm of a column: layers that sleep have gradients of rank 1, of which others are nothing."""
+"""Added to the norm of a column: sleeping layers have gradients of rank 1, whose other columns are zero."""
 
 
 REPEATS = 5
-"""Passes of the hook alone that are timed."""
+"""Timed passes of the hook alone."""
 
 
 @dataclass(slots=True)
 class Chain:
-    """What a bucket asked for in one step: which part, of how many bytes, when; and when all was over."""
+    """A bucket's all-reduces in one step: their parts, bytes and start times; and the end of the last."""
 
     parts: list[tuple[str, int, Any]] = field(default_factory=list)
     finish: Any = None
 
     def entries(self) -> list[dict[str, Any]]:
-        """A part each, over when the next is asked for; what is empty moves nothing and is none."""
+        """Return an entry per non-empty part, which ends when the next begins."""
         ends = [*(launch for _, _, launch in self.parts[1:]), self.finish]
         return [
             {"part": part, "nbytes": nbytes, "launch": launch, "finish": end}
@@ -38,7 +38,7 @@ class Chain:
 
 
 class Compressed:
-    """PowerSGD over a process group; ``chains`` are those of the present step, by the bucket's index."""
+    """PowerSGD over a process group; ``chains`` are those of the current step, by the bucket's index."""
 
     def __init__(self, powersgd: PowerSGD, group: Any, now: Callable[[], Any]) -> None:
         self.chains: dict[int, Chain] = {}
@@ -51,11 +51,11 @@ class Compressed:
         self._state = _state(self, powersgd)
 
     def begin(self) -> None:
-        """A step begins."""
+        """Begin a step."""
         self.chains, self._members = {}, {}
 
     def reduce(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        """The hook."""
+        """Run the hook on a bucket."""
         self._index = index = bucket.index()
         chain = self.chains[index] = Chain()
         self._members[index] = list(bucket.parameters())
@@ -68,11 +68,11 @@ class Compressed:
         return done
 
     def size(self) -> int:
-        """Ranks, which the hook asks its group for."""
+        """Return the number of ranks, as the hook asks of its group."""
         return dist.get_world_size()
 
     def allreduce(self, tensors: Sequence[torch.Tensor], options: Any) -> Any:
-        """What torch.distributed asks a group for; P and Q are known by where the hook keeps them."""
+        """All-reduce as torch.distributed does for a group; the hook's storage identifies P and Q."""
         (data,) = tensors
         index, part = self._index, ""
         for word, kept in ((" P", self._state.p_memory_dict), (" Q", self._state.q_memory_dict)):
@@ -83,11 +83,11 @@ class Compressed:
         return self._group.allreduce(tensors, options)
 
     def alone(self, go: Callable[[], None]) -> list[list[float]]:
-        """Seconds of the hook's own stretches for each bucket, on the slowest rank, while nothing is sent.
+        """Return the seconds of the hook's own work per bucket, on the slowest rank, while nothing is sent.
 
-        They end where it asks for an all-reduce, the last with the hook. ``go`` lets all ranks go at once.
+        A stretch ends at each all-reduce, the last one with the hook. ``go`` starts all ranks at once.
         """
-        found = []
+        seconds = []
         for index, members in sorted(self._members.items()):
             group, bucket = _Silent(self._now), _Bucket(index, members)
             state = _state(group, self._powersgd)
@@ -101,14 +101,14 @@ class Compressed:
                 passes.append([end - begin for begin, end in pairwise(stamps)])
             slowest = torch.tensor(passes[1:], dtype=torch.float64).median(0).values
             dist.all_reduce(slowest, dist.ReduceOp.MAX)
-            found.append(slowest.tolist())
-        return found
+            seconds.append(slowest.tolist())
+        return seconds
 
     def wrong(self, average: Callable[[torch.Tensor], torch.Tensor]) -> int:
-        """In how many buckets something is lost: averages are not what was taken plus what was left out.
+        """Return the number of buckets whose average is not the compressed sum plus its residual.
 
-        ``average`` is that of a parameter's gradient over all ranks. Without error feedback nobody keeps what
-        was left out; then ranks must have taken the same.
+        ``average`` gives a parameter's gradient averaged over all ranks. Without error feedback the residual
+        is not kept; then all ranks must hold the same result.
         """
         return sum(self._is_wrong(index, average) for index in self._members)
 
@@ -126,12 +126,12 @@ class Compressed:
         dist.all_reduce(left_out)
         expected = _flat([average(one) for one in self._members[index]])
         allowed = max(1e-3, 8 * torch.finfo(taken.dtype).eps) * float(expected.abs().max())
-        # not >, which is false of what is no number
+        # not >, which is false for NaN
         return not bool((taken + left_out / self.size() - expected).abs().max() <= allowed)
 
 
 class _Silent:
-    """A group that notes when it is asked, and has everything summed already."""
+    """A group that stamps each call, and whose all-reduces complete at once."""
 
     def __init__(self, now: Callable[[], Any]) -> None:
         self.stamps: list[Any] = []
@@ -151,7 +151,7 @@ class _Silent:
 
 
 class _Bucket:
-    """A bucket of gradients of these parameters, as the hook sees one, with numbers that mean nothing."""
+    """A bucket with gradients of these parameters, as the hook sees one; its numbers have no meaning."""
 
     def __init__(self, index: int, members: Sequence[torch.Tensor]) -> None:
         self._index = index

@@ -1,4 +1,4 @@
-"""What a measurement of DistributedDataParallel is to do: handed to every rank as a JSON file."""
+"""A measurement of DistributedDataParallel, which the launcher hands to every rank as a JSON file."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -14,27 +14,26 @@ from ringside.sim.training.ddp.powersgd import PowerSGD
 HOOKS = ("allreduce", "powersgd")
 
 MAX_START = 100
-"""Iterations without compression that are run before PowerSGD is measured."""
+"""Iterations without compression before PowerSGD is measured."""
 
 
 def is_model(text: str) -> bool:
-    """Whether the text is `ringside.real.model.user_model`'s ``FILE.py:NAME``, and not a workload."""
+    """Whether the text is `ringside.real.model.user_model`'s ``FILE.py:NAME``, not a workload."""
     return text.partition(":")[0].endswith(".py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdpJob:
-    """So many steps of a model, after ``warmup`` untimed ones.
+    """``iterations`` steps of a model after ``warmup`` untimed ones.
 
-    ``model`` is `ringside.real.model.user_model`'s ``FILE.py:NAME``; without one, ``workload``, which is
-    `ringside.sim.workload.file`'s text, is trained by layers that sleep. ``workers`` are the threads of the
-    Gloo process group that reduces the buckets, so as many collectives run at once. ``comm_hook`` is
-    ``allreduce`` or ``powersgd``, which begins after its first iterations, all of them warm-up, and one more,
-    in which it finds its matrices. ``timeout_s`` is how long a rank waits for another. ``all_reduces`` are
-    sizes, in bytes, of all-reduces to time alone before the steps. With ``realtime`` ranks run before all
-    ordinary programs of the machine, in turn (SCHED_RR). Layers that sleep take a rank's ``slowdown`` times
-    as long, and each pass of each a factor of its own, lognormally distributed with ``sigma``, drawn of
-    ``seed``.
+    ``model`` is `ringside.real.model.user_model`'s ``FILE.py:NAME``; without one, sleeping layers train
+    ``workload``, text in the format of `ringside.sim.workload.file`. ``workers`` are the threads of the Gloo
+    process group that reduces the buckets, one collective each. ``comm_hook`` is ``allreduce`` or
+    ``powersgd``, which begins after its first iterations, all of them warm-up, plus one in which it creates
+    its matrices. ``timeout_s`` is how long a rank waits for another. ``all_reduces`` are sizes, in bytes, of
+    all-reduces to time alone before the steps. With ``realtime``, ranks run before all ordinary programs of
+    the machine, in turn (SCHED_RR). Sleeping layers take a rank's ``slowdown`` times as long, and each pass
+    of each layer a factor, lognormally distributed with ``sigma``, drawn from ``seed``.
     """
 
     workload: str = ""
@@ -59,15 +58,15 @@ class DdpJob:
             raise ValueError(f"{self.backend!r} is no known backend; write {' or '.join(UNDER_TORCHRUN)}")
         check_timeout(self.timeout_s)
         if self.workers < 1:
-            raise ValueError(f"{self.workers} workers; write 1, or 2 as Gloo has")
+            raise ValueError(f"{self.workers} workers; write 1, or 2, Gloo's default")
         if not 1 <= self.iterations <= MAX_ITERATIONS or self.warmup < STEADY - 1:
             raise ValueError(
                 f"{self.iterations} iterations after {self.warmup} warm-up ones; write 1 to "
-                f"{MAX_ITERATIONS} after {STEADY - 1}, in which the buckets find their final shape"
+                f"{MAX_ITERATIONS} after {STEADY - 1}, during which DDP rebuilds its buckets"
             )
 
         if self.comm_hook not in HOOKS:
-            raise ValueError(f"{self.comm_hook!r} is not measured; write one of {', '.join(HOOKS)}")
+            raise ValueError(f"{self.comm_hook!r} cannot be measured; write one of {', '.join(HOOKS)}")
         if self.comm_hook == "powersgd":
             self._check_powersgd()
 
@@ -84,7 +83,7 @@ class DdpJob:
 
     @property
     def untimed(self) -> int:
-        """Steps before the timed ones."""
+        """Return the number of steps before the timed ones."""
         begins = self.powersgd.start + 1 if self.comm_hook == "powersgd" else 0
         return max(self.warmup, begins)
 
@@ -94,7 +93,7 @@ class DdpJob:
 
     @classmethod
     def read(cls, path: Path) -> "DdpJob":
-        """The job in the file."""
+        """Read a job from the file."""
         content = json.loads(path.read_text(encoding="utf-8"))
         bucketing, powersgd = content["bucketing"], content["powersgd"]
         caps = tuple(bucketing["bucket_cap_mb_list"])

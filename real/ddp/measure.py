@@ -26,13 +26,13 @@ _ALL_REDUCES = tuple(2**power for power in range(14, 27, 2))
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was measured of one job: its steps, the buckets in launch order, and what ran them.
+    """The measurement of one job: its steps, the buckets in launch order, and the environment.
 
-    ``workload`` is what was asked for or, of a model that computed, what its passes took in the same
-    run when they shared nothing. ``memory_bandwidth`` in bytes/s is that of `ringside.real.clock`;
-    ``all_reduces`` are bytes and seconds of the backend's own, beside which nothing ran. ``contention`` is
-    the share of its pace that compute loses beside them, ``crowding`` what they lose beside compute.
-    ``hook_s`` are seconds of PowerSGD's own stretches by themselves, of each bucket.
+    ``workload`` is the given one or, for a model that computed, the times of its passes in the same run
+    without communication. ``memory_bandwidth`` in bytes/s is that of `ringside.real.clock`; ``all_reduces``
+    are bytes and seconds of the backend's own, measured alone. ``contention`` is the share of its pace that
+    compute loses beside them, ``crowding`` what they lose beside compute. ``hook_s`` are the seconds of
+    PowerSGD's own work alone, per bucket.
     """
 
     workload: Workload
@@ -60,10 +60,10 @@ def measure_ddp(
     *,
     network: Network | None = None,
 ) -> Measured:
-    """Train on ``ranks`` ranks: under torchrun, or one in each of the network's hosts.
+    """Train on ``ranks`` ranks: under torchrun, or one per host of the network.
 
-    ``model`` is a workload, whose layers sleep, or `ringside.real.model.user_model`'s text; it replaces the
-    job's own. ``on_step`` is called with all that there is after each step. Raise
+    ``model`` is a workload, for which sleeping layers run, or `ringside.real.model.user_model`'s text; it
+    replaces the job's own. ``on_step`` is called after each step with all results until then. Raise
     `ringside.real.launch.follow.MeasureError` where a rank dies or hangs.
     """
     if ranks < 2:
@@ -71,7 +71,7 @@ def measure_ddp(
     if network and ranks > len(network.hosts):
         raise ValueError(f"{ranks} ranks, but the network has {len(network.hosts)} hosts; write fewer")
     if isinstance(model, Workload):
-        # ranks that compute need what is left of their cores for the network, in fair shares
+        # computing ranks leave the rest of their cores to the network, in fair shares
         job = replace(job, workload=dumps(model), model="", realtime=network is not None)
         pass_s = model.forward_s + model.backward_s
     else:
@@ -117,7 +117,7 @@ def _measured(model: Workload, rows: Sequence[Row], workers: int) -> Measured:
 
 
 def _losses(rows: Sequence[Sequence[dict[str, Any]]], all_reduces: dict[int, float]) -> tuple[float, float]:
-    """What share of their pace compute and all-reduces lose beside each other; none where nobody looked."""
+    """Return the shares of pace that compute and all-reduces lose to each other; 0 if unmeasured."""
     both = [ranks for ranks in rows if "beside" in ranks[0]]
     if not both:
         return 0.0, 0.0
@@ -129,10 +129,10 @@ def _losses(rows: Sequence[Sequence[dict[str, Any]]], all_reduces: dict[int, flo
 
 
 def step_of(workload: Workload, everybody: Sequence[dict[str, Any]], workers: int) -> TrainingStep:
-    """One step as all ranks saw it: a bucket is ready, launched and finished when it is on the last rank.
+    """Return one step over all ranks: a bucket is ready, launched or finished when it is on the last rank.
 
-    When a worker takes a bucket up nobody can see; it is taken to do so as soon as one is free.
-    ``overhead_s`` is the part of the step in which the slowest rank neither computed nor waited for them.
+    A worker's start on a bucket is not visible; it is assumed to be as soon as a worker is free.
+    ``overhead_s`` is the part of the step in which the slowest rank neither computed nor waited for buckets.
     """
     zero = min(own["begin"] for own in everybody)
     paces = tuple(
@@ -183,7 +183,7 @@ def _reductions(everybody: Sequence[dict[str, Any]], zero: float, workers: int) 
 
 
 def _hosts(worker: list[str], ranks: int, network: Network) -> list[Agent]:
-    """A rank in each host, told what torchrun would tell it: agents would need cores of their own."""
+    """Return a rank in each host, with torchrun's environment: agents would need their own cores."""
     meeting = {"MASTER_ADDR": network.hosts[0].address, "MASTER_PORT": str(_PORT), "WORLD_SIZE": str(ranks)}
     return [
         Agent(
@@ -196,7 +196,7 @@ def _hosts(worker: list[str], ranks: int, network: Network) -> list[Agent]:
 
 
 def _run(agents: Sequence[Agent], rows: Path, patience_s: float, on_row: Callable[[Row], None]) -> None:
-    """Start all agents and follow their rows; all are gone when this is over, however it ends."""
+    """Start all agents and follow their rows; none is left running, however this ends."""
     folder = rows.parent
     logs = [folder / f"{number}.log" for number in range(len(agents))]
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""What a model's passes took when ranks shared nothing, as a workload: what a prediction starts from."""
+"""A model's pass times without communication, as a workload for predictions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,17 +11,17 @@ from ringside.sim.workload.workload import Layer, Workload
 
 
 def parameters_of(model: str) -> Workload:
-    """What a user's own ``model`` trains, with layers still to be timed; it takes no memory."""
+    """Return what a user's ``model`` trains, with layers still to be timed; it takes no memory."""
     module, inputs = build_light(model)
     bare = architecture(module)
     return Workload(bare.name, bare.parameters, (), bare.buffers, batch=batch_of(inputs))
 
 
 def profile(bare: Workload, passes: Sequence[Sequence[Mapping[str, Any]]]) -> Workload:
-    """The workload with the times that every rank saw in several passes.
+    """Return the workload with the times that every rank measured in several passes.
 
-    A gradient is as late as on its last rank, in the median pass. Each gradient is a layer of its
-    own; the whole forward pass belongs to the last one, which has none.
+    A gradient's time is that of its last rank, in the median pass. Each gradient is a layer of its own; the
+    whole forward pass belongs to the last one, which has no gradient.
     """
     alone = [[rank["alone"] for rank in ranks] for ranks in passes]
     forwarded, end = (

@@ -1,4 +1,4 @@
-"""A workload as a model that PyTorch trains: real parameters and gradients, layers that sleep."""
+"""A workload as a model that PyTorch trains: real parameters and gradients, sleeping layers."""
 
 import time
 from typing import Any
@@ -13,13 +13,13 @@ from ringside.sim.workload.workload import Layer, Tensor, Workload
 
 
 class Sleeping(nn.Module):
-    """The workload's parameters, and layers that take its times.
+    """The workload's parameters, and layers that sleep for its times.
 
-    A layer begins when the one before it was due to end, as on a device that computes on its own: what
-    the host does in between, and how late the system wakes it, adds nothing as long as it fits into
-    the layers' times. All of a rank's gradients are its number plus 1, so that their average is known.
-    Each sleep takes ``slowdown`` times as long, and a factor that is drawn for it: lognormal, of ``sigma``.
-    ``spans`` are what the layers did since `begin`, by the monotonic clock.
+    A layer begins when the previous one was due to end, as on an asynchronous device: the host's own work in
+    between, and late wake-ups, add nothing as long as they fit into the layers' times. All of a rank's
+    gradients are its number plus 1, so their average is known. Each sleep takes ``slowdown`` times as long,
+    times a random lognormal factor of ``sigma``. ``spans`` are the layers' spans since `begin`, on the
+    monotonic clock.
     """
 
     def __init__(self, workload: Workload, slowdown: float = 1.0, sigma: float = 0.0, seed: int = 0) -> None:
@@ -27,7 +27,7 @@ class Sleeping(nn.Module):
         self._slowdown, self._sigma = slowdown, sigma
         self._rng = np.random.default_rng([seed, dist.get_rank()])
         self.spans: list[Span] = []
-        self.inputs = (torch.zeros(1, requires_grad=True),)  # so that every layer has a backward
+        self.inputs = (torch.zeros(1, requires_grad=True),)  # so that every layer has a backward pass
         self._due = 0.0
         self._workload = workload
         self._gradient = dist.get_rank() + 1.0
@@ -41,43 +41,43 @@ class Sleeping(nn.Module):
 
     @property
     def module(self) -> nn.Module:
-        """What DistributedDataParallel wraps."""
+        """The module that DistributedDataParallel wraps."""
         return self
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """The value, one forward pass later."""
+        """Return the value after one forward pass."""
         for layer in reversed(self._workload.layers):
             tensors = [self.tensors[index] for index in layer.gradients]
             value = _Sleep.apply(value, self, layer, *tensors)  # type: ignore[no-untyped-call]
         return value
 
     def prepare(self) -> None:
-        """Be as before the first step: nothing changes here."""
+        """Do nothing: no state changes here."""
 
     def begin(self) -> None:
-        """The step begins now."""
+        """Begin a step."""
         self.spans.clear()
         self._due = time.monotonic()
 
     def wrong(self) -> int:
-        """How many parameters have another gradient than the average over all ranks."""
+        """Return the number of parameters whose gradient differs from the average over all ranks."""
         average = (dist.get_world_size() + 1) / 2
         gradients = [self.tensors[index].grad for index in self._workload.arrival]
         return sum(grad is None or not bool((grad == average).all()) for grad in gradients)
 
     def average(self, parameter: torch.Tensor) -> torch.Tensor:
-        """A parameter's gradient, averaged over all ranks."""
+        """Return a parameter's gradient, averaged over all ranks."""
         return torch.full_like(parameter, (dist.get_world_size() + 1) / 2)
 
     def sleep(self, kind: str, layer: Layer, seconds: float) -> None:
-        """Sleep until the layer is due."""
+        """Sleep until the layer is due to end."""
         factor = self._slowdown * (float(self._rng.lognormal(0.0, self._sigma)) if self._sigma else 1.0)
         begin, self._due = self._due, self._due + seconds * factor
         time.sleep(max(self._due - time.monotonic(), 0.0))
         self.spans.append(Span(begin, self._due, kind, layer.name))
 
     def gradients(self, layer: Layer) -> list[torch.Tensor]:
-        """New gradients of the layer's parameters."""
+        """Return new gradients of the layer's parameters."""
         return [torch.full_like(self.tensors[index], self._gradient) for index in layer.gradients]
 
 

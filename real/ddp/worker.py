@@ -1,7 +1,7 @@
-"""One rank of a measured DistributedDataParallel: train, and write down what happened when.
+"""One rank of a measured DistributedDataParallel run: train, and record every event.
 
 Started as ``python -m ringside.real.ddp.worker JOB ROWS`` with torchrun's environment variables. For each
-timed step rank 0 appends one JSON line to ROWS, which holds what every rank saw, in seconds of the machine's
+timed step rank 0 appends one JSON line to ROWS with the events of all ranks, in seconds of the machine's
 monotonic clock.
 """
 
@@ -42,14 +42,14 @@ from ringside.sim.workload.file import read
 from ringside.sim.workload.workload import Workload
 
 _REPEATS = 9
-"""Of an all-reduce alone."""
+"""Runs of an all-reduce alone."""
 
 Tensors = torch.futures.Future[list[torch.Tensor]]
 
 
 @dataclass(slots=True)
 class Seen:
-    """What one rank saw of one pass, as stamps of its clock; parameters and buckets by their index."""
+    """One rank's events of one pass, as stamps of its clock; parameters and buckets by their index."""
 
     begin: Any = None
     forwarded: Any = None
@@ -62,7 +62,7 @@ class Seen:
 
 
 class Trainee:
-    """The model under DistributedDataParallel, with a hook that watches each bucket."""
+    """The model under DistributedDataParallel, with a hook that stamps each bucket."""
 
     def __init__(self, job: DdpJob, group: Any, device: torch.device) -> None:
         self.subject = _computing(job, device) if job.model else _sleeping(job)
@@ -87,7 +87,7 @@ class Trainee:
         self._ddp.register_comm_hook(None, self._reduce)
 
     def step(self, gun: StartingGun) -> dict[str, Any]:
-        """One step of all ranks, begun together, as this rank saw it."""
+        """Run one step, started together on all ranks, and return this rank's events."""
         seen, seconds = self._pass(self._ddp, gun), self._clock.seconds
         begin, end, forwarded = seconds(seen.begin), seconds(seen.end), seconds(seen.forwarded)
         arrived = {index: seconds(stamp) for index, stamp in seen.arrived.items()}
@@ -116,15 +116,15 @@ class Trainee:
         return {"begin": begin, "end": end, "spans": spans, "buckets": buckets}
 
     def wrong(self) -> int:
-        """How many gradients, or compressed buckets, are not what all ranks together make of them."""
+        """Return the number of gradients or compressed buckets that differ from the average."""
         return self._compressed.wrong(self.subject.average) if self._compressed else self.subject.wrong()
 
     def hook_alone(self, gun: StartingGun) -> list[list[float]]:
-        """Seconds of what PowerSGD does itself with each bucket; nothing without it."""
+        """Return the seconds of PowerSGD's own work per bucket; empty without it."""
         return self._compressed.alone(gun.wait) if self._compressed else []
 
     def alone(self, gun: StartingGun) -> dict[str, Any]:
-        """A pass of all ranks, begun together, that shares nothing; seconds from its begin."""
+        """Run a pass of all ranks without communication, started together; return its times."""
         seen, seconds = self._pass(self.subject.module, gun), self._clock.seconds
         begin = seconds(seen.begin)
         return {
@@ -136,8 +136,8 @@ class Trainee:
     def all_reduces(
         self, sizes: Sequence[int], gun: StartingGun, device: torch.device
     ) -> list[tuple[int, float]]:
-        """Bytes and seconds of all-reduces that nothing runs beside: medians, on the last rank."""
-        found = []
+        """Return bytes and seconds of all-reduces that run alone: medians, on the last rank."""
+        times = []
         for nbytes in sizes:
             data, seconds = torch.ones(nbytes // 4, device=device), []
             for _ in range(_REPEATS):
@@ -148,11 +148,11 @@ class Trainee:
                 seconds.append(self._clock.seconds(self._clock.now()) - self._clock.seconds(begin))
             slowest = torch.tensor(seconds, dtype=torch.float64, device=device)
             dist.all_reduce(slowest, dist.ReduceOp.MAX)
-            found.append((nbytes, float(slowest.median())))
-        return found
+            times.append((nbytes, float(slowest.median())))
+        return times
 
     def beside(self, nbytes: int, count: int, gun: StartingGun, device: torch.device) -> dict[str, Any]:
-        """A pass of all ranks that shares nothing, while all-reduces follow one another beside it."""
+        """Run a pass without communication on all ranks, while all-reduces follow one another beside it."""
         data, ends = torch.ones(nbytes // 4, device=device), []
 
         def reduce() -> None:
@@ -174,7 +174,7 @@ class Trainee:
         return {"end": until - seconds(seen.begin), "nbytes": nbytes, "all_reduce": each}
 
     def _parts(self, ready: Mapping[int, float]) -> list[dict[str, Any]]:
-        """All-reduces of compressed buckets; those after a bucket's first are ready when asked for."""
+        """Return the all-reduces of compressed buckets; all but a bucket's first are ready at their call."""
         assert self._compressed
         seen, seconds = self._seen, self._clock.seconds
         return [
@@ -191,7 +191,7 @@ class Trainee:
         ]
 
     def close(self) -> None:
-        """Let go of the process group: its threads must end before the interpreter does."""
+        """Release the process group: its threads must end before the interpreter does."""
         del self._group, self._compressed
 
     def _pass(self, model: nn.Module, gun: StartingGun, begun: Callable[[], None] = lambda: None) -> Seen:
@@ -235,12 +235,12 @@ class Trainee:
 
 
 def main() -> None:
-    """Carry out the job on this rank, as one of torchrun's."""
+    """Carry out the job on this rank under torchrun."""
     live(carry_out)
 
 
 def carry_out(order: Path, rows: Path) -> None:
-    """Join the process group that torchrun's environment variables describe, and do this rank's part."""
+    """Join the process group that torchrun's environment variables describe, and run this rank's part."""
     job = DdpJob.read(order)
     torch.set_num_threads(1)
     if job.realtime:
@@ -260,11 +260,11 @@ def _train(job: DdpJob, rows: Path, device: torch.device) -> None:
     for iteration in range(job.untimed + job.iterations):
         if iteration == job.untimed:
             alone["hook"] = trainee.hook_alone(gun)
-        # a pass that follows another has a warmer machine, so they take turns in being the second
+        # the second of two passes has a warmer machine, so they alternate
         times = job.model and iteration >= job.untimed
         before = trainee.alone(gun) if times and iteration % 2 else None
         seen = trainee.step(gun)
-        dist.barrier()  # a rank that checks its gradients takes a core from one that is not done
+        dist.barrier()  # a rank that checks its gradients takes a core from one that still runs
         seen["wrong"] = trainee.wrong()
         if times:
             seen["alone"] = before or trainee.alone(gun)
@@ -285,7 +285,7 @@ def _train(job: DdpJob, rows: Path, device: torch.device) -> None:
 
 
 def _company(seen: dict[str, Any], all_reduces: Sequence[tuple[int, float]]) -> tuple[int, int]:
-    """Which all-reduce to run beside a pass, like its buckets in size, and how often, to outlast it."""
+    """Return the size of the all-reduces beside a pass, like its buckets, and a number that outlasts it."""
     usual = sum(bucket["nbytes"] for bucket in seen["buckets"]) / len(seen["buckets"])
     nbytes, seconds = min(all_reduces, key=lambda one: abs(math.log(one[0] / usual)))
     count = [math.ceil(3 * seen["alone"]["end"] / seconds)]
@@ -309,12 +309,12 @@ def _group(job: DdpJob) -> Any:
 
 
 def _computing(job: DdpJob, device: torch.device) -> Computing:
-    found = Computing(job.model, device)
+    subject = Computing(job.model, device)
     try:
-        check_used(found.unused, job.bucketing)
+        check_used(subject.unused, job.bucketing)
     except ValueError as error:
         raise SystemExit(str(error)) from error
-    return found
+    return subject
 
 
 def _sleeping(job: DdpJob) -> Sleeping:

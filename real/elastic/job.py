@@ -1,4 +1,4 @@
-"""What the ranks of an elastic run are told: handed from the launcher to every rank as a JSON file."""
+"""The job of an elastic run, which the launcher hands to every rank as a JSON file."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -10,9 +10,9 @@ from ringside.real.collective.job import check_timeout
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElasticJob:
-    """So many steps with a checkpoint of ``checkpoint_bytes`` after every ``interval`` of them.
+    """``steps`` steps with a checkpoint of ``checkpoint_bytes`` after every ``interval`` of them.
 
-    A step sleeps ``step_s`` and sums what every rank holds. The checkpoint stands in ``folder``.
+    A step sleeps ``step_s`` and sums what every rank holds. The checkpoint is in ``folder``.
     """
 
     worker: ClassVar[str] = "ringside.real.elastic.worker"
@@ -28,7 +28,7 @@ class ElasticJob:
         if not 1 <= self.interval <= self.steps <= 1_000_000:
             raise ValueError(
                 f"{self.steps} steps with a checkpoint every {self.interval}; write 1 step or more, "
-                "and an interval that is no longer"
+                "and an interval of at most the steps"
             )
         if not 0 < self.step_s <= 60:
             raise ValueError(f"steps of {self.step_s} s; write for example 100ms")
@@ -42,5 +42,5 @@ class ElasticJob:
 
     @classmethod
     def read(cls, path: Path) -> "ElasticJob":
-        """The job in the file."""
+        """Read a job from the file."""
         return cls(**json.loads(path.read_text(encoding="utf-8")))

@@ -1,4 +1,4 @@
-"""Kills ranks of a running job, each so long after its attempt began to train."""
+"""Kills ranks of a running job, each at a set time after its attempt began to train."""
 
 import os
 import signal
@@ -21,9 +21,9 @@ class Kill:
 
 
 class Killer:
-    """Carries out kill number k on attempt number k; to be told every row, and stopped in the end.
+    """Carries out kill number k on attempt number k; pass it every row, and stop it at the end.
 
-    Processes are held by descriptors, so that no other process that got their number can be hit.
+    Processes are held by descriptors, so no other process that reuses a number can be hit.
     """
 
     def __init__(self, kills: Sequence[Kill]) -> None:
@@ -46,8 +46,8 @@ class Killer:
             os.close(descriptor)
 
     def tell(self, row: Row) -> None:
-        """Something happened on a rank; the first time of all, begin to kill."""
-        if self._thread.ident is None:  # not before torchrun was forked, which no second thread should see
+        """Note an event of a rank; start killing at the first event."""
+        if self._thread.ident is None:  # not before torchrun is forked: a fork must not copy a second thread
             self._thread.start()
         if row["event"] == "done":
             self._end()
@@ -75,6 +75,6 @@ class Killer:
                 moment = self._training[attempt] + kill.after_s
                 if self._told.wait_for(lambda: self._over, max(0.0, moment - time.time())):
                     return
-                with suppress(ProcessLookupError):  # it has just ended by itself
+                with suppress(ProcessLookupError):  # it has just exited
                     signal.pidfd_send_signal(self._processes[attempt, kill.rank], signal.SIGKILL)
                     self.killed.append(time.time())

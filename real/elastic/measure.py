@@ -1,4 +1,4 @@
-"""Run an elastic job under torchrun, kill its ranks at set moments, and keep what every stage took."""
+"""Run an elastic job under torchrun, kill its ranks at set moments, and time every stage."""
 
 import random
 import re
@@ -24,19 +24,19 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
 }
-"""The agent tells each stage. Each attempt has a store of its own: in one that attempts share, a rank of Gloo
-may find the address of a process that was killed, and fail."""
+"""The agent's log shows each stage. Each attempt has its own store: in a shared one, a rank of Gloo may find
+the address of a killed process and fail."""
 
 
 def seeded_kills(count: int, work_s: float, ranks: int, seed: int) -> list[Kill]:
-    """So many kills of ranks drawn at random, evenly over the work but for half their distance to and fro."""
+    """Return kills of random ranks, evenly spaced over the work, each shifted by up to half the spacing."""
     draw = random.Random(seed)
     apart = work_s / (count + 1)
     return [Kill(apart * draw.uniform(0.5, 1.5), draw.randrange(ranks)) for _ in range(count)]
 
 
 def measure_elastic(job: ElasticJob, ranks: int, kills: Sequence[Kill]) -> ElasticRun:
-    """Run the job until its steps are done, however often a rank of it is killed.
+    """Run the job until its steps are done, however often its ranks are killed.
 
     Raise `MeasureError` where a rank dies that was not killed, hangs, or gets a wrong sum.
     """
@@ -57,7 +57,7 @@ def measure_elastic(job: ElasticJob, ranks: int, kills: Sequence[Kill]) -> Elast
 
 @dataclass
 class _Round:
-    """One rendezvous of torchrun's agent: when a rank was seen to fail, when it began, when it was over."""
+    """One rendezvous of torchrun's agent: when a failure was detected, when it began and when it ended."""
 
     noticed: float | None
     meeting: float
@@ -65,7 +65,7 @@ class _Round:
 
 
 def _rounds(log: str) -> list[_Round]:
-    """What torchrun's agent says that it did, and when, on the machine's clock."""
+    """Parse the events of torchrun's agent, with times on the machine's clock."""
     rounds: list[_Round] = []
     noticed: float | None = None
     for line in log.splitlines():
@@ -75,7 +75,7 @@ def _rounds(log: str) -> list[_Round]:
         moment = datetime.strptime(
             f"{time.localtime().tm_year} {stamp[1]}", "%Y %m%d %H:%M:%S.%f"
         ).timestamp()
-        if noticed is None and any(words in line for words in _NOTICED):
+        if noticed is None and any(message in line for message in _NOTICED):
             noticed = moment
         elif _MEETING in line:
             rounds.append(_Round(noticed, moment))
@@ -93,7 +93,7 @@ def _as_run(
     rows: Sequence[Row],
     rounds: Sequence[_Round],
 ) -> ElasticRun:
-    """What the rows and the log say of the run, in seconds of each stage."""
+    """Return the run that the rows and the log describe, in seconds of each stage."""
     own = [row for row in rows if row["rank"] == 0]
     begin = min(row["time"] for row in rows)
     took: dict[str, list[float]] = {"step": [], "saved": []}
@@ -104,7 +104,7 @@ def _as_run(
             if row["event"] == "step":
                 kept[row["step"]] = row["time"] - before["time"]
     if not rounds:
-        raise MeasureError("this torchrun's log tells no rendezvous; that of torch 2.13 does")
+        raise MeasureError("this torchrun's log shows no rendezvous; that of torch 2.13 does")
     if len(rounds) != len(killed) + 1:
         raise MeasureError(
             f"{len(killed)} kills, but torchrun started {len(rounds)} times: another rank died"
@@ -130,7 +130,7 @@ def _as_run(
 
 
 def _restarted(killed: float, meeting: _Round, start: dict[str, float]) -> Restarted:
-    """The stages of one restart; a log that counts milliseconds makes none negative."""
+    """Return the stages of one restart; log times in milliseconds are kept from making one negative."""
     noticed = max(killed, meeting.noticed or meeting.meeting)
     return Restarted(
         detect_s=noticed - killed,

@@ -1,8 +1,8 @@
-"""One rank of an elastic run: load the checkpoint if there is one, train on, save; be killed, begin anew.
+"""One rank of an elastic run: load a checkpoint if there is one, train, save; start again after a kill.
 
 Started as ``python -m ringside.real.elastic.worker JOB ROWS`` by torchrun. Every rank appends a JSON line to
-ROWS when its process has begun, so that it can be killed; rank 0 one for all else that happens, with the
-moment at which it was over (`time.time`). torch is imported late, so that its import can be timed.
+ROWS when its process has started, so that it can be killed; rank 0 appends one per event, with the time at
+which it ended (`time.time`). torch is imported late, so that its import can be timed.
 """
 
 import json
@@ -17,7 +17,7 @@ from ringside.real.machine import scheduler
 
 
 class Diary:
-    """What this rank does and when, a line each in the file that the launcher follows."""
+    """Events of the rank, a line each in the file that the launcher follows."""
 
     def __init__(self, rows: Path) -> None:
         self._rows = os.open(rows, os.O_WRONLY | os.O_APPEND)
@@ -26,7 +26,7 @@ class Diary:
         }  # fmt: skip
 
     def note(self, event: str, **more: Any) -> None:
-        """Something is over now; in one write, which a kill cannot tear."""
+        """Append an event that has just ended, in one write, which a kill cannot tear."""
         line = json.dumps({"event": event, "time": time.time(), **self._own, **more}) + "\n"
         os.write(self._rows, line.encode())
 
@@ -37,14 +37,14 @@ def main() -> None:
 
 
 def carry_out(order: Path, rows: Path) -> None:
-    """Say that this rank has begun, and train."""
+    """Note that this rank has started, and train."""
     diary = Diary(rows)
     diary.note("begun", pid=os.getpid(), scheduler=scheduler())
     _train(ElasticJob.read(order), diary)
 
 
 def _train(job: ElasticJob, diary: Diary) -> None:
-    """Train from the last checkpoint on until all steps are done; every sum is checked."""
+    """Train from the last checkpoint until all steps are done; check every sum."""
     import torch
     import torch.distributed as dist
 
@@ -92,7 +92,7 @@ def _train(job: ElasticJob, diary: Diary) -> None:
 
 
 def _save(torch: Any, state: dict[str, Any], file: Path) -> None:
-    """Put the state in place of the last checkpoint, whole or not at all, onto the disk."""
+    """Replace the last checkpoint by the state, atomically, and flush it to the disk."""
     beside = file.with_suffix(".new")
     with beside.open("wb") as out:
         torch.save(state, out)

@@ -1,9 +1,8 @@
 """A real network inside one Linux machine: a topology's hosts, cables and switches, made by the kernel.
 
-Every rank's host becomes a network namespace, every switch a bridge, every cable a veth pair, and
-every direction of a cable an htb queue that sends at the link's bandwidth. Programs that are
-started inside a host use ordinary sockets and meet the queues, the sharing and the
-oversubscription of the topology.
+Every rank's host becomes a network namespace, every switch a bridge, every cable a veth pair, and every
+direction of a cable an htb queue that sends at the link's bandwidth. Programs inside a host use ordinary
+sockets and meet the queues, the sharing and the oversubscription of the topology.
 
     >>> from ringside.topologies import star
     >>> with emulate(star(4, bandwidth=12.5e6)) as network:  # doctest: +SKIP
@@ -12,8 +11,8 @@ oversubscription of the topology.
     ...     with network.inside(1):
     ...         subprocess.run(["iperf3", "-c", network.hosts[0].address])
 
-A link's latency is not emulated: kernels without netem cannot delay an idle link, and a veth hop
-has some 0.1 ms of its own between two Python programs. Measure it, do not assume it.
+A link's latency is not emulated: kernels without netem cannot delay an idle link, and a veth hop takes some
+0.1 ms between two Python programs. Measure it.
 """
 
 from ringside.real.emulate.network import Host, Network, available, emulate, sweep

@@ -1,7 +1,7 @@
-"""A plan made real: namespaces, bridges and veth pairs, each end with its queue.
+"""Build a plan: namespaces, bridges and veth pairs, each end with its queue.
 
-Nothing is ever made in the caller's own namespace: cables are born in the fabric, the namespace
-that holds all bridges, with their far ends in the hosts.
+Nothing is created in the caller's namespace: cables are created in the fabric, the namespace that holds all
+bridges, with their far ends in the hosts.
 """
 
 from collections.abc import Callable
@@ -20,16 +20,16 @@ from ringside.real.emulate.plan import SUBNET, NetworkPlan, Port, address, hardw
 from ringside.real.emulate.queues import MTU, SEGMENT, SEND_WINDOW, shape
 
 _SETTINGS = {
-    # What bounds the data under way is the sender; a receiver's window that is short instead lets
-    # whole segments be thrown away when several senders meet, and TCP then waits 200 ms.
+    # The sender bounds the data under way; a short receiver window instead makes whole segments drop when
+    # several senders meet, and TCP then waits 200 ms.
     "ipv4/tcp_wmem": f"4096 16384 {SEND_WINDOW}",
     "ipv4/tcp_rmem": f"4096 131072 {2**20}",
-    # holds the short end of a message back until what went before has left the host
+    # delays the short end of a message until earlier data has left the host
     "ipv4/tcp_autocorking": "0",
-    # bbr measures the link for itself; a distribution may have it as the default
+    # bbr measures the link itself; a distribution may have it as the default
     "ipv4/tcp_congestion_control": "reno",
-    # connections that share a port get equal parts of it only if each has as much in it; one that rested
-    # would begin anew with 14 KiB
+    # connections share a port equally only if each has equal data in it; an idle one would restart with 14
+    # KiB
     "ipv4/tcp_slow_start_after_idle": "0",
     "ipv6/conf/all/disable_ipv6": "1",
     "ipv6/conf/default/disable_ipv6": "1",
@@ -40,7 +40,7 @@ _ARPREQ = Struct("=H2x4s8xH6s8xi16x16s")
 
 
 def build(plan: NetworkPlan) -> None:
-    """Make the planned network in namespaces of this process, named by `host` and `fabric`."""
+    """Create the planned network in namespaces of this process, named by `host` and `fabric`."""
     homes = {node: host(rank) for rank, node in enumerate(plan.hosts)}
     for name in (fabric(), *homes.values()):
         _make_namespace(name)
@@ -62,17 +62,17 @@ def build(plan: NetworkPlan) -> None:
 
 
 def host(rank: int) -> str:
-    """The name of a rank's namespace."""
+    """Return the name of a rank's namespace."""
     return namespaces.own(f"rank{rank}")
 
 
 def fabric() -> str:
-    """The name of the namespace that holds the bridges."""
+    """Return the name of the namespace that holds the bridges."""
     return namespaces.own("fabric")
 
 
 def missing() -> str | None:
-    """What this machine lacks for an emulated network, found by trying; none if it lacks nothing."""
+    """Return what this machine lacks for an emulated network, found by trying; None if nothing."""
     name = namespaces.own("probe")
     features: dict[str, Callable[[Any], object]] = {
         "veth pairs (CONFIG_VETH)": lambda ip: ip.link(
@@ -108,7 +108,7 @@ def _make_namespace(name: str) -> None:
     with namespaces.inside(name):
         for setting, value in _SETTINGS.items():
             file = Path("/proc/sys/net", setting)
-            if file.exists():  # a kernel may be without IPv6
+            if file.exists():  # the kernel may lack IPv6
                 file.write_text(value, encoding="ascii")
 
 
@@ -126,11 +126,11 @@ def _configure_host(ip: Any, rank: int, port: Port, hosts: int) -> None:
 
 
 def _introduce(rank: int, interface: str, hosts: int) -> None:
-    """Tell a host its neighbours for good, so that nobody has to ask.
+    """Add permanent entries for all neighbours to a host, so that no address is resolved.
 
-    The kernel's table of learned neighbours is one for all namespaces, and 64 hosts overflow it. An
-    ioctl (arp(7)) takes microseconds where a netlink message takes a millisecond to write, and there
-    are as many entries as pairs of hosts.
+    The kernel's table of learned neighbours is shared by all namespaces, and 64 hosts overflow it. An ioctl
+    (arp(7)) takes microseconds where a netlink message takes a millisecond, and there is one entry per pair
+    of hosts.
     """
     device, permanent = interface.encode("ascii"), 0x02 | 0x04  # ATF_COM | ATF_PERM
     with socket(AF_INET, SOCK_DGRAM) as control:

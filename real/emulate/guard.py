@@ -1,7 +1,7 @@
-"""A process that outlives its owner and then takes down what the owner could not.
+"""A process that outlives its owner and removes what the owner could not.
 
-No program can tidy up after it has been killed outright; one that waits for its end can. The guard
-holds the reading end of a pipe: when the owner ends, however that comes about, the pipe does.
+A killed program cannot clean up; another process that waits for its end can. The guard holds the reading end
+of a pipe, which closes when the owner ends, for whatever reason.
 """
 
 import os
@@ -20,7 +20,7 @@ namespaces.remove(namespaces.orphaned())
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """If this process is killed inside the block, its emulated network is removed all the same."""
+    """Remove the emulated network of this process even if it is killed inside the block."""
     owner = os.getpid()
     guard = subprocess.Popen(
         [sys.executable, "-P", "-c", _WATCH],
@@ -32,6 +32,6 @@ def guarded() -> Iterator[None]:
     try:
         yield
     finally:
-        if os.getpid() == owner:  # and not a child that was forked inside the block
+        if os.getpid() == owner:  # not a child that was forked inside the block
             guard.kill()
             guard.communicate()

@@ -1,8 +1,8 @@
-"""Network namespaces by name, as ``ip netns`` keeps them, and whose they are.
+"""Network namespaces by name, as ``ip netns`` keeps them, and their owners.
 
-A name is ``ringside-PID-START-WHAT``: the process that made it, and that process's start time in
-clock ticks since boot, because a process id alone is given out again. That is how leftovers of a
-dead run are told from a living run's network, and from everything that is not ours.
+A name is ``ringside-PID-START-WHAT``: the owner's process id and start time in clock ticks since boot,
+because process ids are reused. The name separates the leftovers of a dead run from a live run's network and
+from everything else.
 """
 
 import ctypes
@@ -25,22 +25,22 @@ _PATIENCE = 10.0
 
 
 def own(what: str) -> str:
-    """The name of this process's namespace ``what``."""
+    """Return the name of this process's namespace ``what``."""
     return f"ringside-{os.getpid()}-{_start_time(os.getpid())}-{what}"
 
 
 def create(name: str) -> None:
-    """Make a namespace and give it a name; it lives until `remove`."""
-    # Unsharing moves the thread that asks for it, so a passing one asks. pyroute2's own `create` forks
-    # this process instead, threads or not, and leaves sockets and a file behind where it is refused.
+    """Create a namespace with a name; it lives until `remove`."""
+    # Unsharing moves the calling thread, so a temporary thread calls it. pyroute2's `create` forks this
+    # process instead, threads or not, and leaves sockets and a file behind where it is refused.
     with ThreadPoolExecutor(1) as passing:
         passing.submit(_create, name).result()
 
 
 @contextmanager
 def inside(name: str) -> Iterator[None]:
-    """The calling thread is in the namespace, with all that it opens or starts, until the block ends."""
-    # pyroute2's pushns keeps the main thread's home, whichever thread asks, and in one list for all
+    """Run the calling thread in the namespace, with all that it opens or starts, until the block ends."""
+    # pyroute2's pushns keeps the main thread's namespace, whichever thread calls, and in one list for all
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     try:
         enter(name)
@@ -51,25 +51,25 @@ def inside(name: str) -> Iterator[None]:
 
 
 def enter(name: str) -> None:
-    """Move the calling thread into the namespace for good."""
+    """Move the calling thread into the namespace permanently."""
     netns.setns(str(DIRECTORY / name), flags=0)
 
 
 def ours() -> list[str]:
-    """The names of the namespaces that this process made and still has."""
+    """Return the names of the namespaces that this process created and still has."""
     return [name for name in netns.listnetns() if name.startswith(own(""))]
 
 
 def orphaned() -> list[str]:
-    """The names of the namespaces whose makers are dead."""
-    found = ((name, _NAME.fullmatch(name)) for name in netns.listnetns())
-    return [name for name, match in found if match and _start_time(int(match[1])) != int(match[2])]
+    """Return the names of the namespaces whose owners are dead."""
+    matches = ((name, _NAME.fullmatch(name)) for name in netns.listnetns())
+    return [name for name, match in matches if match and _start_time(int(match[1])) != int(match[2])]
 
 
 def remove(names: list[str]) -> None:
-    """Kill the processes that live in the namespaces, then remove these with all that is in them.
+    """Kill the processes in the namespaces, then remove these with their contents.
 
-    Raise `TimeoutError` if a process will not die; its namespace is then still there to be found.
+    Raise `TimeoutError` if a process does not die; its namespace then still exists.
     """
     deadline = time.monotonic() + _PATIENCE
     while processes := _inhabitants(names):
@@ -83,7 +83,7 @@ def remove(names: list[str]) -> None:
         try:
             netns.remove(name)
         except OSError:
-            if (DIRECTORY / name).exists():  # nobody else has removed it meanwhile
+            if (DIRECTORY / name).exists():  # another process may have removed it
                 raise
 
 
@@ -96,9 +96,9 @@ def _create(name: str) -> None:
 
 
 def _start_time(process: int) -> int | None:
-    """Clock ticks from boot to the start of a process; none if it is dead, buried or not.
+    """Return the clock ticks from boot to the start of a process; None if it is dead or a zombie.
 
-    By hand: psutil's ``create_time`` counts from 1970, and changes for one process as the clock is set.
+    Read from /proc: psutil's ``create_time`` counts from 1970, and changes when the clock is set.
     """
     try:
         stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
@@ -109,6 +109,6 @@ def _start_time(process: int) -> int | None:
 
 
 def _inhabitants(names: list[str]) -> list[int]:
-    """The processes, this one apart, whose network namespace is one of those named."""
+    """Return the processes, except this one, whose network namespace is one of those named."""
     homes = netns.ns_pids()
     return [process for name in names for process in homes.get(name, []) if process != os.getpid()]

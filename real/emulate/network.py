@@ -1,4 +1,4 @@
-"""The emulated network as its users see it: up for the length of a ``with`` block, gone after it."""
+"""The emulated network: up for the length of a ``with`` block."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ from ringside.topologies.graph import Node, Topology
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Where one rank lives: a namespace (see ``ip netns``) with one port, ``interface``, at ``address``."""
+    """A rank's host: a namespace (see ``ip netns``) with one port, ``interface``, at ``address``."""
 
     rank: int
     node: Node
@@ -31,17 +31,17 @@ class Network:
     fabric: str
 
     def inside(self, rank: int) -> AbstractContextManager[None]:
-        """The calling thread is in the rank's host until the block ends.
+        """Run the calling thread in the rank's host until the block ends.
 
-        Sockets opened and processes started in the block stay there for life, so this is how to run
-        a command in a host: ``with network.inside(3): subprocess.Popen(["torchrun", ...])``.
+        Sockets opened and processes started in the block stay there for life, so this is how to run a command
+        in a host: ``with network.inside(3): subprocess.Popen(["torchrun", ...])``.
         """
         from ringside.real.emulate import namespaces
 
         return namespaces.inside(self.hosts[rank].namespace)
 
     def enter(self, rank: int) -> None:
-        """Move the calling thread into the rank's host for good, as a forked child does first of all."""
+        """Move the calling thread into the rank's host permanently, as a forked child does first."""
         from ringside.real.emulate import namespaces
 
         namespaces.enter(self.hosts[rank].namespace)
@@ -49,15 +49,15 @@ class Network:
 
 @contextmanager
 def emulate(graph: Topology) -> Iterator[Network]:
-    """The topology as a real network in this machine, for the length of the block.
+    """Yield the topology as a real network in this machine, for the length of the block.
 
-    However the block ends, Ctrl-C, SIGTERM and SIGHUP included, the processes that still live in the
-    hosts are killed and everything is removed. Where this process is killed outright, a guard does so;
-    where the guard is too, the next call does, as does `sweep`. Nothing is made, changed or removed in
-    the caller's own network.
+    However the block ends, Ctrl-C, SIGTERM and SIGHUP included, the processes that still live in the hosts
+    are killed and everything is removed. If this process is killed outright, a guard does so; if the guard is
+    killed too, the next call does, as does `sweep`. Nothing is created, changed or removed in the caller's
+    own network.
 
-    Raise `TopologyError` if the graph is no tree of hosts and switches with links of 1 Mb/s to
-    10 Gb/s, `ValueError` if this machine cannot emulate; see `available`.
+    Raise `TopologyError` if the graph is not a tree of hosts and switches with links of 1 Mb/s to 10 Gb/s,
+    `ValueError` if this machine cannot emulate; see `available`.
     """
     layout = plan(graph)
     sweep()
@@ -75,13 +75,13 @@ def emulate(graph: Topology) -> Iterator[Network]:
             )
             yield Network(tuple(hosts), build.fabric())
         finally:
-            if os.getpid() == maker:  # and not a child that was forked inside the block
+            if os.getpid() == maker:  # not a child that was forked inside the block
                 with stopping.deferred():
                     namespaces.remove(namespaces.ours())
 
 
 def sweep() -> list[str]:
-    """Remove what killed runs have left, and the processes that still live in it; the names removed.
+    """Remove what killed runs have left, and its remaining processes; return the names removed.
 
     Raise `ValueError` if this machine cannot emulate; see `available`.
     """
@@ -96,7 +96,7 @@ def sweep() -> list[str]:
 
 
 def available() -> str | None:
-    """Why this machine cannot emulate a network; none if it can."""
+    """Return why this machine cannot emulate a network; None if it can."""
     if sys.platform != "linux":
         return f"network namespaces need Linux, this is {sys.platform}"
     if find_spec("pyroute2") is None:

@@ -1,4 +1,4 @@
-"""Which hosts, bridges and cables a topology asks for, before the kernel is touched."""
+"""The hosts, bridges and cables that a topology needs, planned before the kernel is touched."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from ringside.topologies.graph import Node, Topology, TopologyError, check, rank
 from ringside.topologies.units import format_rate
 
 SUBNET = IPv4Network("10.77.0.0/16")
-"""All hosts of one network. No route leads out of it, so it clashes with nothing outside."""
+"""The addresses of all hosts. No route leaves the network, so they clash with nothing outside."""
 
 SLOWEST, FASTEST = 125e3, 1.25e9
-"""Bytes/s, 1 Mb/s and 10 Gb/s. Below, one 64 KiB packet blocks a port for half a second; above, the
-processor is the network."""
+"""Bytes/s, 1 Mb/s and 10 Gb/s. Below, one 64 KiB packet blocks a port for half a second; above, the processor
+is the bottleneck."""
 
 MAX_HOSTS = 256
-"""Every host keeps an entry for every other, and they all share one machine."""
+"""Every host keeps an entry for every other, all on one machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """One end of a cable: the node it is in, and the rate in bytes/s at which that node sends."""
+    """One end of a cable: its node, and the rate in bytes/s at which that node sends."""
 
     node: Node
     interface: str
@@ -39,7 +39,7 @@ class NetworkPlan:
 
 
 def plan(graph: Topology) -> NetworkPlan:
-    """The network that emulates ``graph``: a tree of gpu nodes, as hosts, and of switches.
+    """Return the network that emulates ``graph``: a tree of gpu nodes, as hosts, and of switches.
 
     Raise `TopologyError` with every reason why the graph cannot be emulated.
     """
@@ -60,12 +60,12 @@ def plan(graph: Topology) -> NetworkPlan:
 
 
 def address(rank: int) -> str:
-    """The IPv4 address of a rank's host."""
+    """Return the IPv4 address of a rank's host."""
     return str(SUBNET[rank + 1])
 
 
 def hardware_address(rank: int) -> str:
-    """The MAC address of a rank's host: locally administered, its last bytes those of the IP address."""
+    """Return the MAC address of a rank's host: locally administered, ending in the IP address."""
     return ":".join(f"{byte:02x}" for byte in (0x02, 0, *IPv4Address(address(rank)).packed))
 
 
@@ -90,7 +90,7 @@ def _node_complaints(graph: Topology) -> Iterator[str]:
 def _link_complaints(graph: Topology) -> Iterator[str]:
     for a, b, data in graph.edges(data=True):
         if not graph.has_edge(b, a):
-            yield f"link {a!r} -> {b!r} has no way back; an emulated cable is full duplex"
+            yield f"link {a!r} -> {b!r} has no reverse link; an emulated cable is full duplex"
         if not SLOWEST <= data["bandwidth"] <= FASTEST:
             yield (
                 f"link {a!r} -> {b!r} has {format_rate(data['bandwidth'], digits=3)}; an emulated one has "
@@ -100,4 +100,4 @@ def _link_complaints(graph: Topology) -> Iterator[str]:
 
 def _shape_complaints(graph: Topology) -> Iterator[str]:
     if not nx.is_forest(graph.to_undirected(as_view=True)):
-        yield "its switches form a loop; bridges need a tree, so leave one way from rank to rank"
+        yield "its switches form a loop; bridges need a tree: leave one path between two ranks"

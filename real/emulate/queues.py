@@ -1,15 +1,14 @@
 """The queue in front of one direction of a cable.
 
-htb, because tbf cuts the large packets that TCP hands down into single frames and then needs a
-timer for each: it misses its rate from some 500 Mb/s on and costs ten times the processor time.
-htb lets such a packet through and goes into debt for it. The burst is small, two frames, so that
-a short message does not ride on saved-up credit and look faster than the link; and the packets are
-held to 16 KiB where TCP would make them 64 KiB, which is coarse beside the messages of a collective:
-several connections that share a port would wait for each other's packets as no real port makes them.
+htb rather than tbf: tbf cuts the large packets that TCP hands down into single frames and needs a timer for
+each, so it misses its rate from some 500 Mb/s on and costs ten times the processor time. htb lets such a
+packet through and goes into debt for it. The burst is small, two frames, so that a short message does not use
+saved-up credit and look faster than the link. Packets are limited to 16 KiB where TCP would make them 64 KiB,
+which is coarse compared with a collective's messages: connections that share a port would wait for each
+other's packets as on no real port.
 
-A connection's acknowledgements stand in the same queue as the data that its host sends the other
-way; behind a full queue they would slow that other direction down. They get a class of their own
-that goes first.
+A connection's acknowledgements share a queue with the data that its host sends in the other direction; behind
+a full queue they would slow their own direction down. They get a class of their own with priority.
 """
 
 from typing import Any
@@ -24,15 +23,15 @@ SEGMENT = 16 * 2**10
 """Bytes that TCP hands down, and a queue lets through, in one piece (gso_max_size)."""
 
 SEND_WINDOW = 64 * 2**10
-"""Bytes that one connection has under way at most (the maximum of net.ipv4.tcp_wmem).
+"""The maximum number of bytes that one connection has in flight (the maximum of net.ipv4.tcp_wmem).
 
-Little more than what TCP lets a busy one have in its host's port, two segments and one that leaves
-(tcp_small_queue_check in Linux's tcp_output.c): one that was quiet would for a while have all of its window
-there, and so more of the port than others.
+Slightly more than TCP lets a busy connection have in its host's port, two segments and one that leaves
+(tcp_small_queue_check in Linux's tcp_output.c): an idle one would otherwise have its whole window there for a
+while, and so more of the port than others.
 """
 
 CONNECTIONS_PER_HOST = 8
-"""How many connections from each host one port is ready to queue without loss."""
+"""Connections per host that one port queues without loss."""
 
 _ROOT, _LINK, _ACKS, _DATA, _QUEUE = 0x10000, 0x10001, 0x10010, 0x10020, 0x200000
 _ACK_SHARE = 0.05  # one 66-byte acknowledgement for every second 1514-byte frame needs 2.2 %
@@ -40,10 +39,10 @@ _ACK_KEY = "0x0000/0xffc0+2"  # IPv4 total length, two bytes from byte 2 of the 
 
 
 def shape(ip: Any, index: int, rate: float, hosts: int) -> None:
-    """Make interface ``index`` send at ``rate`` bytes/s, and queue whatever ``hosts`` hosts can send at it.
+    """Make interface ``index`` send at ``rate`` bytes/s, with a queue for the data of ``hosts`` hosts.
 
-    ``ip`` is the `pyroute2.IPRoute` of the interface's namespace. The rate counts whole Ethernet
-    frames, so that a long TCP stream carries 1448/1514 of it.
+    ``ip`` is the `pyroute2.IPRoute` of the interface's namespace. The rate counts whole Ethernet frames, so a
+    long TCP stream carries 1448/1514 of it.
     """
     size = {"ceil": round(rate), "burst": BURST, "cburst": BURST, "quantum": BURST}
     acks = round(rate * _ACK_SHARE)

@@ -1,4 +1,4 @@
-"""What the signals that stop a program do to a block that has something to tidy up.
+"""Signals that stop a program, around a block with resources to clean up.
 
 Python calls signal handlers in the main thread only; in any other thread these blocks change nothing.
 """
@@ -14,14 +14,14 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def unwinding() -> Iterator[None]:
-    """SIGTERM and SIGHUP leave the block as Ctrl-C does, where they would have ended the program at once."""
+    """Leave the block on SIGTERM and SIGHUP as on Ctrl-C, where they would have ended the program at once."""
     with _handled([number for number in _STOPPING if signal.getsignal(number) is signal.SIG_DFL], _exit):
         yield
 
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Signals that would stop the program wait until the block is done."""
+    """Defer signals that would stop the program until the block is done."""
     arrived: list[int] = []
     try:
         with _handled(_STOPPING, lambda number, _: arrived.append(number)):

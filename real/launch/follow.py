@@ -1,4 +1,4 @@
-"""What every launcher needs: to follow the rows of a run, to tell a failure, to leave nothing behind."""
+"""Shared by all launchers: follow the rows of a run, describe a failure, leave no process behind."""
 
 import ctypes
 import json
@@ -13,16 +13,16 @@ from typing import Any, Protocol
 Row = dict[str, Any]
 
 LAST_LINES = 12
-"""How much of a rank's output a failure shows."""
+"""Lines of a rank's output in an error message."""
 
 START_S = 60.0
-"""What processes may need to import torch and find each other, on top of a job's own timeout."""
+"""Seconds allowed for processes to import torch and find each other, on top of a job's own timeout."""
 
 
 class RankJob(Protocol):
-    """What ranks are told to do: a file that the module ``worker`` carries out on each of them.
+    """The job of every rank: a file that the module ``worker`` carries out.
 
-    That module has ``carry_out(job_file, rows_file)``, and does so when it is run with these arguments.
+    The module has ``carry_out(job_file, rows_file)``, and calls it when it is run with these arguments.
     """
 
     @property
@@ -36,22 +36,22 @@ class RankJob(Protocol):
         ...
 
     def write(self, path: Path) -> None:
-        """Write the job down."""
+        """Write the job to a file."""
         ...
 
 
 class MeasureError(RuntimeError):
-    """A run that did not end well; the message says which rank did what, with its own output."""
+    """A failed run; the message says which rank did what, with its output."""
 
 
 def check_torch() -> None:
-    """Refuse where torch is missing, before processes are started that could only say so in a traceback."""
+    """Raise ModuleNotFoundError without torch, before ranks start and fail with a traceback."""
     if find_spec("torch") is None:
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent dies, however that comes about (Linux).
+    """Have the kernel kill this process when its parent dies, for whatever reason (Linux).
 
     By ctypes: torch's own call is private and would need torch in the process that starts torchrun.
     """
@@ -63,9 +63,9 @@ def die_with_parent() -> None:
 def follow(
     rows_file: Path, patience_s: float, on_row: Callable[[Row], None], ended: Callable[[], bool]
 ) -> str | None:
-    """Hand rows on until the run has ended or nothing moves any more; what is wrong in the latter case.
+    """Hand rows on until the run has ended or makes no progress; return the error in the latter case.
 
-    An empty line is no row, but a sign of life.
+    An empty line is a sign of life, not a row.
     """
     deadline = time.monotonic() + patience_s
     with rows_file.open(encoding="utf-8") as rows:
@@ -82,22 +82,22 @@ def follow(
             if over:
                 return None
             if time.monotonic() > deadline:
-                return f"the run hangs: no rank has got any further for {patience_s:.0f} s"
+                return f"the run hangs: no rank has made progress for {patience_s:.0f} s"
 
 
 def show_life(rows_file: Path) -> None:
-    """Tell `follow` that the run goes on."""
+    """Signal to `follow` that the run makes progress."""
     with rows_file.open("a", encoding="utf-8") as rows:
         rows.write("\n")
 
 
 def how(code: int) -> str:
-    """How a process ended, from its exit code, negative where a signal killed it."""
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"left with exit code {code}"
+    """Describe how a process ended, from its exit code, negative where a signal killed it."""
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
 
 
 def last_lines(log: Path, title: str) -> Iterator[str]:
-    """The title and the last lines of a log, if it has any."""
+    """Yield the title and the last lines of a log; nothing for an empty one."""
     if not log.exists():
         return
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]

@@ -1,9 +1,9 @@
 """Start ranks, here or in an emulated network, by forking them from one process that has torch loaded.
 
-Ranks of torchrun import torch each for itself, two seconds of a core and 200 MB a rank; forked ones
-start within milliseconds and share its memory. By hand, for multiprocessing's forkserver is one for the
-whole program with the environment and the scheduler of its first use, does not say how it ended itself,
-and has its processes wait for their threads.
+Every rank of torchrun imports torch: two seconds of a core and 200 MB each. Forked ranks start within
+milliseconds and share its memory. Own code, because multiprocessing's forkserver is one for the whole
+program, with the environment and the scheduler of its first use, does not report how it ended, and has its
+processes wait for their threads.
 """
 
 import json
@@ -40,9 +40,9 @@ _FIRST_PORT, _PORTS = 29500, 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One job in a folder, its worker, the namespace of each rank, and by which interface they meet where.
+    """One job in a folder: its worker, each rank's namespace, and where they meet.
 
-    A rank whose namespace has no name stays where it is.
+    A rank without a namespace stays in the caller's.
     """
 
     folder: str
@@ -54,7 +54,7 @@ class Order:
 
 
 class Forks:
-    """The process that ranks are forked from, from its first job to the end of the ``with`` block."""
+    """The process from which ranks are forked, from its first job to the end of the ``with`` block."""
 
     def __init__(self) -> None:
         check_torch()
@@ -124,7 +124,7 @@ class Forks:
         )
 
     def _carry_out(self, order: Order, job: RankJob, on_row: Callable[[Row], None]) -> str | None:
-        """Have the order carried out; what went wrong, if anything."""
+        """Carry out the order; return an error, or None."""
         zygote = self._zygote or self._start()
         assert zygote.stdin
         assert zygote.stdout
@@ -133,7 +133,7 @@ class Forks:
         def answered() -> bool:
             return bool(select.select([answers], [], [], 0.05)[0])
 
-        with suppress(BrokenPipeError):  # it has died: there will be no answer
+        with suppress(BrokenPipeError):  # the process has died: there will be no answer
             zygote.stdin.write(json.dumps(asdict(order)) + "\n")
             zygote.stdin.flush()
         hangs = follow(Path(order.folder, "rows.jsonl"), START_S + job.timeout_s, on_row, answered)
@@ -159,7 +159,7 @@ class Forks:
         return self._zygote
 
     def _stop(self) -> None:
-        """Kill the process; its ranks follow, for each dies with it."""
+        """Kill the process; its ranks die with it."""
         if self._zygote:
             self._zygote.kill()
             self._zygote.communicate()

@@ -1,6 +1,6 @@
-"""Where ranks that are all on this machine meet: in stores on its loopback address; torch's listen on each.
+"""The rendezvous of ranks on one machine: torch's stores, listening on the loopback address alone.
 
-``python -m ringside.real.launch.loopback`` is torchrun with such stores; `join` is how a rank takes part.
+``python -m ringside.real.launch.loopback`` is torchrun with such stores; ranks call `join`.
 """
 
 import os
@@ -24,7 +24,7 @@ from ringside.real.launch.torchrun import LOOPBACK
 
 
 class _Backend(C10dRendezvousBackend):
-    """Torch's own, by the name that torchrun is told."""
+    """Torch's own backend, under the name that torchrun gets."""
 
     NAME = "loopback"
 
@@ -51,11 +51,11 @@ def join(backend: str, timeout_s: float, device: torch.device | None = None) -> 
 
 
 def _meet(parameters: RendezvousParameters) -> RendezvousHandler:
-    """Torch's rendezvous of agents, which the first one hosts, as it hosts the store of the ranks."""
+    """Return torch's rendezvous of agents, which the first one hosts, along with the store of the ranks."""
     port = int(parameters.endpoint.rpartition(":")[2])
     try:
         store = _hosted(port, multi_tenant=True)
-    except OSError:  # another agent of this machine has it
+    except OSError:  # another agent of this machine has the port
         store = _asked(port)
     handler = create_handler(store, _Backend(store, parameters.run_id), parameters)
     vars(handler)["_create_tcp_store_server"] = lambda _, port: _hosted(port, multi_tenant=True)
@@ -63,14 +63,14 @@ def _meet(parameters: RendezvousParameters) -> RendezvousHandler:
 
 
 def _hosted(port: int, **settings: Any) -> TCPStore:
-    """A store that this process hosts; any port for 0. Raise OSError where another process has the port."""
+    """Return a store hosted by this process, on any port for 0. Raise OSError where the port is in use."""
     listener = socket.create_server((LOOPBACK, port))
     port = listener.getsockname()[1]
     return TCPStore(LOOPBACK, port, is_master=True, master_listen_fd=listener.detach(), **settings)
 
 
 def _asked(port: int, **settings: Any) -> TCPStore:
-    """A store that another process hosts."""
+    """Return a store that another process hosts."""
     return TCPStore(LOOPBACK, port, is_master=False, **settings)
 
 

@@ -1,4 +1,4 @@
-"""Start mpirun, watch it, and leave nothing of it behind."""
+"""Start mpirun, watch it, and leave no process behind."""
 
 import os
 import shutil
@@ -15,21 +15,21 @@ from ringside.topologies.extras import install
 
 
 def check_mpi() -> str:
-    """The path of mpirun; refuse where that or mpi4py is missing, with what to install."""
-    found = shutil.which("mpirun", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    missing = [name for name, there in (("mpirun", found), ("mpi4py", find_spec("mpi4py"))) if not there]
-    if missing or found is None:
+    """Return the path of mpirun; raise where it or mpi4py is missing, with what to install."""
+    path = shutil.which("mpirun", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    missing = [name for name, there in (("mpirun", path), ("mpi4py", find_spec("mpi4py"))) if not there]
+    if missing or path is None:
         raise ValueError(
             f"MPI needs {' and '.join(missing)}, which this Python does not have; {install('mpi')}, or "
             "install Debian's openmpi-bin and python3-mpi4py"
         )
-    return found
+    return path
 
 
 def run_mpi(job: RankJob, ranks: int, on_row: Callable[[Row], None]) -> None:
-    """Carry out the job under mpirun on this machine; call ``on_row`` with each size's row as it comes.
+    """Carry out the job under mpirun on this machine; call ``on_row`` with each size's row.
 
-    Raise `MeasureError` where a rank dies, hangs or gets a wrong sum, after everything has been torn down.
+    Raise `MeasureError` where a rank dies, hangs or gets a wrong sum, after all processes have been killed.
     """
     command = [check_mpi(), *_options(), "-n", str(ranks), sys.executable, "-m", job.worker]
     with tempfile.TemporaryDirectory(prefix="ringside-") as name:
@@ -44,8 +44,8 @@ def run_mpi(job: RankJob, ranks: int, on_row: Callable[[Row], None]) -> None:
 
 
 def _options() -> list[str]:
-    """What Open MPI wants to be told; other implementations have none of it."""
-    asked = subprocess.run([check_mpi(), "--version"], capture_output=True, text=True, check=False)
-    if "Open MPI" not in asked.stdout:
+    """Return the options for Open MPI; none for other implementations."""
+    version = subprocess.run([check_mpi(), "--version"], capture_output=True, text=True, check=False)
+    if "Open MPI" not in version.stdout:
         return []
     return ["--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]

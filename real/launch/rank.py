@@ -1,4 +1,4 @@
-"""How a rank that torchrun starts lives and ends."""
+"""The life of a rank that torchrun starts."""
 
 import os
 import sys
@@ -10,11 +10,10 @@ from ringside.real.launch.follow import die_with_parent
 
 
 def live(carry_out: Callable[[Path, Path], None]) -> NoReturn:
-    """Carry out the job of the command line, ``JOB ROWS``, and leave at once; an error takes its way.
+    """Carry out the job of the command line, ``JOB ROWS``, and exit at once; errors propagate.
 
-    The rank dies with its parent.
-
-    Threads that torch has left behind sometimes abort an interpreter that ends in the usual way.
+    The rank dies with its parent. It skips the interpreter's regular exit, which threads left behind by torch
+    sometimes abort.
     """
     die_with_parent()
     carry_out(Path(sys.argv[1]), Path(sys.argv[2]))

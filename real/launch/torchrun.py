@@ -1,4 +1,4 @@
-"""Start torchrun, watch it, and leave nothing of it behind.
+"""Start torchrun, watch it, and leave no process behind.
 
 As a process: `elastic_launch` would load torch here, and an emulated network has an agent in every host.
 """
@@ -32,7 +32,7 @@ from ringside.real.launch.follow import (
 _ASK_S = 20.0
 
 LOOPBACK = "127.0.0.1"
-"""The address that no other machine reaches."""
+"""An address that other machines cannot reach."""
 
 TORCHRUN = ("-m", "torch.distributed.run")
 
@@ -41,7 +41,7 @@ __all__ = ["Agent", "MeasureError", "Row", "WorldSpec", "local_agent", "run", "r
 
 @dataclass(frozen=True, slots=True)
 class WorldSpec:
-    """The processes of a run: so many on each of so many nodes, which meet at ``endpoint`` (host:port)."""
+    """The processes of a run: ``per_node`` on each of ``nodes``, which meet at ``endpoint`` (host:port)."""
 
     per_node: int
     nodes: int = 1
@@ -49,13 +49,13 @@ class WorldSpec:
 
     @property
     def ranks(self) -> int:
-        """Processes in all."""
+        """The number of processes."""
         return self.per_node * self.nodes
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """One torchrun: Python's arguments, the place that it is started in, what it adds to the environment."""
+    """One torchrun: Python's arguments, the context in which it starts, additions to its environment."""
 
     arguments: Sequence[str]
     place: AbstractContextManager[None] = field(default_factory=nullcontext)
@@ -65,7 +65,7 @@ class Agent:
 def run(job: RankJob, world: WorldSpec, on_row: Callable[[Row], None]) -> None:
     """Carry out the job under torchrun; call ``on_row`` with each size's row as soon as it is measured.
 
-    Raise `MeasureError` where a rank dies, hangs or gets a wrong sum, after everything has been torn down.
+    Raise `MeasureError` where a rank dies, hangs or gets a wrong sum, after all processes have been killed.
     """
     if world.endpoint is None:
         agent = local_agent(world.per_node)
@@ -76,9 +76,9 @@ def run(job: RankJob, world: WorldSpec, on_row: Callable[[Row], None]) -> None:
 
 
 def local_agent(ranks: int, *options: str, endpoint: str = f"{LOOPBACK}:0", **more: Any) -> Agent:
-    """An agent of ranks that are all on this machine, and listen where no other machine reaches them.
+    """Return an agent of ranks on this machine that listen where other machines cannot reach them.
 
-    ``options`` are torchrun's, ``more`` is of `Agent`. A variable that tells Gloo its interface is honoured.
+    ``options`` are torchrun's, ``more`` is of `Agent`. A variable that sets Gloo's interface is honoured.
     """
     meeting = ["--rdzv-backend", "loopback", "--rdzv-endpoint", endpoint, "--rdzv-id", "ringside"]
     interface = os.environ.get("GLOO_SOCKET_IFNAME") or ("lo" if sys.platform == "linux" else "lo0")
@@ -100,7 +100,7 @@ def run_agents(
 ) -> None:
     """Carry out the job under the agents of several nodes at once, as `run` does under one.
 
-    ``on_log`` is called with what each agent wrote, when all have ended well.
+    ``on_log`` is called with each agent's log, when all have ended well.
     """
     check_torch()
     with tempfile.TemporaryDirectory(prefix="ringside-") as name:
@@ -129,7 +129,7 @@ def run_agents(
 
 
 def _agent_of_several(world: WorldSpec, endpoint: str) -> Agent:
-    """The agent of this node; nodes that meet at a loopback address are all this machine."""
+    """Return the agent of this node; nodes that meet at a loopback address are all on this machine."""
     options = ["--nnodes", str(world.nodes), "--rdzv-conf", f"join_timeout={int(START_S)}"]
     host, _, port = endpoint.rpartition(":")
     if host in (LOOPBACK, "localhost"):
@@ -142,7 +142,7 @@ def _agent_of_several(world: WorldSpec, endpoint: str) -> Agent:
 def started(
     command: Sequence[str], log: Path, environment: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a session of its own; gone, with all that it started, when the block is left."""
+    """Yield a process in its own session; kill it, with all that it started, at the end of the block."""
     with log.open("wb") as output:
         agent = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
@@ -165,12 +165,12 @@ def watched(
     patience_s: float,
     on_row: Callable[[Row], None],
 ) -> str | None:
-    """Hand rows on until all processes have ended; what is wrong where one ends badly or nothing moves."""
+    """Hand rows on until all processes have ended; return an error where one fails or nothing moves."""
     return follow(rows, patience_s, on_row, lambda: _ended(processes)) or _failure(processes)
 
 
 def _ended(agents: Sequence["subprocess.Popen[bytes]"]) -> bool:
-    """Whether all agents have ended, or one badly; takes a moment to look."""
+    """Whether all agents have ended, or one failed; takes a moment."""
     time.sleep(0.05)
     codes = [agent.poll() for agent in agents]
     return None not in codes or any(codes)
@@ -182,7 +182,7 @@ def _failure(agents: Sequence["subprocess.Popen[bytes]"]) -> str | None:
 
 
 def _outputs(logs: Path) -> Iterator[str]:
-    """Which rank failed, and the last lines that each rank of an agent wrote in its last attempt."""
+    """Yield which rank failed, and the last lines of each rank of an agent in its last attempt."""
     report = logs.with_suffix(".log").read_text(encoding="utf-8", errors="replace")
     cause = report.partition("Root Cause")[2] or report
     failure = re.search(r"rank\s*:\s*(\d+).*?exitcode\s*:\s*(-?\d+)", cause, re.DOTALL)
@@ -197,12 +197,12 @@ def _outputs(logs: Path) -> Iterator[str]:
 
 
 def _check_endpoint(world: WorldSpec) -> None:
-    """Refuse an endpoint that is none, or whose port somebody else has."""
+    """Raise ValueError for an invalid endpoint, or one whose port is in use."""
     assert world.endpoint is not None
     host, _, port = world.endpoint.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError(
-            f"{world.endpoint!r} is no rendezvous endpoint; write host:port, such as node0:29500"
+            f"{world.endpoint!r} is not a rendezvous endpoint; write host:port, such as node0:29500"
         )
     try:
         with socket.create_connection((host, int(port)), timeout=2):
@@ -214,15 +214,15 @@ def _check_endpoint(world: WorldSpec) -> None:
 
 
 def _is_rendezvous(host: str, port: int) -> bool:
-    """Whether torchrun's store answers there; asked by a process, for a stranger may never answer."""
+    """Whether torchrun's store answers there; asked by a process, as others may never answer."""
     ask = (
         "import sys; from datetime import timedelta; from torch.distributed import TCPStore; "
         "TCPStore(sys.argv[1], int(sys.argv[2]), is_master=False, timeout=timedelta(seconds=5))"
     )
     try:
-        asked = subprocess.run(
+        probe = subprocess.run(
             [sys.executable, "-c", ask, host, str(port)], capture_output=True, timeout=_ASK_S, check=False
         )
     except subprocess.TimeoutExpired:
         return False
-    return asked.returncode == 0
+    return probe.returncode == 0

@@ -1,9 +1,8 @@
-"""The process that imports torch once and forks every rank from itself, into its emulated host if it has one.
+"""The process that imports torch once and forks every rank, into its emulated host if it has one.
 
-``python -m ringside.real.launch.zygote`` reads orders (`ringside.real.launch.forks.Order`), one JSON object a
-line, from its standard input. It carries them out one after another and answers each with a line: null if all
-went well, else the first rank to fail and its exit code. It ends with its input, or with the process that
-started it.
+``python -m ringside.real.launch.zygote`` reads orders (`ringside.real.launch.forks.Order`) from its standard
+input, one JSON object per line. It carries them out in turn and answers each with a line: null on success,
+else the first rank to fail and its exit code. It ends with its input, or with the process that started it.
 """
 
 import json
@@ -20,7 +19,7 @@ from ringside.real.launch.forks import Order
 
 
 def main() -> None:
-    """Serve orders until there are no more."""
+    """Serve orders until the input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     for line in sys.stdin:
         answers.write(json.dumps(_serve(Order(**json.loads(line)))) + "\n")
@@ -28,7 +27,7 @@ def main() -> None:
 
 
 def _serve(order: Order) -> dict[str, int] | None:
-    """Fork the ranks and wait for them; the first that fails, after the others have been killed."""
+    """Fork the ranks and wait for them; return the first that fails, after the others have been killed."""
     parent = os.getpid()
     if any(order.homes):
         import_module("ringside.real.emulate.namespaces")  # once, not in every rank; it needs pyroute2
@@ -50,11 +49,11 @@ def _serve(order: Order) -> dict[str, int] | None:
 
 
 def _live(order: Order, rank: int, parent: int) -> None:
-    """A rank's whole life, from the fork to its exit."""
+    """Run a rank, from the fork to its exit."""
     die_with_parent()
     code = 1
     try:
-        if os.getppid() != parent:  # it died before it could take this rank with it
+        if os.getppid() != parent:  # the parent died before this rank could die with it
             return
         log = os.open(Path(order.folder, str(rank)), os.O_CREAT | os.O_WRONLY)
         os.dup2(log, 1)

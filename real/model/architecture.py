@@ -1,8 +1,8 @@
 """Any ``torch.nn.Module`` as an architecture: its tensors, its layers' work, its gradients' order.
 
-A copy of the module runs forward and backward once (`ringside.real.model.trace`); the module is left as it
-was. A layer is a submodule that owns parameters, with all that runs from its call to the call of the next
-one. Its work is counted as in `ringside.sim.workload.architecture.Block`.
+A copy of the module runs forward and backward once (`ringside.real.model.trace`); the module stays as it was.
+A layer is a submodule that owns parameters, with everything from its call to the next one's. Its work is
+counted as in `ringside.sim.workload.architecture.Block`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,17 +19,15 @@ from ringside.sim.workload.workload import Tensor
 
 
 def architecture(module: nn.Module, *inputs: Any) -> Architecture:
-    """The module's architecture, seen by running it on ``inputs`` of any device; a row is one sample.
+    """Return the module's architecture, from a run on ``inputs`` of any device; a row is one sample.
 
-    Raise ValueError where it does not run. Without inputs nothing runs: layers cost nothing and
-    gradients are taken to arrive in the reverse of definition order. Parameters that need no gradient
-    are no part of it, as for DistributedDataParallel.
+    Raise ValueError where it does not run. Without inputs nothing runs: layers cost nothing and gradients are
+    assumed to arrive in the reverse of definition order. Parameters that need no gradient are left out, as in
+    DistributedDataParallel.
     """
     trained = {name: tensor for name, tensor in module.named_parameters() if tensor.requires_grad}
     if not trained:
-        raise ValueError(
-            f"{type(module).__name__} has no parameter that requires a gradient: nothing to share"
-        )
+        raise ValueError(f"{type(module).__name__} has no parameter that requires a gradient")
     if inputs:
         batch = batch_of(inputs)
         seen = trace(module, inputs)
@@ -50,12 +48,10 @@ def architecture(module: nn.Module, *inputs: Any) -> Architecture:
 
 
 def architecture_of(text: str) -> Architecture:
-    """The architecture of a user's ``FILE.py:NAME``; it takes memory only where it must."""
+    """Return the architecture of a user's ``FILE.py:NAME``; it takes memory only where it must."""
     module, inputs = build_light(text)
     if not inputs:
-        raise ValueError(
-            f"{text} gives no inputs, without which nobody knows what its layers take; {EXAMPLE}"
-        )
+        raise ValueError(f"{text} gives no inputs, which layer times need; {EXAMPLE}")
     try:
         return architecture(module, *inputs)
     except NeedsNumbersError:
@@ -64,7 +60,7 @@ def architecture_of(text: str) -> Architecture:
 
 
 def _blocks(seen: Trace, parameters: Sequence[str], batch: int) -> Iterator[Block]:
-    """The layers in forward order; one whose gradients do not arrive together is one block for each time."""
+    """Yield the layers in forward order; one whose gradients arrive apart is one block per arrival."""
     position = {name: index for index, name in enumerate(parameters)}
     owners = {_owner(name, seen.work) for name in seen.arrival}
     work = _merged(seen.work, owners)
@@ -82,7 +78,7 @@ def _blocks(seen: Trace, parameters: Sequence[str], batch: int) -> Iterator[Bloc
 
 
 def _owner(parameter: str, called: Mapping[str, Work]) -> str:
-    """The innermost module around a parameter that was called; the outermost always is, as ''."""
+    """Return the innermost module called around a parameter; the outermost, '', always is."""
     path = parameter.rpartition(".")[0]
     while path not in called:
         path = path.rpartition(".")[0]
@@ -90,7 +86,7 @@ def _owner(parameter: str, called: Mapping[str, Work]) -> str:
 
 
 def _merged(work: Mapping[str, Work], owners: set[str]) -> dict[str, Work]:
-    """The work of owners: what other modules do belongs to the owner called before them, or the first."""
+    """Return the work of owners: other modules' work goes to the owner called before, or the first."""
     merged = {name: Work() for name in work if name in owners}
     current = next(iter(merged), "")
     for name, own in work.items():

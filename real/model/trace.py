@@ -1,9 +1,8 @@
-"""One pass of a module forward and backward, watched: each layer's work, and the order of the gradients.
+"""One traced pass of a module forward and backward: each layer's work, and the order of the gradients.
 
-The pass runs on a copy whose tensors have a shape, a type and a device (the CPU), and no memory
-(torch's FakeTensorMode): the kernels, and with them the order of the gradients, are those that real
-tensors would meet on a CPU. A module that looks at numbers (``.item()``, ``nonzero``) cannot run so;
-then a copy with memory runs.
+The pass runs on a copy whose tensors have a shape, a type and a device (the CPU), and no memory (torch's
+FakeTensorMode): the kernels, and with them the order of the gradients, are those that real tensors would meet
+on a CPU. A module that reads values (``.item()``, ``nonzero``) cannot run so; then a copy with memory runs.
 """
 
 import copy
@@ -25,23 +24,23 @@ from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 from ringside.real.model.user_model import loss
 
 MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
-"""Bytes that the parameters of a module may have which must run with memory: a quarter of the machine's."""
+"""Bytes of parameters up to which a module may run with memory: a quarter of the machine's."""
 
 
 class NeedsNumbersError(ValueError):
-    """A module on the meta device, which has no numbers, that does not run without."""
+    """A module on the meta device, which has no values, that needs them to run."""
 
 
 @dataclass(slots=True)
 class Count:
-    """FLOPs of products, those of convolutions among them, and elements moved by everything."""
+    """FLOPs of products, including convolutions, and elements moved by all operations."""
 
     flops: float = 0.0
     traffic: float = 0.0
     convolved: float = 0.0
 
     def add(self, other: "Count", times: int = 1) -> None:
-        """Count what is like ``other``, several times."""
+        """Add ``other``, ``times`` times."""
         self.flops += times * other.flops
         self.traffic += times * other.traffic
         self.convolved += times * other.convolved
@@ -49,11 +48,11 @@ class Count:
 
 @dataclass(slots=True)
 class Work:
-    """What the modules of one layer did, on the whole batch; ``kept`` are elements that stay for backward.
+    """The work of one layer's modules on the whole batch; ``kept`` are elements that stay for backward.
 
-    ``redone`` is what checkpointing has to do again. ``wanted`` is what backward does for the
-    gradients that are asked for, as far as forward tells, ``wanted_anew`` as far as what is redone tells: a
-    checkpoint that enters backward anew (``use_reentrant``) asks for none in forward.
+    ``redone`` is what checkpointing recomputes. ``wanted`` is backward's work for the requested gradients as
+    forward shows, ``wanted_anew`` as recomputation shows: a reentrant checkpoint (``use_reentrant``) requests
+    none in forward.
     """
 
     forward: Count = field(default_factory=Count)
@@ -63,7 +62,7 @@ class Work:
     kept: float = 0.0
 
     def add(self, other: "Work") -> None:
-        """Count another layer's work as this one's."""
+        """Add another layer's work."""
         for name in ("forward", "redone", "wanted", "wanted_anew"):
             getattr(self, name).add(getattr(other, name))
         self.kept += other.kept
@@ -80,7 +79,7 @@ class Work:
 
 @dataclass(slots=True)
 class Trace:
-    """What was seen: the work after each module's call, in call order, and the order of the gradients."""
+    """The trace: the work after each module's call, in call order, and the order of the gradients."""
 
     work: dict[str, Work] = field(default_factory=dict)
     arrival: list[str] = field(default_factory=list)
@@ -89,21 +88,21 @@ class Trace:
 
     @property
     def reentrant(self) -> bool:
-        """Whether backward is entered anew inside backward, by checkpointing with ``use_reentrant``."""
+        """Whether backward enters backward again, as checkpointing with ``use_reentrant`` does."""
         return any(work.wanted_anew.traffic > work.wanted.traffic for work in self.work.values())
 
     def call(self, name: str) -> None:
-        """A module is called; what follows is its work, until the next is."""
+        """Start a module; the following work is its own, until the next starts."""
         self.current = self.work.setdefault(name, Work())
 
     def count(self, done: Count, gradients: int) -> None:
-        """An operation; its backward makes ``gradients`` of its kind if they are asked for."""
-        asked = torch.is_grad_enabled()
+        """Count an operation; its backward makes ``gradients`` of its kind if requested."""
+        enabled = torch.is_grad_enabled()
         if not self.backward:
             self.current.forward.add(done)
-            if asked:
+            if enabled:
                 self.current.wanted.add(done, gradients)
-        elif asked:  # plain backward asks for no gradients of its own
+        elif enabled:  # plain backward requests no gradients of its own
             self.current.redone.add(done)
             self.current.wanted_anew.add(done, gradients)
 
@@ -117,7 +116,7 @@ def trace(module: nn.Module, inputs: Sequence[Any]) -> Trace:
         tensors = [*module.parameters(), *module.buffers(), *_tensors(inputs)]
         nbytes = sum(tensor.nbytes for tensor in tensors)
         if nbytes > MEMORY:
-            without = f"without its numbers, and its {nbytes / 2**30:,.0f} GiB are too much to run with them"
+            without = f"without values, and its {nbytes / 2**30:,.0f} GiB are too much to run with them"
             raise ValueError(_complaint(module, error, without)) from error
         if any(tensor.is_meta for tensor in tensors):
             raise NeedsNumbersError(_complaint(module, error, "on the meta device")) from error
@@ -130,7 +129,7 @@ def trace(module: nn.Module, inputs: Sequence[Any]) -> Trace:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without torch's own log of what fails for want of numbers: it is tried again with them."""
+    """Mute torch's own log of failures for missing values: the run is repeated with them."""
     log = logging.getLogger("torch._subclasses.fake_tensor")
     before = log.disabled
     log.disabled = True
@@ -172,7 +171,7 @@ def _run(
 
 
 def _shape_of(tensor: torch.Tensor, shapes: FakeTensorMode) -> torch.Tensor:
-    """A tensor like this one on the CPU, without memory."""
+    """Return a tensor like this one on the CPU, without memory."""
     with shapes:
         like = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
     return _as(tensor, like)
@@ -189,7 +188,7 @@ def _as(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def sparse(module: nn.Module) -> dict[str, nn.Embedding | nn.EmbeddingBag]:
-    """The layers whose weight gets a sparse gradient, by the same rule as DistributedDataParallel."""
+    """Return the layers whose weight gets a sparse gradient, by DistributedDataParallel's rule."""
     return {
         name: layer
         for name, layer in module.named_modules()
@@ -199,7 +198,7 @@ def sparse(module: nn.Module) -> dict[str, nn.Embedding | nn.EmbeddingBag]:
 
 @contextmanager
 def _keeping(seen: Trace, own: set[int]) -> Iterator[None]:
-    """Count what forward keeps for backward beside the module's own tensors, each once."""
+    """Count what forward keeps for backward besides the module's own tensors, each once."""
     kept: dict[int, torch.Tensor] = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
@@ -213,7 +212,7 @@ def _keeping(seen: Trace, own: set[int]) -> Iterator[None]:
 
 
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Adds the work of every operation to the current layer; views of a tensor are none."""
+    """Adds the work of every operation to the current layer; a view of a tensor counts nothing."""
 
     def __init__(self, seen: Trace, own: set[int]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -248,7 +247,7 @@ def _attention(*args: Any, **_: Any) -> int:
 
 
 def _lstm(rows: torch.Tensor, *weights_and_more: Any, **_: Any) -> int:
-    """One layer and direction: each step multiplies its input and its state by a matrix for each gate."""
+    """Return one layer's FLOPs in one direction: input and state times a matrix per gate and step."""
     into, across, *_rest = weights_and_more
     steps = rows.numel() // rows.shape[-1]
     return 2 * steps * int(into.numel() + across.numel())

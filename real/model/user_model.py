@@ -1,4 +1,4 @@
-"""A model of the user's own: ``FILE.py:NAME``, a function that returns a module and what to call it with."""
+"""A user's own model: ``FILE.py:NAME``, a function that returns a module and its inputs."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,13 +17,13 @@ from torch.utils._pytree import tree_leaves
 from ringside.sim.program.record.script import imports_from, modules_beside
 
 EXAMPLE = "write FILE.py:NAME, a function without arguments that returns (module, inputs)"
-"""What a model of the user's own looks like."""
+"""The form of a user's own model."""
 
 
 def build(text: str) -> tuple[nn.Module, tuple[Any, ...]]:
-    """The module and the inputs, batch first, that the function returns on the current default device.
+    """Return the module and the inputs, batch first, of the function on the current default device.
 
-    Raise ValueError where there is no such function, or it fails, or returns something else.
+    Raise ValueError where the function does not exist, fails, or returns something else.
     """
     path, _, name = text.partition(":")
     if not Path(path).is_file():
@@ -40,16 +40,17 @@ def build(text: str) -> tuple[nn.Module, tuple[Any, ...]]:
     module, inputs = made
     if any(map(is_lazy, (*module.parameters(), *module.buffers()))):
         raise ValueError(
-            f"{text}: {type(module).__name__} has lazy layers, whose parameters have no shape yet; call it "
+            f"{text}: {type(module).__name__} has lazy layers, whose parameters have no shape; call it "
             "once with its inputs before it is returned"
         )
     return module, inputs if isinstance(inputs, tuple) else (inputs,)
 
 
 def _imported(file: Path) -> ModuleType:
-    """The file as a module, whatever other modules are called; its neighbours are its own to import.
+    """Import the file as a module under a name of its own; it may import its neighbours.
 
-    It is read again each time, and so are they: they may have changed, or another file's have their names.
+    It is read again each time, with its neighbours: they may have changed, or share names with another
+    file's.
     """
     for old in _neighbours:
         sys.modules.pop(old, None)
@@ -71,18 +72,18 @@ def _imported(file: Path) -> ModuleType:
 
 
 _neighbours: list[str] = []
-"""Modules from beside the last file, which its functions may still import."""
+"""Modules next to the last file, which its functions may still import."""
 
 
 def _functions(file: ModuleType) -> str:
-    """The names of the functions that a file has itself."""
+    """List the names of the functions that a file defines."""
     made = vars(file).items()
     own = [name for name, one in made if isfunction(one) and one.__module__ == file.__name__]
     return ", ".join(own) if own else "none"
 
 
 def build_light(text: str) -> tuple[nn.Module, tuple[Any, ...]]:
-    """`build` on the meta device, which takes no memory; on the CPU where the function reads numbers."""
+    """Run `build` on the meta device, which takes no memory; on the CPU where the function reads values."""
     try:
         with torch.device("meta"):
             return build(text)
@@ -91,7 +92,7 @@ def build_light(text: str) -> tuple[nn.Module, tuple[Any, ...]]:
 
 
 def batch_of(inputs: Any) -> int:
-    """Samples of the first input that has any dimension; 1 where none has."""
+    """Return the number of samples of the first input that has a dimension; 1 where none has."""
     tensors = (leaf for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor) and leaf.dim())
     batch = next((tensor.shape[0] for tensor in tensors), 1)
     if not batch:
@@ -100,7 +101,7 @@ def batch_of(inputs: Any) -> int:
 
 
 def loss(outputs: Any) -> torch.Tensor:
-    """One number that depends on every output that can be trained: their sum."""
+    """Return a scalar that depends on every trainable output: their sum."""
     leaves = [tensor for tensor in _tensors(outputs) if tensor.requires_grad]
     if not leaves:
         raise ValueError("no output depends on a parameter that is trained")
@@ -108,7 +109,7 @@ def loss(outputs: Any) -> torch.Tensor:
 
 
 def _tensors(outputs: Any) -> Iterator[torch.Tensor]:
-    """Every tensor that DistributedDataParallel would find: in containers, and in fields of dataclasses."""
+    """Yield the tensors that DistributedDataParallel finds: in containers and dataclass fields."""
     for leaf in tree_leaves(outputs):
         if isinstance(leaf, torch.Tensor):
             yield leaf

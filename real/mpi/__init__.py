@@ -1,1 +1,1 @@
-"""Collectives for real over MPI: mpirun starts the ranks, mpi4py sends for them."""
+"""Real collectives over MPI: mpirun starts the ranks, mpi4py sends."""

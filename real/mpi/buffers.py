@@ -1,4 +1,4 @@
-"""Test data in NumPy whose results are known exactly; `ringside.real.collective.buffers` has PyTorch's."""
+"""Test data in NumPy with exactly known results; `ringside.real.collective.buffers` has PyTorch's."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ _PERIOD, _UNSET = 4, 111
 
 
 class Buffers:
-    """One rank's view of a collective's data: all blocks one after another, in elements of ``dtype``.
+    """One rank's view of a collective's data: all blocks in order, in elements of ``dtype``.
 
     Blocks in which the rank holds nothing yet are filled with a value that no result contains.
     """
@@ -30,19 +30,19 @@ class Buffers:
             self._start[where] = self._sum(contributors, where)
 
     def reset(self) -> None:
-        """Put the rank's own contribution back."""
+        """Restore the rank's own contribution."""
         self.data[:] = self._start
 
     def chunk(self, chunks: range) -> Array:
-        """The elements of some neighbouring chunks."""
+        """Return the elements of adjacent chunks."""
         return self.data[self._bounds[chunks.start] : self._bounds[chunks.stop]]
 
     def block(self, block: int) -> Array:
-        """The elements of one block."""
+        """Return the elements of one block."""
         return self.data[self._where(block)]
 
     def num_wrong(self) -> int:
-        """How many elements of what the rank must end with differ from the exact answer."""
+        """Return the number of elements of the rank's result that differ from the exact answer."""
         goals = ((self._where(block), who) for block, who in self._collective.goal(self._rank))
         return sum(int(np.sum(self.data[where] != self._sum(who, where))) for where, who in goals)
 
@@ -51,7 +51,7 @@ class Buffers:
         return slice(self._bounds[chunks.start], self._bounds[chunks.stop])
 
     def _sum(self, contributors: int, where: slice) -> Array:
-        """What so many ranks contribute: small whole numbers that differ from rank to rank."""
+        """Return the sum of the contributions: small integers that differ by rank and along the buffer."""
         pattern = np.zeros(_PERIOD, dtype=np.int64)
         for rank in range(self._collective.ranks):
             if contributors >> rank & 1:

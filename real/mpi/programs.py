@@ -13,8 +13,8 @@ from ringside.sim.steps import Transfer
 class ScheduleProgram:
     """A schedule over MPI's sends and receives, step by step.
 
-    All of a step's receives and sends are under way together; what is added, or overwrites what this rank
-    sends in the same step, lands beside and is taken when the step is over.
+    All of a step's receives and sends are in flight together; data to be added, or that overwrites what this
+    rank sends in the same step, arrives in a separate buffer and is applied after the step.
     """
 
     def __init__(self, communicator: Any, schedule: Schedule, buffers: Buffers) -> None:
@@ -27,12 +27,12 @@ class ScheduleProgram:
         self._steps = [[*moved.transfers()] for moved in own if len(moved)]
 
     def run(self) -> None:
-        """Carry out the rank's part once, to the end."""
+        """Carry out the rank's part once."""
         for transfers in self._steps:
             self._carry_out(transfers)
 
     def collect(self) -> None:
-        """Bring the result to the buffers; it is there already."""
+        """Do nothing: the result is in the buffers already."""
 
     def _carry_out(self, transfers: list[Transfer]) -> None:
         sent = {chunk for one in transfers if one.src == self._rank for chunk in one.chunks}
@@ -66,7 +66,7 @@ class LibraryProgram:
         self._landed: Array = np.empty(0)
 
     def prepare(self) -> None:
-        """Lay out what the call takes, from buffers that were put back; not timed."""
+        """Prepare the call's arguments from restored buffers; not timed."""
         kind, data, rank = self._collective.kind, self._buffers.data, self._communicator.rank
         if kind in ("all_reduce", "reduce", "reduce_scatter", "scatter"):
             self._own = data.copy()
@@ -78,7 +78,7 @@ class LibraryProgram:
             self._landed = np.empty_like(self._own)
 
     def run(self) -> None:
-        """Carry it out once."""
+        """Carry out the collective once."""
         comm, root, data = self._communicator, self._collective.root, self._buffers.data
         at_root = comm.rank == root
         match self._collective.kind:
@@ -105,7 +105,7 @@ class LibraryProgram:
                     comm.Sendrecv(self._own, after, recvbuf=self._buffers.block(before), source=before)
 
     def collect(self) -> None:
-        """Bring the result to the buffers; not timed."""
+        """Copy the result to the buffers; not timed."""
         if self._collective.kind == "all_to_all":
             ranks = self._collective.ranks
             for src, piece in enumerate(np.split(self._landed, ranks)):

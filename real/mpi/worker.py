@@ -1,6 +1,6 @@
-"""One rank's work under mpirun: carry out a job over MPI, check every result, write down every time.
+"""One rank's work under mpirun: carry out a job over MPI, check every result, write every time.
 
-Started as ``python -m ringside.real.mpi.worker JOB ROWS``; rank 0 appends one JSON line a size to ROWS.
+Started as ``python -m ringside.real.mpi.worker JOB ROWS``; rank 0 appends one JSON line per size to ROWS.
 """
 
 import json
@@ -26,13 +26,13 @@ _AHEAD_S = 0.002
 
 
 def main() -> None:
-    """Carry out the job on this rank, as one of mpirun's."""
+    """Carry out the job on this rank under mpirun."""
     die_with_parent()
     carry_out(Path(sys.argv[1]), Path(sys.argv[2]))
 
 
 def carry_out(order: Path, rows: Path) -> None:
-    """Do this rank's part of the job; leave with an error on all ranks where a sum is wrong."""
+    """Carry out this rank's part of the job; exit with an error on all ranks where a sum is wrong."""
     from mpi4py import MPI
 
     job, communicator = Job.read(order), MPI.COMM_WORLD
@@ -48,7 +48,7 @@ def carry_out(order: Path, rows: Path) -> None:
 
 
 def fingerprint() -> dict[str, str]:
-    """The machine, the MPI library and every variable that steers it."""
+    """Return the machine, the MPI library and every variable that configures it."""
     from mpi4py import MPI
 
     first = MPI.Get_library_version().partition(",")[0].strip()
@@ -57,7 +57,7 @@ def fingerprint() -> dict[str, str]:
 
 
 def _measured(job: Job, nbytes: int, communicator: Any, rows: Path) -> tuple[list[float], int]:
-    """Seconds of every timed iteration on its slowest rank, and how many elements are wrong in all."""
+    """Return the seconds of every timed iteration on its slowest rank, and the number of wrong elements."""
     collective = Collective(job.collective, communicator.size, nbytes, dtype=job.dtype)
     program, buffers = _program(job, collective, communicator)
     seconds, wrong = [], 0
@@ -72,12 +72,12 @@ def _measured(job: Job, nbytes: int, communicator: Any, rows: Path) -> tuple[lis
         if communicator.rank == 0:
             show_life(rows)
         if iteration in (0, job.warmup + job.iterations - 1):
-            communicator.Barrier()  # a rank that checks its result takes a core from one that is not done
+            communicator.Barrier()  # a rank that checks its result takes a core from one that still runs
             program.collect()
             wrong += buffers.num_wrong()
     reached = np.array([*seconds[job.warmup :], wrong], dtype=np.float64)
-    *found, worst = np.max(communicator.allgather(reached), axis=0).tolist()
-    return found, int(worst)
+    *times, worst = np.max(communicator.allgather(reached), axis=0).tolist()
+    return times, int(worst)
 
 
 def _program(

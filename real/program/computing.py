@@ -1,4 +1,4 @@
-"""Work of so many seconds, on a CPU or a GPU."""
+"""Work of a given duration, on a CPU or a GPU."""
 
 import time
 from collections.abc import Callable
@@ -9,15 +9,15 @@ import torch
 from ringside.real.clock import stamps
 
 _SIDE = {"cpu": 128, "cuda": 1024}
-"""Of the matrices that are multiplied: one product takes some ten microseconds."""
+"""The size of the matrices to multiply: one product takes some ten microseconds."""
 
 _REPEATS = 9
 
 
 def computing(kind: str, device: torch.device) -> Callable[[float], None]:
-    """What stands for ``compute(seconds)``: sleeping, or matrix products whose length is measured now.
+    """Return a stand-in for ``compute(seconds)``: sleep, or matrix products, whose duration is measured now.
 
-    To sleep on a GPU is to keep its current stream waiting, as many of its cycles as that takes.
+    Sleep on a GPU keeps its current stream busy for the corresponding number of cycles.
     """
     if kind == "matmul":
         side = _SIDE[device.type]
@@ -34,7 +34,7 @@ def _multiply(one: torch.Tensor, other: torch.Tensor, product: torch.Tensor, cou
 
 
 def _repeated(work: Callable[[int], object], device: torch.device) -> Callable[[float], None]:
-    """The work as often as takes so many seconds, by the median of what it took when nothing else ran."""
+    """Repeat the work for a given time, by its median duration when nothing else ran."""
     clock, count, seconds = stamps(device), 256, []
     for _ in range(_REPEATS + 1):
         clock.begin()

@@ -1,4 +1,4 @@
-"""torch.distributed by numbers of bytes: what a recorded job is written for, really carried out.
+"""torch.distributed by byte counts: the interface of a recorded job, really carried out.
 
 It has the names of `ringside.sim.program.record.distributed.Distributed`; each call hands tensors of that
 size to ``torch.distributed``. They hold zeros and are reused, even concurrently: their values do not matter.
@@ -17,10 +17,10 @@ from ringside.sim.program.record.mesh import DeviceMesh
 
 
 class RealDistributed:
-    """The default process group of this process; ``compute`` does work of so many seconds.
+    """The default process group of this process; ``compute`` works for the given number of seconds.
 
-    After `again` the groups that are asked for are those made before, in the same order: to make one takes
-    longer than many a job.
+    After `again`, requested groups are those made before, in the same order: creating one takes longer than
+    many jobs.
     """
 
     P2POp = recorder.P2POp
@@ -47,37 +47,37 @@ class RealDistributed:
         self._rooms: dict[tuple[int, int], torch.Tensor] = {}
 
     def again(self) -> None:
-        """The job begins anew."""
+        """Start the job again."""
         self._next = 0
 
     def compute(self, seconds: float, name: str = "compute") -> None:
-        """Work of so many seconds."""
+        """Work for ``seconds``."""
         self._compute(seconds)
 
     def synchronize(self) -> None:
-        """The host waits for its device; Gloo's waits are the host's own."""
+        """Wait for the device; Gloo's waits are the host's own."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
     def new_group(self, ranks: Sequence[int] | None = None, **k: Any) -> Any:
-        """A group of some ranks, which does not wait for ever."""
-        asked = None if ranks is None else list(ranks)
+        """Create a group of some ranks, with a timeout."""
+        members = None if ranks is None else list(ranks)
         if self._next == len(self._made):
-            self._made.append((asked, dist.new_group(asked, timeout=self._timeout, **k)))
+            self._made.append((members, dist.new_group(members, timeout=self._timeout, **k)))
         before, group = self._made[self._next]
-        if before != asked:
-            raise RuntimeError(f"new_group of ranks {asked}, where the job before asked for {before}")
+        if before != members:
+            raise RuntimeError(f"new_group of ranks {members}, but the previous run created {before}")
         self._next += 1
         return group
 
     def new_subgroups_by_enumeration(self, ranks_per_subgroup_list: Sequence[Sequence[int]], **_: Any) -> Any:
-        """A group for each list of ranks: this rank's own, and all of them."""
+        """Create a group per list of ranks; return this rank's own, and all of them."""
         made = [self.new_group(list(ranks)) for ranks in ranks_per_subgroup_list]
         own = next((group for group in made if group is not dist.GroupMember.NON_GROUP_MEMBER), None)
         return own, made
 
     def new_subgroups(self, group_size: int, **_: Any) -> Any:
-        """Groups of neighbours, ``group_size`` each: this rank's own, and all of them."""
+        """Create groups of ``group_size`` neighbours; return this rank's own, and all of them."""
         ranks = dist.get_world_size()
         return self.new_subgroups_by_enumeration(
             [range(first, first + group_size) for first in range(0, ranks, group_size)]
@@ -91,17 +91,17 @@ class RealDistributed:
         mesh_dim_names: Sequence[str] | None = None,
         **_: Any,
     ) -> DeviceMesh:
-        """The same mesh, of real groups."""
+        """Create the same mesh, of real groups."""
         return DeviceMesh(self, tuple(mesh_shape), tuple(mesh_dim_names or ()))
 
     def all_reduce(self, nbytes: int, op: Any = "sum", group: Any = None, async_op: bool = False) -> Any:
-        """Of a tensor of so many bytes."""
+        """Reduce a tensor of ``nbytes`` bytes."""
         return dist.all_reduce(self._tensor(nbytes), _OPS.get(op, op), group, async_op)
 
     def broadcast(
         self, nbytes: int, src: int | None = None, group: Any = None, async_op: bool = False, **k: Any
     ) -> Any:
-        """Of a tensor of so many bytes."""
+        """Broadcast a tensor of ``nbytes`` bytes."""
         return dist.broadcast(self._tensor(nbytes), src, group, async_op, **k)
 
     def reduce(
@@ -113,18 +113,18 @@ class RealDistributed:
         async_op: bool = False,
         **k: Any,
     ) -> Any:
-        """Of a tensor of so many bytes."""
+        """Reduce a tensor of ``nbytes`` bytes."""
         return dist.reduce(self._tensor(nbytes), dst, _OPS.get(op, op), group, async_op, **k)
 
     def all_gather(self, nbytes: int, group: Any = None, async_op: bool = False) -> Any:
-        """Of so many bytes of each rank."""
+        """Gather ``nbytes`` bytes of each rank."""
         count = dist.get_world_size(group)
         return dist.all_gather(
             [self._tensor(nbytes, 1 + i) for i in range(count)], self._tensor(nbytes), group, async_op
         )
 
     def all_gather_into_tensor(self, nbytes: int, group: Any = None, async_op: bool = False) -> Any:
-        """Of so many bytes of each rank."""
+        """Gather ``nbytes`` bytes of each rank."""
         count = dist.get_world_size(group)
         gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
         return gather(self._tensor(nbytes * max(count, 1), 1), self._tensor(nbytes), group, async_op)
@@ -132,7 +132,7 @@ class RealDistributed:
     def gather(
         self, nbytes: int, dst: int | None = None, group: Any = None, async_op: bool = False, **k: Any
     ) -> Any:
-        """Of so many bytes of each rank."""
+        """Gather ``nbytes`` bytes of each rank."""
         parts = [self._tensor(nbytes, 1 + i) for i in range(dist.get_world_size(group))]
         root = k.get(
             "group_dst", dst if group is None else dist.get_group_rank(group, dst) if dst is not None else 0
@@ -149,7 +149,7 @@ class RealDistributed:
     def scatter(
         self, nbytes: int, src: int | None = None, group: Any = None, async_op: bool = False, **k: Any
     ) -> Any:
-        """Of so many bytes to each rank."""
+        """Scatter ``nbytes`` bytes to each rank."""
         parts = [self._tensor(nbytes, 1 + i) for i in range(dist.get_world_size(group))]
         root = k.get(
             "group_src", src if group is None else dist.get_group_rank(group, src) if src is not None else 0
@@ -164,7 +164,7 @@ class RealDistributed:
         )
 
     def reduce_scatter(self, nbytes: int, op: Any = "sum", group: Any = None, async_op: bool = False) -> Any:
-        """Of so many bytes, a part to each rank."""
+        """Reduce ``nbytes`` bytes, a part to each rank."""
         count = max(dist.get_world_size(group), 1)
         parts = [self._tensor(nbytes // count, 1 + i) for i in range(count)]
         return dist.reduce_scatter(self._tensor(nbytes // count), parts, _OPS.get(op, op), group, async_op)
@@ -172,7 +172,7 @@ class RealDistributed:
     def reduce_scatter_tensor(
         self, nbytes: int, op: Any = "sum", group: Any = None, async_op: bool = False
     ) -> Any:
-        """Of so many bytes, a part to each rank."""
+        """Reduce ``nbytes`` bytes, a part to each rank."""
         count = max(dist.get_world_size(group), 1)
         scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
         return scatter(
@@ -184,7 +184,7 @@ class RealDistributed:
         )
 
     def all_to_all(self, nbytes: int, group: Any = None, async_op: bool = False) -> Any:
-        """Of so many bytes of each rank, a part to each."""
+        """Exchange ``nbytes`` bytes of each rank, a part to each."""
         return self.all_to_all_single(nbytes, None, None, group, async_op)
 
     def all_to_all_single(
@@ -195,7 +195,7 @@ class RealDistributed:
         group: Any = None,
         async_op: bool = False,
     ) -> Any:
-        """Of so many bytes of each rank, a part to each."""
+        """Exchange ``nbytes`` bytes of each rank, a part to each."""
         if output_split_sizes is None:
             nbytes -= nbytes % max(dist.get_world_size(group), 1)
         room = nbytes if output_split_sizes is None else sum(output_split_sizes)
@@ -205,23 +205,23 @@ class RealDistributed:
         return dist.all_to_all_single(output, given, there, here, group, async_op)
 
     def send(self, nbytes: int, dst: int, group: Any = None, tag: int = 0) -> None:
-        """A tensor of so many bytes."""
+        """Send a tensor of ``nbytes`` bytes."""
         dist.send(self._tensor(nbytes), dst, group, tag)
 
     def recv(self, nbytes: int, src: int | None = None, group: Any = None, tag: int = 0) -> None:
-        """Into a tensor of so many bytes."""
+        """Receive a tensor of ``nbytes`` bytes."""
         dist.recv(self._tensor(nbytes, 1), src, group, tag)
 
     def isend(self, nbytes: int, dst: int, group: Any = None, tag: int = 0) -> Any:
-        """A tensor of so many bytes."""
+        """Send a tensor of ``nbytes`` bytes."""
         return dist.isend(self._tensor(nbytes), dst, group, tag)
 
     def irecv(self, nbytes: int, src: int | None = None, group: Any = None, tag: int = 0) -> Any:
-        """Into a tensor of so many bytes."""
+        """Receive a tensor of ``nbytes`` bytes."""
         return dist.irecv(self._tensor(nbytes, 1), src, group, tag)
 
     def batch_isend_irecv(self, p2p_op_list: Sequence[recorder.P2POp]) -> Any:
-        """Messages at once."""
+        """Start several messages at once."""
         return dist.batch_isend_irecv(
             [
                 dist.P2POp(
@@ -236,41 +236,41 @@ class RealDistributed:
         )
 
     def all_gather_object(self, nbytes: int, group: Any = None) -> None:
-        """Of an object that takes so many bytes."""
+        """Gather an object that takes ``nbytes`` bytes."""
         dist.all_gather_object([None] * dist.get_world_size(group), bytes(nbytes), group)
 
     def gather_object(self, nbytes: int, dst: int | None = None, group: Any = None, **k: Any) -> None:
-        """Of an object that takes so many bytes."""
+        """Gather an object that takes ``nbytes`` bytes."""
         here = dist.get_rank(group) == (dst or 0)
         dist.gather_object(
             bytes(nbytes), [None] * dist.get_world_size(group) if here else None, dst, group, **k
         )
 
     def broadcast_object_list(self, nbytes: int, src: int | None = None, group: Any = None, **k: Any) -> None:
-        """Of an object that takes so many bytes."""
+        """Broadcast an object that takes ``nbytes`` bytes."""
         dist.broadcast_object_list([bytes(nbytes)], src, group, **k)
 
     def scatter_object_list(self, nbytes: int, src: int | None = None, group: Any = None, **k: Any) -> None:
-        """Of objects that take so many bytes."""
+        """Scatter objects that take ``nbytes`` bytes."""
         parts = [bytes(nbytes) for _ in range(dist.get_world_size(group))]
         dist.scatter_object_list(
             [None], parts if dist.get_rank(group) == (src or 0) else None, src, group, **k
         )
 
     def send_object_list(self, nbytes: int, dst: int, group: Any = None) -> None:
-        """An object that takes so many bytes."""
+        """Send an object that takes ``nbytes`` bytes."""
         dist.send_object_list([bytes(nbytes)], dst, group)
 
     def recv_object_list(self, nbytes: int, src: int, group: Any = None) -> None:
-        """An object that takes so many bytes."""
+        """Receive an object that takes ``nbytes`` bytes."""
         dist.recv_object_list([None], src, group)
 
     def _tensor(self, nbytes: int, room: int = 0) -> torch.Tensor:
-        """So many bytes; ``room`` tells those of one call apart, what is read from what is written."""
+        """Return a tensor of ``nbytes`` bytes; ``room`` separates those read from those written."""
         key = (nbytes, int(room))
         if key not in self._rooms:
             count, dtype = (nbytes, torch.uint8) if nbytes % 4 else (nbytes // 4, torch.float32)
-            # written, so that its pages are there
+            # written, so that its pages exist
             self._rooms[key] = torch.empty(count, dtype=dtype, device=self.device).zero_()
         return self._rooms[key]
 

@@ -1,4 +1,4 @@
-"""What the ranks of a real run are told: handed from the launcher to every rank as a JSON file."""
+"""The job of a real run, which the launcher hands to every rank as a JSON file."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -8,7 +8,7 @@ from typing import ClassVar
 from ringside.real.collective.job import check_repeats, check_timeout
 
 COMPUTE = ("sleep", "matmul")
-"""What stands for compute: sleeping, which takes no core, or matrix products, as many as take so long."""
+"""The stand-ins for compute: sleep, which takes no core, or matrix products for the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class ProgramJob:
 
     def __post_init__(self) -> None:
         if self.compute not in COMPUTE:
-            raise ValueError(f"{self.compute!r} is no way to compute; write {' or '.join(COMPUTE)}")
+            raise ValueError(f"{self.compute!r} is not a way to compute; write {' or '.join(COMPUTE)}")
         check_repeats(self.iterations, self.warmup)
         check_timeout(self.timeout_s)
 
@@ -40,5 +40,5 @@ class ProgramJob:
 
     @classmethod
     def read(cls, path: Path) -> "ProgramJob":
-        """The job in the file."""
+        """Read a job from the file."""
         return cls(**json.loads(path.read_text(encoding="utf-8")))

@@ -1,4 +1,4 @@
-"""Run a program for real, several times, and keep what every rank saw."""
+"""Run a real program several times, and record every rank's operations."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ SCHEMA = "ringside.program_run/1"
 
 
 class Seen(NamedTuple):
-    """One operation as its rank saw it: seconds since the first rank began."""
+    """One operation of a rank, in seconds since the first rank began."""
 
     begin: float
     end: float
@@ -28,7 +28,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One iteration: when each rank had ended, and what it did."""
+    """One iteration: each rank's end, and its operations."""
 
     ends_s: tuple[float, ...]
     operations: tuple[tuple[Seen, ...], ...]
@@ -41,7 +41,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredProgram:
-    """What was measured of one job: all its timed iterations, and what ran them."""
+    """The measurement of one job: all its timed iterations, and the environment."""
 
     job: ProgramJob
     runs: tuple[Run, ...]
@@ -49,17 +49,17 @@ class MeasuredProgram:
 
     @property
     def makespan_s(self) -> float:
-        """The median of all iterations."""
+        """The median over iterations."""
         return median(run.makespan_s for run in self.runs)
 
     @property
     def ends_s(self) -> tuple[float, ...]:
-        """Of each rank the median end."""
+        """The median end of each rank."""
         return tuple(median(ends) for ends in zip(*(run.ends_s for run in self.runs), strict=True))
 
     @property
     def spread(self) -> float:
-        """The way from the fastest iteration to the slowest over the median."""
+        """The range from the fastest iteration to the slowest, over the median."""
         spans = [run.makespan_s for run in self.runs]
         return (max(spans) - min(spans)) / self.makespan_s if self.makespan_s else 0.0
 
@@ -70,7 +70,7 @@ class MeasuredProgram:
         return next(run for run in self.runs if run.makespan_s == middle)
 
     def lines(self) -> str:
-        """JSON Lines, one for each iteration."""
+        """Return JSON Lines, one per iteration."""
         job = asdict(self.job)
         whole = sha256(Path(self.job.script).read_bytes()).hexdigest()[:16]
         return "".join(
@@ -86,7 +86,7 @@ class MeasuredProgram:
         )
 
     def trace(self) -> str:
-        """The median iteration in the Chrome trace format: a process for each rank, calls and waits apart."""
+        """Return the median iteration in the Chrome trace format: a process per rank."""
         events: list[dict[str, Any]] = []
         for rank, operations in enumerate(self.middle.operations):
             events.append(name_event("process_name", rank, 0, f"rank {rank}"))

@@ -1,4 +1,4 @@
-"""torch.distributed by numbers of bytes, with the moments at which each operation began and ended."""
+"""torch.distributed by byte counts, with the start and end of each operation."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -27,8 +27,8 @@ _CATEGORIES = {
 class Timed:
     """A `RealDistributed` whose operations are timed: ``spans`` are [begin, end, category, name], in order.
 
-    What does not wait begins when it is asked for and ends when its ``wait`` does, or else with the job. Gloo
-    forgets a message whose Work nobody keeps, so none is kept here.
+    An asynchronous operation begins with its call and ends with its ``wait``, or else with the job. Gloo
+    forgets a message whose Work is dropped, so no Work is kept here.
     """
 
     def __init__(self, real: RealDistributed, clock: Stamps) -> None:
@@ -38,19 +38,19 @@ class Timed:
         self._open: dict[int, TimedWork] = {}
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._real, name)
+        attribute = getattr(self._real, name)
         if name not in _CATEGORIES:
-            return found
-        self.__dict__[name] = timed = self._timed(name, found)
+            return attribute
+        self.__dict__[name] = timed = self._timed(name, attribute)
         return timed
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors are."""
+        """The device of the tensors."""
         return self._real.device
 
     def run(self, main: Callable[[Any], Any]) -> dict[str, Any]:
-        """Do a job from its begin until its collectives have ended too; its moments in seconds."""
+        """Run a job until its collectives have ended too; return its times in seconds."""
         self.spans = []
         self._real.again()
         self._clock.begin()
@@ -67,9 +67,9 @@ class Timed:
 
     def _timed(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(call)
-        def timed(*arguments: Any, **words: Any) -> Any:
+        def timed(*arguments: Any, **options: Any) -> Any:
             begin = self._clock.now()
-            given = call(*arguments, **words)
+            given = call(*arguments, **options)
             if isinstance(given, list):
                 return [self._work(work, name, begin) for work in given]
             if hasattr(given, "wait"):
@@ -87,7 +87,7 @@ class Timed:
 
 
 class TimedWork:
-    """What an asynchronous call gives back; its span ends when it has been waited for."""
+    """The result of an asynchronous call; its span ends with its wait."""
 
     def __init__(self, work: Any, span: list[Any], timed: Timed) -> None:
         self._work = work

@@ -1,8 +1,8 @@
-"""Does a program really end? Ranks forked from one process that has torch loaded, watched from outside.
+"""A test whether a program really ends: ranks forked from one process that has torch loaded.
 
-A job that hangs is told from a slow one by what its processes do, not by the clock: it hangs once all its
-threads have slept for a while, or once they have used far more of the CPU than it can need. The second is for
-Gloo, which turns in a circle where the buffer of a message is gone.
+A job that hangs differs from a slow one by what its processes do, not by the clock: it hangs once all its
+threads have slept for a while, or once they have used far more CPU time than it can need. The second is for
+Gloo, which loops where the buffer of a message is gone.
 """
 
 import multiprocessing
@@ -19,16 +19,16 @@ from pathlib import Path
 from typing import Any
 
 START_S = 60.0
-"""How long ranks may take until they have met."""
+"""Seconds allowed for ranks to meet."""
 
 TICK_S = 0.05
-"""How often the ranks are looked at."""
+"""Seconds between two looks at the ranks."""
 
 IDLE = 0.2
-"""Of a core: the most that ranks use together while they wait; Gloo's threads wake up 100 times a second."""
+"""The share of a core that waiting ranks use together at most; Gloo's threads wake up 100 times a second."""
 
 MOST_CPU_S = 4.0
-"""CPU time after which a job that has not ended turns in a circle."""
+"""CPU time after which a job that has not ended is in an endless loop."""
 
 ENDS, HANGS, FAILS = "ends", "hangs", "fails"
 """Outcomes, by the words of `ringside.sim.program.proof.check`."""
@@ -36,14 +36,14 @@ ENDS, HANGS, FAILS = "ends", "hangs", "fails"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a trial, `ENDS`, `HANGS` or `FAILS`, and why."""
+    """The outcome of a trial, `ENDS`, `HANGS` or `FAILS`, and why."""
 
     outcome: str
     reason: str = ""
 
 
 def trial(main: Callable[[Any], Any], ranks: int, patience_s: float) -> Outcome:
-    """Run ``main`` on that many ranks of Gloo, and kill them once it is known what becomes of it.
+    """Run ``main`` on ``ranks`` ranks of Gloo, and kill them once the outcome is known.
 
     It hangs where all have slept for ``patience_s``, which must be longer than any of its computes.
     """
@@ -72,7 +72,7 @@ def trial(main: Callable[[Any], Any], ranks: int, patience_s: float) -> Outcome:
 
 
 def _watch(pipes: list[Connection], pids: Sequence[int], patience_s: float) -> Outcome:
-    """Hear what each rank reports at its end; one whose pipe closes without a report was killed."""
+    """Return the outcome from each rank's report at its end; a rank without a report was killed."""
     left, started, since = list(pipes), 0, time.monotonic()
     activity = _Activity(pids)
     while left:
@@ -94,12 +94,12 @@ def _watch(pipes: list[Connection], pids: Sequence[int], patience_s: float) -> O
         else:
             hangs = activity.idle_s() > patience_s or activity.cpu_s() > MOST_CPU_S
         if hangs and left:
-            return Outcome(HANGS, f"{len(left)} of {len(pipes)} ranks are still there")
+            return Outcome(HANGS, f"{len(left)} of {len(pipes)} ranks are still running")
     return Outcome(ENDS)
 
 
 class _Activity:
-    """What some processes have done since they were first looked at, by the kernel's own account."""
+    """The activity of some processes since the first look, by the kernel's accounting."""
 
     def __init__(self, pids: Sequence[int]) -> None:
         self._pids = pids
@@ -107,11 +107,11 @@ class _Activity:
         self._moment = self._idle_since = time.monotonic()
 
     def cpu_s(self) -> float:
-        """The CPU time that they have used."""
+        """Return the CPU time used."""
         return self._cpu_s()[0] - self._begin
 
     def idle_s(self) -> float:
-        """How long they have only waited: next to no CPU time, and no thread that wanted any."""
+        """Return how long all have only waited: almost no CPU time, and no runnable thread."""
         moment = time.monotonic()
         used, runs = self._cpu_s()
         if runs > 1 or used - self._before > IDLE * (moment - self._moment):
@@ -120,7 +120,7 @@ class _Activity:
         return moment - self._idle_since
 
     def _cpu_s(self) -> tuple[float, int]:
-        """The CPU time of all threads, and how many of these run or could run now."""
+        """Return the CPU time of all threads, and the number of runnable ones."""
         nanoseconds = runs = 0
         for pid in self._pids:
             for thread in Path(f"/proc/{pid}/task").glob("*"):
@@ -131,7 +131,7 @@ class _Activity:
 
 
 def _live(main: Callable[[Any], Any], rank: int, ranks: int, folder: Path, pipe: Connection) -> None:
-    """A rank's life; it stays until it is killed, for others hear of who leaves."""
+    """Run a rank; it stays until it is killed, because others notice who leaves."""
     import torch.distributed as dist
     from torch._C._distributed_c10d import FileStore
 

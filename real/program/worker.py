@@ -1,7 +1,7 @@
-"""One rank of a real run of a program: do the script's ``main``, and write down what happened when.
+"""One rank of a real run of a program: run the script's ``main``, and record every operation.
 
 Started as ``python -m ringside.real.program.worker JOB ROWS`` with torchrun's environment variables, or
-forked. For each timed iteration rank 0 appends one JSON line to ROWS, which holds what every rank saw, in
+forked. For each timed iteration rank 0 appends one JSON line to ROWS with the operations of all ranks, in
 seconds from the moment at which the first of them began.
 """
 
@@ -27,12 +27,12 @@ from ringside.sim.program.record.script import a_process, main_of
 
 
 def main() -> None:
-    """Carry out the job on this rank, as one of torchrun's."""
+    """Carry out the job on this rank under torchrun."""
     live(carry_out)
 
 
 def carry_out(order: Path, rows: Path) -> None:
-    """Join the process group that torchrun's environment variables describe, and do this rank's part."""
+    """Join the process group that torchrun's environment variables describe, and run this rank's part."""
     job = ProgramJob.read(order)
     torch.set_num_threads(1)
     device = own_device(job.backend)
@@ -47,7 +47,7 @@ def carry_out(order: Path, rows: Path) -> None:
 
 
 def _repeat(job: ProgramJob, timed: Timed, rows: Path) -> None:
-    """All iterations of this rank, each begun at once with all others, by a script that is run anew."""
+    """Run all iterations, each started together on all ranks with the script loaded again."""
     gun, script = StartingGun(timed.device), Path(job.script)
     with a_process(script):
         for iteration in range(job.warmup + job.iterations):
@@ -66,7 +66,7 @@ def _repeat(job: ProgramJob, timed: Timed, rows: Path) -> None:
 
 
 def _from_the_first(everybody: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What ranks saw, in seconds since the first of them began."""
+    """Return the ranks' times, in seconds since the first of them began."""
     zero = min(own["begin"] for own in everybody)
     return [
         {

@@ -1,8 +1,8 @@
 """Attention of context-parallel ranks: torch's own rings and gathers, and Ulysses' all-to-alls.
 
-torch 2.13 replaces attention on GPUs alone: its dispatcher knows no kernel of CPUs. What it would call is
-called here, with the CPU's kernel (``_templated_ring_attention`` of torch.distributed.tensor.experimental);
-Ulysses, which torch has not, is written with its functional collectives.
+torch 2.13 replaces attention on GPUs only: its dispatcher has no CPU kernel. The function that it would call
+is called here with the CPU kernel (``_templated_ring_attention`` of torch.distributed.tensor.experimental);
+Ulysses, which torch lacks, is written with its functional collectives.
 """
 
 from collections.abc import Callable
@@ -21,39 +21,41 @@ Tensors = tuple[torch.Tensor, ...]
 
 
 class Kernel(Protocol):
-    """Attention of some queries with some keys, shaped batch x heads x tokens x width, and its gradients."""
+    """Attention of queries with keys, shaped batch x heads x tokens x width, and its gradients."""
 
-    def forward(self, *arguments: Any, **words: Any) -> Tensors:
-        """Output, and the logarithm of the sum of each row's exponents."""
+    def forward(self, *arguments: Any, **options: Any) -> Tensors:
+        """Return the output, and the logarithm of the sum of each row's exponents."""
         ...
 
-    def backward(self, *arguments: Any, **words: Any) -> Tensors:
-        """Gradients of queries, keys and values."""
+    def backward(self, *arguments: Any, **options: Any) -> Tensors:
+        """Return the gradients of queries, keys and values."""
         ...
 
 
 class Computed:
-    """The kernel of CPUs."""
+    """The CPU kernel."""
 
     forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
 class Slept:
-    """A kernel that sleeps for its share of a layer's scores, of which the causal mask leaves half."""
+    """A kernel that sleeps for its share of a layer's scores; the causal mask removes half of them."""
 
     def __init__(self, model: Sleeping, device: Device) -> None:
         self._model, self._device = model, device
 
-    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **words: Any) -> Tensors:
-        """The queries, later."""
-        share = self._share(query, key, words["is_causal"])
-        self._device.work(self._model.forward_s * share * (1.0 if words["is_causal"] else UNMASKED))
+    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **options: Any) -> Tensors:
+        """Return the queries, later."""
+        share = self._share(query, key, options["is_causal"])
+        self._device.work(self._model.forward_s * share * (1.0 if options["is_causal"] else UNMASKED))
         return query.clone(), query.new_zeros(query.shape[:3])
 
-    def backward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **words: Any) -> Tensors:
-        """The inputs, later."""
-        self._device.work(self._model.backward_s * self._share(query, key, words["is_causal"]))
+    def backward(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **options: Any
+    ) -> Tensors:
+        """Return the inputs, later."""
+        self._device.work(self._model.backward_s * self._share(query, key, options["is_causal"]))
         return query, key, value
 
     def _share(self, query: torch.Tensor, key: torch.Tensor, causal: bool) -> float:
@@ -63,18 +65,18 @@ class Slept:
 
 
 def attention(kernel: Kernel, group: dist.ProcessGroup | None, method: str) -> Callable[..., torch.Tensor]:
-    """Causal attention of queries, keys and values of which each rank of the group has its tokens."""
+    """Return causal attention over queries, keys and values whose tokens the group's ranks share."""
     function = _Ulysses if method == "ulysses" else _Ring
 
     def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = function.apply(query, key, value, kernel, group, method)  # type: ignore[no-untyped-call]
-        return found
+        result: torch.Tensor = function.apply(query, key, value, kernel, group, method)  # type: ignore[no-untyped-call]
+        return result
 
     return attend
 
 
 class _Ring(torch.autograd.Function):
-    """torch's rings, with the tokens balanced or in a row, or its gather."""
+    """torch's rings, with the tokens balanced or in order, or its gather."""
 
     @staticmethod
     def forward(
@@ -94,11 +96,11 @@ class _Ring(torch.autograd.Function):
         kernel, group, method = ctx.how
         _choose(method)
         query, key, value, out, rows = ctx.saved_tensors
-        found = rings._templated_ring_attention_backward(
+        result = rings._templated_ring_attention_backward(
             group, 2, kernel.backward, gradients[0], "grad_out", query, key, value, out, rows, is_causal=True,
             dropout_p=0.0,
         )  # fmt: skip
-        return *found[:3], None, None, None
+        return *result[:3], None, None, None
 
 
 class _Ulysses(torch.autograd.Function):
@@ -119,15 +121,15 @@ class _Ulysses(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         kernel, group = ctx.how
         names = ("query", "key", "value", "out", "logsumexp")
-        found = kernel.backward(
+        result = kernel.backward(
             grad_out=_to_heads(gradients[0], group), **dict(zip(names, ctx.saved_tensors, strict=True)),
             is_causal=True, dropout_p=0.0,
         )  # fmt: skip
-        return *(_to_tokens(one, group) for one in found), None, None, None
+        return *(_to_tokens(one, group) for one in result), None, None, None
 
 
 def _choose(method: str) -> None:
-    """Have torch rotate keys and values by this method."""
+    """Set the method by which torch rotates keys and values."""
     rings._cp_options.enable_load_balance = method in BALANCED
     gathers = method == "all-gather"
     rotates = rings._RotateMethod.ALL_GATHER if gathers else rings._RotateMethod.ALL_TO_ALL
@@ -135,18 +137,18 @@ def _choose(method: str) -> None:
 
 
 def _to_heads(value: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
-    """All tokens of this rank's heads, of some tokens of all heads."""
+    """Return all tokens of this rank's heads, from some tokens of all heads."""
     sent = torch.cat(value.chunk(group.size(), dim=1))
     return torch.cat(_exchanged(sent, group).chunk(group.size()), dim=2)
 
 
 def _to_tokens(value: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
-    """Some tokens of all heads, of all tokens of this rank's heads."""
+    """Return some tokens of all heads, from all tokens of this rank's heads."""
     sent = torch.cat(value.chunk(group.size(), dim=2))
     return torch.cat(_exchanged(sent, group).chunk(group.size()), dim=1)
 
 
 def _exchanged(value: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
     sent = functional.all_to_all_single(value.contiguous(), None, None, group)
-    found: torch.Tensor = functional.wait_tensor(sent)  # type: ignore[no-untyped-call]
-    return found
+    result: torch.Tensor = functional.wait_tensor(sent)  # type: ignore[no-untyped-call]
+    return result

@@ -1,4 +1,4 @@
-"""A small decoder of Llama's kind: what FSDP, tensor and pipeline parallelism find in large ones."""
+"""A small Llama-like decoder, with the layers of a large one."""
 
 from collections.abc import Callable
 
@@ -13,12 +13,12 @@ Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def alone(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """That of a rank which has all tokens."""
+    """Return the attention of a rank that has all tokens."""
     return functional.scaled_dot_product_attention(query, key, value, is_causal=True)
 
 
 class Attention(nn.Module):
-    """Causal attention of several heads, of all tokens or by ``attend`` of those of this rank and others."""
+    """Causal attention of several heads: over all tokens, or by ``attend`` with other ranks'."""
 
     def __init__(self, model: Decoder, attend: Attend) -> None:
         super().__init__()
@@ -28,13 +28,13 @@ class Attention(nn.Module):
         self._head = hidden // model.heads
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """What each token finds in those before it."""
+        """Return each token's attention over the earlier tokens."""
         query, key, content = (
             one(value).unflatten(-1, (-1, self._head)).transpose(1, 2)
             for one in (self.query, self.key, self.value)
         )
-        found = self._attend(query, key, content)
-        out: torch.Tensor = self.out(found.transpose(1, 2).flatten(2))
+        attended = self._attend(query, key, content)
+        out: torch.Tensor = self.out(attended.transpose(1, 2).flatten(2))
         return out
 
 
@@ -47,13 +47,13 @@ class Feed(nn.Module):
         self.down = nn.Linear(model.inner, model.hidden, bias=False)
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Each token on its own."""
+        """Return the output per token."""
         out: torch.Tensor = self.down(functional.silu(self.gate(value)) * self.up(value))
         return out
 
 
 class Block(nn.Module):
-    """Attention and a feed-forward network, each behind a norm and beside a residual."""
+    """Attention and a feed-forward network, each with a norm before and a residual around."""
 
     def __init__(self, model: Decoder, attend: Attend) -> None:
         super().__init__()
@@ -61,14 +61,14 @@ class Block(nn.Module):
         self.attention, self.feed = Attention(model, attend), Feed(model)
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """The value, one block later."""
+        """Return the value after one block."""
         value = value + self.attention(self.attention_norm(value))
         out: torch.Tensor = value + self.feed(self.feed_norm(value))
         return out
 
 
 class DecoderPart(nn.Module):
-    """Some blocks in a row, with the embedding before the first and norm and head behind the last."""
+    """Consecutive blocks, with the embedding before the first and norm and head after the last."""
 
     def __init__(self, model: Decoder, layers: range, attend: Attend = alone) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class DecoderPart(nn.Module):
         self.head = nn.Linear(model.hidden, model.vocabulary, bias=False) if last else None
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Logits of tokens, or what the part has of the way between."""
+        """Return the logits of tokens, or the part's output."""
         for part in (self.embedding, *self.layers.values(), self.norm, self.head):
             if part is not None:
                 value = part(value)

@@ -1,9 +1,8 @@
-"""Layers of experts that sleep as a device computes, and whose tokens are really sent to them and back.
+"""Sleeping expert layers, whose tokens are really sent to the experts and back.
 
 The order is that of Megatron-LM's all-to-all dispatcher: counts are gathered and read, tokens are sent, then
-the probabilities with which results count, then the results come back. Once a step's passes are over
-gradients are summed: in one piece those of routers, among all ranks, in another those of experts, among ranks
-that have the same.
+the probabilities that weigh results, then the results return. After a step's passes gradients are summed: the
+routers' in one piece among all ranks, the experts' in another among ranks that have the same.
 """
 
 from typing import Any
@@ -45,12 +44,12 @@ class Dispatched:
             _sum([one for layer in layers for one in (layer.column, layer.row)], self._alike)
 
     def forget(self) -> None:
-        """Have no gradients."""
+        """Drop all gradients."""
         self._module.zero_grad(set_to_none=True)
 
 
 class ExpertLayer(nn.Module):
-    """One layer of `ringside.real.training.job.Experts` on a rank of a group that deals its experts out."""
+    """One layer of `ringside.real.training.job.Experts` on a rank of a group that shards its experts."""
 
     def __init__(self, model: Experts, group: dist.ProcessGroup, device: Device) -> None:
         super().__init__()
@@ -65,7 +64,7 @@ class ExpertLayer(nn.Module):
         self._forward_s, self._backward_s = load * model.forward_s / 2, load * model.backward_s / 2
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """The value, one layer later."""
+        """Return the value after one layer."""
         model, device = self._model, self._device
         value = SleepBackward.apply(value, device, model.backward_s / 2)  # type: ignore[no-untyped-call]
         chosen = self._chosen.flatten()
@@ -85,7 +84,7 @@ class ExpertLayer(nn.Module):
         return value + results[back].view(model.rows, model.active, -1).sum(1)
 
     def _told(self, chosen: torch.Tensor) -> tuple[list[int], list[int], list[list[int]]]:
-        """How many tokens go to each rank and come from each, and of these how many are each own expert's."""
+        """Return the tokens sent to and received from each rank, and those received per own expert."""
         ranks, own = dist.get_world_size(self._group), dist.get_rank(self._group)
         counts = torch.bincount(chosen, minlength=self._model.experts)
         if ranks > 1:
@@ -96,7 +95,7 @@ class ExpertLayer(nn.Module):
         return by_rank[own].sum(1).tolist(), [sum(row) for row in received], received
 
     def _passed(self, tokens: torch.Tensor, received: list[list[int]]) -> torch.Tensor:
-        """What the rank's own experts make of tokens that stand by sender, then by expert."""
+        """Return the own experts' results for tokens ordered by sender, then by expert."""
         mine = torch.arange(self._each).repeat(len(received))
         mine = mine.repeat_interleave(torch.tensor(received).flatten())
         order = mine.argsort(stable=True)
@@ -109,16 +108,16 @@ class ExpertLayer(nn.Module):
 
 
 class _AllToAll(torch.autograd.Function):
-    """Rows for others, and theirs for this rank; gradients go against the way."""
+    """Rows for others, and theirs for this rank; gradients take the reverse path."""
 
     @staticmethod
     def forward(
         ctx: Any, value: torch.Tensor, taken: list[int], given: list[int], group: dist.ProcessGroup
     ) -> torch.Tensor:
         ctx.way = given, taken, group
-        found = value.new_empty(sum(taken), *value.shape[1:])
-        dist.all_to_all_single(found, value.contiguous(), taken, given, group=group)
-        return found
+        output = value.new_empty(sum(taken), *value.shape[1:])
+        dist.all_to_all_single(output, value.contiguous(), taken, given, group=group)
+        return output
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
@@ -130,12 +129,12 @@ def _exchange(
 ) -> torch.Tensor:
     if dist.get_world_size(group) == 1:
         return value
-    found: torch.Tensor = _AllToAll.apply(value, taken, given, group)  # type: ignore[no-untyped-call]
-    return found
+    output: torch.Tensor = _AllToAll.apply(value, taken, given, group)  # type: ignore[no-untyped-call]
+    return output
 
 
 def _sum(parameters: list[nn.Parameter], group: dist.ProcessGroup | None) -> None:
-    """Have the mean of the parameters' gradients, which go as one piece."""
+    """Average the parameters' gradients, as one piece."""
     gradients = [one.grad for one in parameters if one.grad is not None]
     flat = torch.cat([one.flatten() for one in gradients])
     dist.all_reduce(flat, group=group)

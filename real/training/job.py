@@ -1,4 +1,4 @@
-"""What a real training is to do: handed from the launcher to every rank as a JSON file."""
+"""The job of a real training, which the launcher hands to every rank as a JSON file."""
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -23,12 +23,12 @@ SCHEDULES = {
     "zbv": "ZBVZeroBubble",
     "dualpipev": "DualPipeV",
 }
-"""Pipeline schedules, and what torch.distributed.pipelining calls them."""
+"""Pipeline schedules, and torch.distributed.pipelining's names of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sleeping:
-    """Layers that sleep: each has two matrices, ``inner x hidden`` and its transpose.
+    """Sleeping layers: each has two matrices, ``inner x hidden`` and its transpose.
 
     A micro-batch has ``rows`` rows of ``hidden`` elements. Forward sleeps ``forward_s``, backward half of
     ``backward_s`` for the gradients of inputs and half for those of weights.
@@ -44,13 +44,13 @@ class Sleeping:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its parameters and of what a micro-batch has between layers."""
+        """Bytes of its parameters and of a micro-batch's activations between layers."""
         return 4 * self.layers * self.hidden * (2 * self.inner + self.rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoder:
-    """A small decoder of Llama's kind, which computes; a micro-batch has ``batch`` sequences."""
+    """A small Llama-like decoder, which computes; a micro-batch has ``batch`` sequences."""
 
     kind: Literal["decoder"] = "decoder"
     layers: int = 2
@@ -63,19 +63,19 @@ class Decoder:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its parameters and of what a micro-batch has between layers."""
+        """Bytes of its parameters and of a micro-batch's activations between layers."""
         each = 4 * self.hidden + 3 * self.inner + self.batch * self.sequence
         return 4 * self.hidden * (self.layers * each + 2 * self.vocabulary)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
-    """Layers of ``experts`` of two matrices, ``hidden x inner`` and its transpose, to whom tokens are sent.
+    """Layers of ``experts`` of two matrices, ``hidden x inner`` and its transpose, to which tokens are sent.
 
-    A rank has ``rows`` tokens of ``hidden`` elements, each of which goes to ``active`` experts: to all in
-    turn, but for a share ``skew`` of the tokens, which go to the first ones. Half of ``forward_s`` is
-    slept before tokens are sent, as attention would take it, half by experts that get the mean; those that
-    get more sleep longer. So it is with ``backward_s``.
+    A rank has ``rows`` tokens of ``hidden`` elements, each routed to ``active`` experts: to all in turn,
+    except a share ``skew`` of the tokens, which go to the first ones. Half of ``forward_s`` is slept before
+    tokens are sent, for attention, half by experts with the mean load; those with more sleep proportionally
+    longer. ``backward_s`` likewise.
     """
 
     kind: Literal["experts"] = "experts"
@@ -103,7 +103,7 @@ class Experts:
         return 4 * self.layers * self.hidden * (self.experts * (2 * self.inner + 1) + self.active * self.rows)
 
     def choices(self, rank: int) -> list[list[int]]:
-        """The experts of each of a rank's tokens."""
+        """Return the experts of each of a rank's tokens."""
         skewed = round(self.rows * self.skew)
         return [
             [(first + one) % self.experts for one in range(self.active)]
@@ -111,15 +111,15 @@ class Experts:
         ]
 
     def counts(self, rank: int) -> list[int]:
-        """How many tokens of a rank go to each expert."""
-        found = [0] * self.experts
+        """Return the number of a rank's tokens per expert."""
+        counts = [0] * self.experts
         for token in self.choices(rank):
             for one in token:
-                found[one] += 1
-        return found
+                counts[one] += 1
+        return counts
 
     def load(self, rank: int, ranks: int) -> float:
-        """What experts of one of so many ranks get, over the mean."""
+        """Return the load of a rank's experts over the mean."""
         each = self.experts // ranks
         own = slice(rank * each, (rank + 1) * each)
         return sum(sum(self.counts(sender)[own]) for sender in range(ranks)) / (self.rows * self.active)
@@ -128,29 +128,29 @@ class Experts:
 Model = Sleeping | Decoder | Experts
 
 STRATEGIES = ("fsdp", "zero_redundancy")
-"""FSDP2; or torch's ZeroRedundancyOptimizer beside DistributedDataParallel, on ``replicate`` ranks."""
+"""FSDP2; or torch's ZeroRedundancyOptimizer with DistributedDataParallel, on ``replicate`` ranks."""
 
 DTYPES = ("float32", "bfloat16", "float16")
-"""In which FSDP gathers parameters and sums gradients."""
+"""The types in which FSDP gathers parameters and sums gradients."""
 
 MODELS: dict[str, type[Sleeping] | type[Decoder] | type[Experts]] = {
     "sleeping": Sleeping,
     "decoder": Decoder,
     "experts": Experts,
 }
-"""What is trained, by name."""
+"""The models to train, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingJob:
     """``iterations`` steps of a model on a mesh of ranks, after ``warmup`` untimed ones.
 
-    Parameters are dealt out by FSDP2 along ``shard``, and copied along ``replicate``, unless the ``strategy``
-    is another one of `STRATEGIES`; where ``pipeline`` is above 1 a ``schedule`` passes micro-batches through
-    ``virtual`` stages a rank. ``context`` ranks share the tokens of each sequence, or a sleeping layer's
-    rows, by ``context_method``; FSDP deals out along them too. Otherwise ``micro_batches`` are accumulated,
-    their gradients reduced in every backward, or with ``no_sync`` in the last alone. ``reshard`` is FSDP2's
-    ``reshard_after_forward`` of layers. ``expert`` neighbours among ``replicate`` ranks deal `Experts` out.
+    FSDP2 shards parameters along ``shard`` and copies them along ``replicate``, unless the ``strategy`` is
+    another of `STRATEGIES`; where ``pipeline`` is above 1 a ``schedule`` passes micro-batches through
+    ``virtual`` stages per rank. ``context`` ranks share the tokens of each sequence, or a sleeping layer's
+    rows, by ``context_method``; FSDP shards along them too. Otherwise ``micro_batches`` are accumulated, and
+    their gradients reduced in every backward, or with ``no_sync`` in the last only. ``reshard`` is FSDP2's
+    ``reshard_after_forward`` of layers. ``expert`` neighbours among ``replicate`` ranks shard `Experts`.
     ``realtime`` as `ringside.real.ddp.job.DdpJob`'s.
     """
 
@@ -185,14 +185,14 @@ class TrainingJob:
         if self.micro_batches < 1:
             raise ValueError(f"{self.micro_batches} micro-batches; write 1 or more")
         if self.mesh.ranks < 2:
-            raise ValueError("one rank shares nothing; write 2 or more")
+            raise ValueError("one rank does not communicate; write 2 or more")
         for name in (self.param_dtype, self.reduce_dtype):
             if name not in DTYPES:
                 raise ValueError(f"{name!r} is no known dtype here; write {one_of(DTYPES, name)}")
         if self.pipeline > 1:
             self._check_pipeline()
         elif self.virtual > 1:
-            raise ValueError(f"{self.virtual} stages a rank, but no pipeline; leave --virtual out")
+            raise ValueError(f"{self.virtual} stages per rank, but no pipeline; leave --virtual out")
         if self.strategy not in STRATEGIES:
             raise ValueError(f"{self.strategy!r} is no known strategy; write {' or '.join(STRATEGIES)}")
         if self.strategy == "zero_redundancy":
@@ -202,7 +202,7 @@ class TrainingJob:
             self._check_not_of_fsdp("no ranks here share parameters")
         if self.no_sync and (self.mesh.degree(*DATA) == 1 or self.pipeline > 1):
             raise ValueError(
-                "--no-sync is of ranks that share parameters, and a pipeline has them reduce once a step "
+                "--no-sync needs ranks that share parameters, and a pipeline reduces once per step "
                 "anyway; leave it out"
             )
 
@@ -216,35 +216,35 @@ class TrainingJob:
 
     @property
     def shared(self) -> ContextParallel:
-        """How tokens are shared."""
+        """How context-parallel ranks share tokens."""
         return ContextParallel(degree=self.context, method=self.context_method)
 
     @property
     def stages(self) -> int:
-        """Stages of the pipeline in all; 1 without one."""
+        """The number of pipeline stages; 1 without a pipeline."""
         return self.pipeline * self.virtual if self.pipeline > 1 else 1
 
     @property
     def placement(self) -> Placement:
-        """Where the stages of the pipeline stand."""
+        """The ranks of the pipeline's stages."""
         return placement(self.schedule, self.pipeline, self.virtual)
 
     def layers_of(self, stage: int) -> range:
-        """The layers of a stage."""
+        """Return the layers of a stage."""
         counts = deal_layers(self.model.layers, self.stages)
         begin = sum(counts[:stage])
         return range(begin, begin + counts[stage])
 
     def _check_zero_redundancy(self) -> None:
-        """Refuse what is FSDP2's, and steps in which DistributedDataParallel rebuilds its buckets."""
+        """Refuse options of FSDP2, and steps in which DistributedDataParallel rebuilds its buckets."""
         if self.mesh.degree("tensor", "context", "shard", "pipeline") > 1:
             raise ValueError(
-                "zero_redundancy has whole models on all ranks; leave --tp, --cp, --pp and --shard out"
+                "zero_redundancy keeps whole models on all ranks; leave --tp, --cp, --pp and --shard out"
             )
         self._check_not_of_fsdp("zero_redundancy shards no parameters")
         if self.warmup < 2:
             raise ValueError(
-                f"{self.warmup} steps of warmup; DistributedDataParallel rebuilds its buckets before the "
+                f"{self.warmup} warm-up steps; DistributedDataParallel rebuilds its buckets before the "
                 "second, so write 2 or more"
             )
 
@@ -258,13 +258,13 @@ class TrainingJob:
     def _check_pipeline(self) -> None:
         if self.schedule not in SCHEDULES:
             known = ", ".join(SCHEDULES)
-            raise ValueError(f"{self.schedule!r} is no schedule of torch's; write one of {known}")
+            raise ValueError(f"{self.schedule!r} is not one of torch's schedules; write one of {known}")
         if self.context > 1:
-            raise ValueError("context parallelism is trained here without a pipeline; leave --pp or --cp out")
+            raise ValueError("context parallelism cannot be measured with a pipeline; leave --pp or --cp out")
         tables(self.schedule, self.pipeline, self.virtual, self.micro_batches)
         if self.schedule == "1f1b" and self.micro_batches < self.pipeline:
             raise ValueError(
-                f"{self.micro_batches} micro-batches, but torch's 1f1b on {self.pipeline} ranks begins with "
+                f"{self.micro_batches} micro-batches, but torch's 1f1b on {self.pipeline} ranks needs "
                 f"{self.pipeline} or more; write --micro-batches {self.pipeline}"
             )
         deal_layers(self.model.layers, self.stages)
@@ -297,7 +297,7 @@ class TrainingJob:
         usual = {one.name: one.default for one in fields(self)}
         for option, name in _NOT_OF_EXPERTS.items():
             if getattr(self, name) != usual[name]:
-                raise ValueError(f"{option} is not known of layers of experts; leave it out")
+                raise ValueError(f"{option} cannot be combined with expert layers; leave it out")
         if model.experts % self.expert:
             raise ValueError(
                 f"{model.experts} experts do not divide by {self.expert} expert-parallel ranks; write "
@@ -305,7 +305,7 @@ class TrainingJob:
             )
 
     def _check_context(self, tokens: dict[str, int]) -> None:
-        """Refuse tokens, or what stands for heads, that context-parallel ranks do not divide."""
+        """Refuse tokens, or heads, that context-parallel ranks do not divide."""
         model, pieces = self.model, self.shared.pieces
         parts = {name: (count, pieces) for name, count in tokens.items()}
         if self.context > 1:
@@ -314,8 +314,8 @@ class TrainingJob:
         for name, (count, least) in parts.items():
             if count % least:
                 raise ValueError(
-                    f"{self.context} context-parallel ranks do not divide {name} {count}, of which "
-                    f"{self.context_method} makes {least} pieces; write a multiple"
+                    f"{self.context} context-parallel ranks do not divide {name} {count}, which "
+                    f"{self.context_method} cuts into {least} pieces; write a multiple"
                 )
 
     def write(self, path: Path) -> None:
@@ -324,7 +324,7 @@ class TrainingJob:
 
     @classmethod
     def read(cls, path: Path) -> "TrainingJob":
-        """The job in the file."""
+        """Read a job from the file."""
         return _ADAPTER.validate_json(path.read_bytes())
 
 
@@ -334,6 +334,6 @@ _NOT_OF_EXPERTS = {
     "--sequence-parallel": "sequence_parallel",
     "--param-dtype": "param_dtype", "--reduce-dtype": "reduce_dtype",
 }  # fmt: skip
-"""What says nothing of `Experts`, by its option."""
+"""Settings without effect on `Experts`, by their option."""
 
 _ADAPTER = TypeAdapter(TrainingJob)

@@ -21,8 +21,8 @@ def measure_training(
 ) -> TrainingRecord:
     """Train on the ranks of the job's mesh: under torchrun here, or rank r in host r of an emulated network.
 
-    ``wires`` are that network as it was measured, for the record. ``on_record`` is called with all that there
-    is after each step. Raise `ringside.real.launch.follow.MeasureError` where a rank dies or hangs.
+    ``wires`` is that network as measured, for the record. ``on_record`` is called after each step with all
+    results until then. Raise `ringside.real.launch.follow.MeasureError` where a rank dies or hangs.
     """
     ranks = job.mesh.ranks
     if cluster and ranks > len(cluster.network.hosts):
@@ -40,7 +40,7 @@ def measure_training(
     if cluster:
         hosts = tuple(range(ranks))
         fingerprint |= cluster.settings(hosts)
-        # ranks that compute need what is left of their cores for the network, in fair shares
+        # computing ranks leave the rest of their cores to the network, in fair shares
         cluster.run(replace(job, realtime=True), hosts, keep)
     else:
         run(job, WorldSpec(ranks), keep)
@@ -48,9 +48,11 @@ def measure_training(
 
 
 def _seen(own: Any) -> RankStep:
-    begin, end, said = own
+    begin, end, operations = own
     return RankStep(
         begin,
         end,
-        tuple(Said(kind, nbytes, dtype, tuple(ranks), *rest) for kind, nbytes, dtype, ranks, *rest in said),
+        tuple(
+            Said(kind, nbytes, dtype, tuple(ranks), *rest) for kind, nbytes, dtype, ranks, *rest in operations
+        ),
     )

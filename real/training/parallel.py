@@ -1,4 +1,4 @@
-"""A job's model, spread over the ranks of its mesh by torch's own means, and what one step of it is."""
+"""A job's model, distributed over the ranks of its mesh by torch itself, and one step of it."""
 
 from contextlib import nullcontext
 from typing import Any, Protocol
@@ -31,7 +31,7 @@ from ringside.sim.training.mesh import DATA
 CPU = torch.device("cpu")
 
 _DIMENSIONS = ("pipeline", "replicate", "shard", "context", "tensor")
-"""From far to near, as torch's meshes have them."""
+"""The mesh dimensions from outermost to innermost, as in torch's meshes."""
 
 
 class Trainee(Protocol):
@@ -42,12 +42,12 @@ class Trainee(Protocol):
         ...
 
     def forget(self) -> None:
-        """Have no gradients."""
+        """Drop all gradients."""
         ...
 
 
 def trainee(job: TrainingJob, device: Device) -> Trainee:
-    """The part of the rank that asks; all ranks of the job ask."""
+    """Return the calling rank's part; all ranks of the job call."""
     if isinstance(job.model, Experts):
         return Dispatched(job, device)
     degrees = tuple(getattr(job, name) for name in _DIMENSIONS)
@@ -58,7 +58,7 @@ def trainee(job: TrainingJob, device: Device) -> Trainee:
 
 
 class Whole:
-    """The whole model on each rank, its micro-batches accumulated."""
+    """The whole model on each rank, with accumulated micro-batches."""
 
     def __init__(self, job: TrainingJob, device: Device, mesh: DeviceMesh) -> None:
         self._job = job
@@ -66,7 +66,7 @@ class Whole:
         self._inputs = _all_inputs(job)
 
     def step(self) -> None:
-        """Pass all micro-batches, one after another."""
+        """Pass all micro-batches in turn."""
         for number, inputs in enumerate(self._inputs, start=1):
             if isinstance(self._module, FSDPModule):
                 last = number == len(self._inputs)
@@ -74,12 +74,12 @@ class Whole:
             _loss(self._module(inputs)).backward()  # type: ignore[no-untyped-call]
 
     def forget(self) -> None:
-        """Have no gradients."""
+        """Drop all gradients."""
         self._module.zero_grad(set_to_none=True)
 
 
 class Redundant:
-    """The whole model under DistributedDataParallel, its optimizer dealt out by ZeroRedundancyOptimizer."""
+    """The whole model under DistributedDataParallel, its optimizer sharded by ZeroRedundancyOptimizer."""
 
     def __init__(self, job: TrainingJob, device: Device) -> None:
         self._inputs = _all_inputs(job)
@@ -89,7 +89,7 @@ class Redundant:
         self._optimizer = ZeroRedundancyOptimizer(part.parameters(), torch.optim.SGD, lr=1e-3)
 
     def step(self) -> None:
-        """Pass all micro-batches, then have the optimizer step."""
+        """Pass all micro-batches, then step the optimizer."""
         *others, last = self._inputs
         with self._model.no_sync() if self._no_sync else nullcontext():
             for inputs in others:
@@ -98,7 +98,7 @@ class Redundant:
         self._optimizer.step()
 
     def forget(self) -> None:
-        """Have no gradients."""
+        """Drop all gradients."""
         self._model.zero_grad(set_to_none=True)
 
 
@@ -124,22 +124,22 @@ class Pipelined:
         self._target = {"target": batch} if job.stages - 1 in stages else {}
 
     def step(self) -> None:
-        """Pass all micro-batches as the schedule says."""
+        """Pass all micro-batches in the schedule's order."""
         self._schedule.step(*self._arguments, **self._target, return_outputs=False)
 
     def forget(self) -> None:
-        """Have no gradients."""
+        """Drop all gradients."""
         for part in self._parts:
             part.zero_grad(set_to_none=True)
 
 
 def _data(job: TrainingJob, mesh: DeviceMesh) -> DeviceMesh:
-    """The mesh along which FSDP deals parameters out, and before it that along which it copies them."""
-    dealt = "shard"
+    """Return the mesh along which FSDP shards parameters, preceded by that along which it copies them."""
+    sharded = "shard"
     if job.context > 1:
-        dealt = "shard_context"
-        mesh["shard", "context"]._flatten(dealt)
-    return mesh["replicate", dealt] if job.replicate > 1 else mesh[dealt]
+        sharded = "shard_context"
+        mesh["shard", "context"]._flatten(sharded)
+    return mesh["replicate", sharded] if job.replicate > 1 else mesh[sharded]
 
 
 def _loss(output: torch.Tensor) -> torch.Tensor:
@@ -158,13 +158,13 @@ def _inputs(job: TrainingJob, micro_batches: int) -> torch.Tensor:
 
 
 def _all_inputs(job: TrainingJob) -> list[torch.Tensor]:
-    """Those of each micro-batch, which need gradients where they can have some."""
-    found = [_inputs(job, 1) for _ in range(job.micro_batches)]
-    return [inputs.requires_grad_(inputs.is_floating_point()) for inputs in found]
+    """Return each micro-batch's inputs, with gradients where they can have some."""
+    batches = [_inputs(job, 1) for _ in range(job.micro_batches)]
+    return [inputs.requires_grad_(inputs.is_floating_point()) for inputs in batches]
 
 
 def _module(job: TrainingJob, layers: range, device: Device) -> "SleepingPart | DecoderPart":
-    """Some layers, as they are on one rank alone."""
+    """Return some layers as on a single rank."""
     if isinstance(job.model, Sleeping):
         model = job.model
         return SleepingPart(layers, lambda: SleepingLayer(model, device))
@@ -173,7 +173,7 @@ def _module(job: TrainingJob, layers: range, device: Device) -> "SleepingPart | 
 
 
 def _part(job: TrainingJob, layers: range, device: Device, mesh: DeviceMesh) -> nn.Module:
-    """Some layers, spread as tensor parallelism and then FSDP2 do."""
+    """Return some layers, distributed by tensor parallelism and then FSDP2."""
     model = job.model
     part: nn.Module
     if isinstance(model, Sleeping):

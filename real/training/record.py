@@ -1,4 +1,4 @@
-"""Measured training steps as a file: who said what to whom, and when, with what ran it."""
+"""Measured training steps as a file: every rank's communication with its times, and the environment."""
 
 import json
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from ringside.sim.training.mesh import DATA
 
 
 class Said(NamedTuple):
-    """One collective or message of a rank: what, of how many bytes, and with whom.
+    """One collective or message of a rank: its kind, bytes and partners.
 
     Bytes are those of `ringside.sim.collective.Collective`, or a message's; of an all_to_all those that the
     rank has for others. ``ranks`` are the group's. ``peer`` is the other end of a message, a rank of the job;
-    -1 for a collective. ``begin_s`` is when it was asked for, ``end_s`` when whoever asked had waited for it,
-    or the end of the step where nobody did.
+    -1 for a collective. ``begin_s`` is its call, ``end_s`` the end of the wait for it, or of the step without
+    one.
     """
 
     kind: str
@@ -33,7 +33,7 @@ class Said(NamedTuple):
 
 
 class RankStep(NamedTuple):
-    """A step as one rank saw it, in seconds since the first one began; ``said`` in the order of asking."""
+    """A step on one rank, in seconds since the first one began; ``said`` in the order of calls."""
 
     begin_s: float
     end_s: float
@@ -41,18 +41,18 @@ class RankStep(NamedTuple):
 
 
 Step = tuple[RankStep, ...]
-"""What all ranks saw of one step."""
+"""One step on all ranks."""
 
 
 def length(step: Step) -> float:
-    """Seconds from the first rank's begin to the last one's end."""
+    """Return the seconds from the first rank's begin to the last one's end."""
     return max(rank.end_s for rank in step)
 
 
 def _in_todays_words(job: Any) -> Any:
-    """A job as files hold it: ``sync_each`` of earlier ones, false by default, is ``no_sync`` turned around.
+    """Convert a job of an earlier format: ``sync_each``, false by default, is the inverse of ``no_sync``.
 
-    It said nothing where no micro-batch followed another, where a pipeline reduced, and of experts.
+    It had no effect with a single micro-batch, with a pipeline, and with experts.
     """
     if not isinstance(job, dict) or "sync_each" not in job:
         return job
@@ -66,7 +66,7 @@ def _in_todays_words(job: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRecord:
-    """Steps of one job, and what ran them; ``wires`` are there where the network was emulated."""
+    """Steps of one job, and the environment; ``wires`` where the network was emulated."""
 
     __pydantic_config__: ClassVar = ConfigDict(allow_inf_nan=False)
 
@@ -88,12 +88,12 @@ class TrainingRecord:
 
     @property
     def spread(self) -> float:
-        """The way from the quickest step to the slowest, over the median."""
+        """The range from the fastest step to the slowest, over the median."""
         times = [length(step) for step in self.steps]
         return (max(times) - min(times)) / self.step_s
 
     def dumps(self) -> str:
-        """The record as JSON text."""
+        """Return the record as JSON text."""
         content = _ADAPTER.dump_python(self, mode="json")
         return json.dumps({"schema": TRAINING_SCHEMA, **content}) + "\n"
 
@@ -102,8 +102,8 @@ _ADAPTER = TypeAdapter(TrainingRecord)
 
 
 def read(path: Path) -> TrainingRecord:
-    """The record in the file; raise `ringside.sim.record.RecordError` with all that is wrong with it."""
+    """Read a record; raise `ringside.sim.record.RecordError` with everything that is wrong with it."""
     record = read_steps(path, TRAINING_SCHEMA, _ADAPTER, "ringside measure train")
     if not record.steps or any(len(step) != record.job.mesh.ranks for step in record.steps):
-        raise RecordError(f"{path}: holds no step of all its ranks; make one with ringside measure train")
+        raise RecordError(f"{path}: no step with all of its ranks; make one with ringside measure train")
     return record

@@ -1,7 +1,7 @@
-"""What a rank says to others while it trains: every collective and message, in order, whoever asked for it.
+"""A rank's communication while it trains: every collective and message, in order, whatever called it.
 
-All of torch.distributed, functional collectives too, comes down to operators of ``c10d`` and
-``_c10d_functional``; a mode of torch's dispatcher sees each of them once, on its way from Python.
+All of torch.distributed, functional collectives too, ends in operators of ``c10d`` and ``_c10d_functional``;
+a mode of torch's dispatcher sees each of them once, on its way from Python.
 """
 
 import math
@@ -35,16 +35,16 @@ _KINDS = {
     "_c10d_functional.all_to_all_single": "all_to_all",
     "_c10d_functional.broadcast": "broadcast",
 }
-"""Operators, and the kinds of collectives and messages; any other one is written down by its name."""
+"""Operators, and the kinds of collectives and messages; any other is recorded under its own name."""
 
 _GROUP_WORDS = {"process_group", "group_name"}
-"""Arguments of what speaks to others."""
+"""Argument names of communicating operators."""
 
 _WAIT = "_c10d_functional.wait_tensor"
 
 
 class Recorder(TorchDispatchMode):
-    """Writes down what is said while it is entered; ``said`` is in the order in which it was asked for.
+    """Records communication while it is entered; ``said`` is in the order of calls.
 
     ``waited`` is called whenever the rank has waited for something.
     """
@@ -61,8 +61,8 @@ class Recorder(TorchDispatchMode):
         recorder, original = self, dist.Work.wait
         self._original = original
 
-        def wait(work: dist.Work, *arguments: Any, **words: Any) -> Any:
-            result = original(work, *arguments, **words)
+        def wait(work: dist.Work, *arguments: Any, **options: Any) -> Any:
+            result = original(work, *arguments, **options)
             recorder._end(recorder._works.pop(id(work), None))
             return result
 
@@ -88,9 +88,9 @@ class Recorder(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Let an operator run, and write it down if it speaks to others."""
+        """Run an operator, and record it if it communicates."""
         if any(issubclass(one, DTensor | AsyncCollectiveTensor) for one in types):
-            return NotImplemented  # it first says in plain tensors what is to be done
+            return NotImplemented  # it decomposes into plain tensors first
         name = str(func._overloadpacket) if hasattr(func, "_overloadpacket") else ""
         if name == _WAIT:
             result = func(*args, **(kwargs or {}))
@@ -108,9 +108,9 @@ class Recorder(TorchDispatchMode):
             self._tensors[result.data_ptr()] = place, result
         return result
 
-    def _end(self, found: "tuple[int, Any] | None") -> None:
-        if found:
-            self.said[found[0]] = self.said[found[0]]._replace(end_s=time.monotonic())
+    def _end(self, call: "tuple[int, Any] | None") -> None:
+        if call:
+            self.said[call[0]] = self.said[call[0]]._replace(end_s=time.monotonic())
             self._waited()
 
 
@@ -133,7 +133,7 @@ def _said(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     else:
         group = _resolve_process_group(named["group_name"])
     ranks = tuple(dist.get_process_group_ranks(group))
-    # what an all_to_all gives may be more or less than what it takes
+    # an all_to_all's output may be larger or smaller than its input
     tensors = [named["input"]] if name == "c10d.alltoall_base_" else _tensors(named)
     tensor = max(tensors, key=lambda one: one.numel())
     nbytes = tensor.numel() * tensor.element_size()
@@ -148,10 +148,10 @@ def _said(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _tensors(named: dict[str, Any]) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
+    tensors: list[torch.Tensor] = []
     for value in named.values():
         if isinstance(value, torch.Tensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, list | tuple):
-            found += [one for one in value if isinstance(one, torch.Tensor)]
-    return found
+            tensors += [one for one in value if isinstance(one, torch.Tensor)]
+    return tensors

@@ -1,4 +1,4 @@
-"""Layers that sleep as a device computes, between matrices that are really multiplied and really shared."""
+"""Layers that sleep for their compute, between matrices that are really multiplied and really shared."""
 
 import time
 from collections.abc import Callable
@@ -14,21 +14,21 @@ Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class Device:
-    """What would compute, if anything did: work begins when the one before it was due to end.
+    """A simulated device: work begins when the previous work was due to end.
 
-    So what the host does in between adds nothing as long as it fits into the sleeps. Whoever has waited
-    for others says so, and the next work begins no sooner.
+    So the host's own work in between adds nothing as long as it fits into the sleeps. Whoever has waited for
+    others calls `now`, and the next work begins no earlier.
     """
 
     def __init__(self) -> None:
         self._due = 0.0
 
     def now(self) -> None:
-        """Nothing begins before now."""
+        """Begin the next work no earlier than now."""
         self._due = time.monotonic()
 
     def work(self, seconds: float) -> None:
-        """Be busy for so long."""
+        """Be busy for ``seconds``."""
         self._due += seconds
         time.sleep(max(self._due - time.monotonic(), 0.0))
 
@@ -36,7 +36,7 @@ class Device:
 class SleepingLayer(nn.Module):
     """One layer of `ringside.real.training.job.Sleeping`.
 
-    It sleeps at the end of what it does, forward and backward, so that all else it does is hidden in that.
+    It sleeps at the end of its work, forward and backward, so that the sleep hides everything else it does.
     """
 
     def __init__(self, model: Sleeping, device: Device) -> None:
@@ -45,7 +45,7 @@ class SleepingLayer(nn.Module):
         self.row = _Row(model, device)
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """The value, one layer later."""
+        """Return the value after one layer."""
         outer: torch.Tensor = self.row(self.column(value))
         return outer
 
@@ -53,7 +53,7 @@ class SleepingLayer(nn.Module):
 class SharedLayer(nn.Module):
     """A layer whose rows several ranks share: it sleeps in ``attend``, between its matrices.
 
-    What that does with ``heads``, of which it is given all the same rows as queries, keys and values.
+    ``attend`` gets the same rows, split into ``heads``, as queries, keys and values.
     """
 
     def __init__(self, model: Sleeping, attend: Attend, heads: int) -> None:
@@ -63,21 +63,21 @@ class SharedLayer(nn.Module):
         self._attend, self._heads = attend, heads
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """The value, one layer later."""
+        """Return the value after one layer."""
         rows = self.column(value).unflatten(-1, (self._heads, -1)).transpose(0, 1)[None]
         outer: torch.Tensor = self.row(self._attend(rows, rows, rows)[0].transpose(0, 1).flatten(1))
         return outer
 
 
 class SleepingPart(nn.Module):
-    """Some layers in a row."""
+    """Consecutive layers."""
 
     def __init__(self, layers: range, layer: Callable[[], nn.Module]) -> None:
         super().__init__()
         self.layers = nn.ModuleDict({str(number): layer() for number in layers})
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """The value, these layers later."""
+        """Return the value after these layers."""
         for layer in self.layers.values():
             value = layer(value)
         return value
@@ -110,16 +110,16 @@ class _Row(nn.Linear):
 
 
 class SleepBackward(torch.autograd.Function):
-    """A tensor as it is, and its gradient as it is, some time later."""
+    """A tensor unchanged, and its gradient unchanged but later."""
 
     @staticmethod
     def forward(ctx: Any, value: torch.Tensor, device: Device, seconds: float) -> torch.Tensor:
-        """The tensor."""
+        """Return the tensor."""
         ctx.device, ctx.seconds = device, seconds
         return value.view_as(value)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        """Its gradient, later."""
+        """Return its gradient, later."""
         ctx.device.work(ctx.seconds)
         return gradients[0], None, None

@@ -1,8 +1,8 @@
-"""One rank of a real training: train the job's steps, and write down who said what to whom, and when.
+"""One rank of a real training: train the job's steps, and record all communication with its times.
 
 Started as ``python -m ringside.real.training.worker JOB ROWS`` with torchrun's environment variables, or
-forked. For each timed step rank 0 appends one JSON line to ROWS: what every rank saw, in seconds from the
-moment at which the first of them began.
+forked. For each timed step rank 0 appends one JSON line to ROWS with all ranks' communication, in seconds
+from the moment at which the first of them began.
 """
 
 import json
@@ -27,12 +27,12 @@ from ringside.real.training.sleeping import Device
 
 
 def main() -> None:
-    """Carry out the job on this rank, as one of torchrun's."""
+    """Carry out the job on this rank under torchrun."""
     live(carry_out)
 
 
 def carry_out(order: Path, rows: Path) -> None:
-    """Join the process group that torchrun's environment variables describe, and do this rank's part."""
+    """Join the process group that torchrun's environment variables describe, and run this rank's part."""
     job = TrainingJob.read(order)
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -70,7 +70,7 @@ def _train(job: TrainingJob, rows: Path) -> None:
 
 
 def _from_the_first(everybody: list[RankStep]) -> list[RankStep]:
-    """What ranks saw, in seconds since the first of them began."""
+    """Return the ranks' times, in seconds since the first of them began."""
     zero = min(seen.begin_s for seen in everybody)
     return [
         RankStep(

@@ -1,4 +1,4 @@
-"""What all pictures have in common: their style, and how they come onto the disk."""
+"""Shared by all pictures: their style, and how they are saved."""
 
 from io import BytesIO
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ringside.topologies.disk import write_file
 
-if TYPE_CHECKING:  # whoever checks a name need not wait for matplotlib
+if TYPE_CHECKING:  # type checkers need not wait for matplotlib
     from matplotlib.figure import Figure
 
 STYLE = Path(__file__).with_name("house.mplstyle")
@@ -14,13 +14,13 @@ FORMATS = (".svg", ".png", ".pdf")
 
 
 def check_format(path: Path | None) -> None:
-    """Refuse a picture that could not be drawn, before any work is done for it."""
+    """Raise ValueError for an unsupported picture format, before any work is done."""
     if path and path.suffix not in FORMATS:
-        raise ValueError(f"{path}: no picture format; write a name that ends in {', '.join(FORMATS)}")
+        raise ValueError(f"{path}: not a picture format; write a name that ends in {', '.join(FORMATS)}")
 
 
 def save(figure: "Figure", path: Path) -> None:
-    """Write the picture, whole or not at all, in the format that the name ends in."""
+    """Write the picture, atomically, in the format of the name's ending."""
     check_format(path)
     drawn = BytesIO()
     metadata = {"Date": None} if path.suffix == ".svg" else None

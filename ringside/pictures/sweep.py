@@ -1,4 +1,4 @@
-"""The picture of a study: a curve over one parameter, a map of two, or which of several matters most."""
+"""A study: a curve over one parameter, a map of two, or the effects of several."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -23,10 +23,10 @@ _SHADES = ("#08306b", "#d95f0e", "#4292c6", "#238b45", "#737373")
 _MARKS = "osD^v"
 
 
-def draw_study(study: Study, rows: pd.DataFrame, found: Summary, path: Path) -> None:
-    """Draw what suits the number of parameters that vary."""
+def draw_study(study: Study, rows: pd.DataFrame, result: Summary, path: Path) -> None:
+    """Draw the picture that suits the number of varying parameters."""
     good = rows[rows[study.target].notna()]
-    counts = {effect.parameter: good[effect.parameter].nunique() for effect in found.effects}
+    counts = {effect.parameter: good[effect.parameter].nunique() for effect in result.effects}
     fewest, *others = sorted(counts, key=counts.__getitem__)
     with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(7, 4.2))
@@ -39,7 +39,7 @@ def draw_study(study: Study, rows: pd.DataFrame, found: Summary, path: Path) -> 
         elif len(others) == 1 and counts[others[0]] <= _MOST_CELLS:
             _map(figure, axes, good, (fewest, others[0]), study.target)
         else:
-            _tornado(axes, found.effects, study.target)
+            _tornado(axes, result.effects, study.target)
         save(figure, path)
 
 
@@ -102,14 +102,14 @@ def _tornado(axes: Axes, effects: Sequence[Effect], target: str) -> None:
         axes.annotate(f" {effect.most_at}", (effect.most, place), ha="left", va="center", fontsize=8)
     axes.set_yticks(range(len(effects)), [effect.parameter for effect in effects])
     axes.invert_yaxis()
-    axes.use_sticky_edges = False  # what stands left of the least bar wants room too
+    axes.use_sticky_edges = False  # the left of the smallest bar needs room too
     axes.margins(x=0.3)
     axes.set_xlabel(f"mean {target}, least and most over each parameter")
     _answer_axis(axes.xaxis, target)
 
 
 def _places(values: Sequence[str]) -> tuple[dict[str, float], bool]:
-    """Where values stand: at their numbers where they are plain ones, else side by side with their texts."""
+    """Return positions of values: their numbers where they are plain, else side by side with their texts."""
     numbers = [number(value) for value in values]
     units = {one[1] for one in numbers if one}
     if all(numbers) and len(units) == 1 and len(values) > _MOST_LABELS:
@@ -118,7 +118,7 @@ def _places(values: Sequence[str]) -> tuple[dict[str, float], bool]:
 
 
 def _is_wide(values: Collection[float]) -> bool:
-    """Whether values want a logarithmic axis."""
+    """Whether values need a logarithmic axis."""
     least, most = min(values), max(values)
     return 0 < 20 * least < most
 

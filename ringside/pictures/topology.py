@@ -21,10 +21,10 @@ _NODE_LOOKS = {"gpu": ("#c6dbef", "o"), "nvswitch": ("#fdd0a2", "s"), "switch": 
                "nic": ("#c7e9c0", "d"), "pcie": ("#dadaeb", "h"), "cpu": ("#fcbba1", "h")}  # fmt: skip
 _MAX_WIDTH_LABELLED = 18
 _MAX_WIDTH = 9.6
-"""Inches: more is not read on a page."""
+"""Inches: the maximum legible size."""
 
 _SUMMARISED = 32
-"""Ranks from which one machine is drawn for all that are like it."""
+"""Ranks from which one machine stands for all similar ones."""
 
 _ARC_POINTS = 25
 
@@ -33,10 +33,10 @@ _BUSY = "cividis_r"
 
 
 def draw_topology(graph: Topology, path: Path, busy: Mapping[str, float] | None = None) -> None:
-    """The graph in tiers, ranks at the bottom, each machine in a box; link rates stand in the title.
+    """Draw the graph in tiers, ranks at the bottom, each machine in a box; link rates are in the title.
 
-    From 32 ranks on one machine stands for all, where they are alike. ``busy`` has the share of the time
-    in which links, ``a -> b``, are in use; a cable shows its busier one, and all machines are drawn.
+    From 32 ranks on one machine stands for all, where they are alike. ``busy`` is the busy share of the time
+    of links, ``a -> b``; a cable shows its busier one, and all machines are drawn.
     """
     more = 0 if busy is not None else _alike(graph)
     shown = _first_machine(graph) if more else graph
@@ -67,8 +67,8 @@ def draw_topology(graph: Topology, path: Path, busy: Mapping[str, float] | None 
             axes.add_patch(
                 Rectangle((left, -0.45), right - left, top + 0.9, fill=False, edgecolor="0.5", linestyle="--")
             )
-            words = f"{name}, and {more} machines like it" if more else name
-            axes.annotate(words, ((left + right) / 2, -0.5), ha="center", va="top", fontsize=8)
+            caption = f"{name}, and {more} machines like it" if more else name
+            axes.annotate(caption, ((left + right) / 2, -0.5), ha="center", va="top", fontsize=8)
         axes.set_title(f"{graph.graph['name']}\n{_rates(graph)}", fontsize=9)
         figure.legend(loc="outside lower center", ncols=len(_NODE_LOOKS), markerscale=0.6, fontsize=9)
         axes.axis("off")
@@ -77,21 +77,21 @@ def draw_topology(graph: Topology, path: Path, busy: Mapping[str, float] | None 
 
 
 def _rates(graph: Topology) -> str:
-    """What each kind of link carries, and its latency."""
-    found = {
+    """Return the bandwidth and latency of each kind of link."""
+    rates = {
         f"{d['kind']} {format_rate(d['bandwidth'], 3)}, {format_duration(d['latency'], 3)}"
         for _, _, d in graph.edges(data=True)
     }
-    return "; ".join(sorted(found))
+    return "; ".join(sorted(rates))
 
 
 def _machine(node: str) -> str:
-    """The machine in which a node is, or nothing where it is in none."""
+    """Return the machine of a node, or '' without one."""
     return node.rpartition("/")[0]
 
 
 def _alike(graph: Topology) -> int:
-    """How many machines need not be drawn, as they are like the first; 0 where all are to be."""
+    """Return the number of machines like the first, which need no drawing; 0 where all are drawn."""
     kinds: dict[str, Counter[str]] = {}
     ranks = 0
     for node, data in graph.nodes(data=True):
@@ -103,7 +103,7 @@ def _alike(graph: Topology) -> int:
 
 
 def _first_machine(graph: Topology) -> Topology:
-    """The graph without all machines but the first."""
+    """Return the graph with only its first machine."""
     first = next(_machine(node) for node in graph if _machine(node))
     kept = graph.copy()
     kept.remove_nodes_from([node for node in graph if _machine(node) not in ("", first)])
@@ -113,7 +113,7 @@ def _first_machine(graph: Topology) -> Topology:
 def _places(
     graph: Topology,
 ) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float, float]]]:
-    """Where nodes stand, each machine in a column of its own; and its left, right and top."""
+    """Return positions of nodes, each machine in a column of its own; and its left, right and top."""
     machines = list(dict.fromkeys(_machine(node) for node in graph if _machine(node))) or [""]
     tiers: dict[tuple[str, float], list[str]] = {}
     for node, data in graph.nodes(data=True):
@@ -134,26 +134,26 @@ def _places(
 def _courses(
     place: Mapping[str, tuple[float, float]], cables: list[tuple[str, str]]
 ) -> list[list[tuple[float, float]]]:
-    """The points of each cable's line: straight, but in an arc past nodes that stand between its ends.
+    """Return each cable's line: straight, or an arc past nodes between its ends.
 
-    Arcs of the lowest tier hang, others rise; a longer one goes further out, so none hides another.
+    Arcs of the lowest tier hang, others rise; a longer one goes farther out, so none hides another.
     """
     tiers: dict[float, list[float]] = {}
     for x, y in place.values():
         tiers.setdefault(y, []).append(x)
     number = {(x, y): at for y, row in tiers.items() for at, x in enumerate(sorted(row))}
     lowest = min(tiers)
-    found = []
+    courses = []
     for (x, y), end in ((place[a], place[b]) for a, b in cables):
         passed = abs(number[end] - number[x, y]) - 1 if end[1] == y else 0
         if not passed:
-            found.append([(x, y), end])
+            courses.append([(x, y), end])
             continue
         height = (0.15 + 0.25 * passed / len(tiers[y])) * (-1 if y == lowest else 1)
-        found.append(
+        courses.append(
             [(x + (end[0] - x) * at, y + 4 * height * at * (1 - at)) for at in np.linspace(0, 1, _ARC_POINTS)]
         )
-    return found
+    return courses
 
 
 def _draw_busy(
@@ -163,7 +163,7 @@ def _draw_busy(
     cables: list[tuple[str, str]],
     busy: Mapping[str, float],
 ) -> None:
-    """Cables in the colour and the width of what they carry, the busiest on top."""
+    """Draw cables in the colour and width of their busy share, the busiest on top."""
     share = {(a, b): max(busy.get(f"{a} -> {b}", 0.0), busy.get(f"{b} -> {a}", 0.0)) for a, b in cables}
     ordered = sorted(cables, key=share.__getitem__)
     lines = LineCollection(

@@ -1,1 +1,1 @@
-"""The page that commands write with ``--html``, and what it draws."""
+"""The page that commands write with ``--html``, and its figures."""

@@ -1,4 +1,4 @@
-"""What all figures of a page have in common: their look, axes of time, and charts that several pages draw."""
+"""Shared by all figures of a page: their look, time axes, and charts of several pages."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,21 +11,21 @@ import plotly.graph_objects as go
 from ringside.topologies.units import format_duration, format_size
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f")
-"""Okabe and Ito's, which the colour-blind tell apart, all of them visible on white and on black."""
+"""Okabe and Ito's colours, safe for the colour-blind, all visible on white and on black."""
 
 MARKS = ("circle", "square", "triangle-up", "diamond", "x", "star", "triangle-down", "pentagon")
 
 SECONDS: dict[str, Any] = {"tickformat": "~s", "ticksuffix": "s"}
-"""An axis of seconds, which are written as 5ms or 20µs."""
+"""An axis of seconds, written as 5ms or 20µs."""
 
 SHARE: dict[str, Any] = {"tickformat": ".0%"}
 
 _NARROW = 18
-"""Letters of a line of a label beside a row, so that a narrow page has room for the picture."""
+"""Letters per line of a row's label, so that a narrow page has room for the figure."""
 
 
 def chart(height: int = 450, **layout: Any) -> go.Figure:
-    """An empty figure in the page's look; colours of words and lines are the page's own."""
+    """Return an empty figure in the page's look; colours of text and lines are the page's own."""
     figure = go.Figure()
     figure.update_layout(
         template="none", height=height, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
@@ -40,24 +40,24 @@ def chart(height: int = 450, **layout: Any) -> go.Figure:
 
 
 def label(text: str) -> str:
-    """Text beside a row: in short lines, its signs taken literally."""
+    """Return a row's label: in short lines, with HTML escaped."""
     return "<br>".join(escape(line) for line in wrap(text, _NARROW)) or " "
 
 
-def words(**told: object) -> str:
-    """What a point says when it is pointed at: a line for each name and value, signs taken literally."""
+def words(**fields: object) -> str:
+    """Return a point's hover text: a line per name and value, with HTML escaped."""
     return "<br>".join(
-        f"{escape(name.replace('_', ' '))}: {escape(str(value))}" for name, value in told.items()
+        f"{escape(name.replace('_', ' '))}: {escape(str(value))}" for name, value in fields.items()
     )
 
 
 def seconds(value: float) -> str:
-    """A duration as points say it."""
+    """Format a duration for hover text."""
     return format_duration(value, 4) if value > 0 else "0 s"
 
 
 def sizes_axis(sizes: Sequence[int]) -> dict[str, Any]:
-    """A logarithmic axis of sizes, as many of them named as there is room for."""
+    """Return a logarithmic axis of sizes, with as many labels as there is room for."""
     named = sorted(set(sizes))
     shown = named[:: max(1, -(-len(named) // 6))]
     kind = "log" if named[0] > 0 else "linear"
@@ -69,7 +69,7 @@ def sizes_axis(sizes: Sequence[int]) -> dict[str, Any]:
 
 
 def log_axis(values: Iterable[float], show: Callable[[float], str]) -> dict[str, Any]:
-    """A logarithmic axis that has room for these values, with a mark at 1, 2 and 5 of each power of ten."""
+    """Return a logarithmic axis for these values, with a mark at 1, 2 and 5 of each power of ten."""
     known = [value for value in values if 0 < value < float("inf")] or [1.0]
     low, high = min(known) / 1.6, max(known) * 1.6
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -82,19 +82,19 @@ def log_axis(values: Iterable[float], show: Callable[[float], str]) -> dict[str,
 def beside(
     names: Sequence[str], times: Mapping[str, Sequence[float | None]], more: Sequence[str] = ()
 ) -> go.Figure:
-    """A row of bars for each name, first names above: seconds of each kind; ``more`` is said of each row."""
+    """Draw a row of bars per name, first names above: seconds of each kind; ``more`` is extra hover text."""
     rows = [label(f"{number}. {name}") for number, name in enumerate(names, 1)]
     lines = max((row.count("<br>") + 1 for row in rows), default=1)
     figure = chart(height=140 + max(26 * (1 + len(times)), 16 * (1 + lines)) * len(names), barmode="group")
     for (kind, own), colour in zip(times.items(), COLOURS, strict=False):
-        told = [
+        texts = [
             "<br>".join(filter(None, [escape(name), words(**{kind: seconds(value)}), extra]))
             if value is not None
             else ""
             for name, value, extra in zip(names, own, more or [""] * len(names), strict=True)
         ]
         figure.add_bar(
-            y=rows, x=list(own), orientation="h", name=kind, marker_color=colour, hovertext=told,
+            y=rows, x=list(own), orientation="h", name=kind, marker_color=colour, hovertext=texts,
             hoverinfo="text",
         )  # fmt: skip
     figure.update_xaxes(title="time", rangemode="tozero", **SECONDS)
@@ -105,7 +105,7 @@ def beside(
 def stacked(
     names: Sequence[str], parts: Mapping[str, Sequence[float]], title: str = "time of the step"
 ) -> go.Figure:
-    """A bar for each name, made of seconds of each part."""
+    """Draw a bar per name, made of seconds of each part."""
     figure = chart(height=150 + 30 * len(names), barmode="stack")
     for (part, own), colour in zip(parts.items(), COLOURS * len(parts), strict=False):
         figure.add_bar(
@@ -122,9 +122,9 @@ def stacked(
 def errors(
     rows: Sequence[str], kinds: Mapping[str, tuple[Sequence[float], Sequence[float] | None]]
 ) -> go.Figure:
-    """A row for each name on a logarithmic scale: each kind's median error, a line to its 90th percentile.
+    """Draw a row per name on a logarithmic scale: each kind's median error, a line to its 90th percentile.
 
-    What is not finite is unknown and stays out.
+    Unknown (not finite) values are left out.
     """
     figure = chart(height=170 + 34 * len(rows))
     places = [label(row) for row in rows]

@@ -1,4 +1,4 @@
-"""Figures of predictions beside measured collectives."""
+"""Figures of predictions against measured collectives."""
 
 from collections.abc import Sequence
 from html import escape
@@ -11,22 +11,22 @@ from ringside.topologies.units import format_rate, format_size
 from ringside.validation.compare import Compared
 
 MOST_FIGURES = 8
-"""Shapes of a cluster that are drawn; the table has all."""
+"""The number of cluster shapes drawn; the table has all."""
 
 
 def comparison_figures(rows: Sequence[Compared]) -> dict[str, go.Figure]:
-    """Time over size, its error below, for each number of nodes and ranks."""
+    """Draw time over size, its error below, per number of nodes and ranks."""
     shapes = sorted({(row.record.num_nodes, row.record.ranks) for row in rows})
     ways = list(dict.fromkeys(_way(row) for row in rows))
-    found = {}
+    figures = {}
     for nodes, ranks in shapes[:MOST_FIGURES]:
         title = f"{ranks} ranks{f' on {nodes} nodes' if nodes > 1 else ''}"
         here = [row for row in rows if (row.record.num_nodes, row.record.ranks) == (nodes, ranks)]
         left = f" (the first {MOST_FIGURES} of {len(shapes)} shapes)" if len(shapes) > MOST_FIGURES else ""
-        found[f"{title}: predicted lines, measured points{left}; hollow points set the parameters"
+        figures[f"{title}: predicted lines, measured points{left}; hollow points set the parameters"
               if any(row.set == "fitted" for row in here)
               else f"{title}: predicted lines, measured points{left}"] = _figure(here, ways)  # fmt: skip
-    return found
+    return figures
 
 
 def _figure(rows: Sequence[Compared], ways: Sequence[str]) -> go.Figure:
@@ -48,19 +48,19 @@ def _figure(rows: Sequence[Compared], ways: Sequence[str]) -> go.Figure:
 def _draw_way(figure: go.Figure, rows: Sequence[Compared], way: str, colour: str, mark: str) -> None:
     sizes = [row.record.nbytes for row in rows]
     shared = {"legendgroup": way, "hoverinfo": "text", "name": escape(way)}
-    told = [_told(row, way) for row in rows]
+    texts = [_told(row, way) for row in rows]
     marker = {"color": colour, "size": 9, "line": {"width": 1.5, "color": colour},
               "symbol": [f"{mark}-open" if row.set == "fitted" else mark for row in rows]}  # fmt: skip
     figure.add_scatter(
         x=sizes, y=[row.predicted_s for row in rows], mode="lines", line={"color": colour},
-        hovertext=told, showlegend=False, row=1, col=1, **shared,
+        hovertext=texts, showlegend=False, row=1, col=1, **shared,
     )  # fmt: skip
     figure.add_scatter(
-        x=sizes, y=[row.record.time_s for row in rows], mode="markers", marker=marker, hovertext=told,
+        x=sizes, y=[row.record.time_s for row in rows], mode="markers", marker=marker, hovertext=texts,
         row=1, col=1, **shared,
     )  # fmt: skip
     figure.add_scatter(
-        x=sizes, y=[row.error for row in rows], mode="markers", marker=marker, hovertext=told,
+        x=sizes, y=[row.error for row in rows], mode="markers", marker=marker, hovertext=texts,
         showlegend=False, row=2, col=1, **shared,
     )  # fmt: skip
 

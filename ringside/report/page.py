@@ -1,6 +1,6 @@
-"""One page, whichever command writes it: the answer first, then pictures and tables, raw rows last.
+"""One page format for all commands: the answer first, then figures and tables, raw rows last.
 
-It needs no other file and asks no server: plotly.js, some 4.8 MB, stands in it.
+It needs no other file and no server: it includes plotly.js, some 4.8 MB.
 """
 
 import json
@@ -21,7 +21,7 @@ from urllib.parse import quote
 from ringside.topologies.disk import check_outputs, is_stream, write_file
 from ringside.topologies.units import parse_duration, parse_rate, parse_size
 
-if TYPE_CHECKING:  # whoever checks a name need not wait for plotly
+if TYPE_CHECKING:  # type checkers need not wait for plotly
     from plotly.graph_objects import Figure
 
 Cell = str | int | float | None
@@ -36,7 +36,7 @@ _PARSERS: tuple[Callable[[str], float], ...] = (float, parse_size, parse_rate, p
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under heads of a name and a unit; None and what is no finite number are unknown."""
+    """Rows under heads of a name and a unit; None and non-finite numbers are unknown."""
 
     title: str
     heads: Sequence[tuple[str, str]]
@@ -45,10 +45,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What a command has to say.
+    """A command's page.
 
-    ``headline`` is the answer in a sentence with its numbers. ``told`` is what else must be known to
-    believe it, ``texts`` are texts of fixed width by their titles, ``raw`` is what ``--json`` prints.
+    ``headline`` is the answer in a sentence with its numbers. ``told`` is what else is needed to judge it,
+    ``texts`` are texts of fixed width by their titles, ``raw`` is the output of ``--json``.
     """
 
     title: str
@@ -61,26 +61,26 @@ class Page:
 
 
 def shown_number(value: float) -> str:
-    """A number as people read it: four digits, all of them before the point."""
+    """Format a number for people: four digits, or all before the point."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def check_page(
     path: Path | None, others: Iterable[Path | None] = (), read: Iterable[Path | str] = ()
 ) -> None:
-    """Refuse a page that could not be written, or that is also read or written as one of the ``others``.
+    """Raise ValueError for a page that cannot be written, or that is also read or among the ``others``.
 
-    To be called before any work is done for it.
+    Call it before any work is done.
     """
     if path is None:
         return
     if path.suffix != FORMAT:
-        raise ValueError(f"{path}: no name of a page; write a name that ends in {FORMAT}")
+        raise ValueError(f"{path}: not the name of a page; write a name that ends in {FORMAT}")
     check_outputs([*others, path], read)
 
 
 def write_page(page: Page, path: Path | None, files: Iterable[Path | str | None] = ()) -> None:
-    """Write the page, whole or not at all, with links to those ``files`` that are there; None is no page."""
+    """Write the page, atomically, with links to those ``files`` that exist; None is no page."""
     if path is None:
         return
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -109,7 +109,7 @@ def write_page(page: Page, path: Path | None, files: Iterable[Path | str | None]
 
 
 def _shown(table: Table) -> dict[str, Any]:
-    """A table as the template wants it: each cell its text and the number by which it is sorted, if any."""
+    """Return a table for the template: each cell's text and the number by which it sorts, if any."""
     rows = [[(_text(cell), _order(cell)) for cell in row] for row in table.rows]
     return {"title": table.title, "heads": table.heads, "rows": rows}
 
@@ -125,23 +125,23 @@ def _text(cell: Cell) -> str:
 
 
 def _order(cell: Cell) -> float | None:
-    """The number that a cell is or begins with, sizes and durations by what they mean."""
+    """Return the number that a cell is or begins with; sizes and durations by value."""
     if isinstance(cell, int | float):
         return float(cell) if math.isfinite(cell) else None
     text = (cell or "").strip()
     for parse in _PARSERS:
         with suppress(ValueError):
-            found = parse(text)
-            return found if math.isfinite(found) else None
+            value = parse(text)
+            return value if math.isfinite(value) else None
     begins = _NUMBER.match(text)
     return float(begins[0].replace(",", "")) if begins else None
 
 
 def _links(files: Iterable[Path | str | None], page: Path) -> list[tuple[str, str]]:
-    """Names and addresses of files, seen from where the page lies."""
+    """Return names and addresses of files, relative to the page."""
     folder = page.resolve().parent
-    found = {}
+    links = {}
     for path in (Path(file) for file in files if file is not None):
         if path.is_file() and not is_stream(path):
-            found[str(path)] = quote(os.path.relpath(path.resolve(), folder).replace(os.sep, "/"))
-    return list(found.items())
+            links[str(path)] = quote(os.path.relpath(path.resolve(), folder).replace(os.sep, "/"))
+    return list(links.items())

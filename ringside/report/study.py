@@ -1,4 +1,4 @@
-"""The figure of a study: curves over one parameter, a map of two, or which of several matters most."""
+"""The figure of a study: curves over one parameter, a map of two, or the effects of several."""
 
 from collections.abc import Sequence
 from html import escape
@@ -15,12 +15,12 @@ _MOST_CURVES = 5
 _MOST_CELLS = 40
 
 
-def study_figures(study: Study, rows: pd.DataFrame, found: Summary) -> dict[str, go.Figure]:
-    """What suits the number of parameters that vary; none where none does."""
-    if not found.effects:
+def study_figures(study: Study, rows: pd.DataFrame, result: Summary) -> dict[str, go.Figure]:
+    """Draw the figure that suits the number of varying parameters; none without any."""
+    if not result.effects:
         return {}
     good, target = rows[rows[study.target].notna()], study.target
-    counts = {effect.parameter: good[effect.parameter].nunique() for effect in found.effects}
+    counts = {effect.parameter: good[effect.parameter].nunique() for effect in result.effects}
     fewest, *others = sorted(counts, key=counts.__getitem__)
     if not others:
         return {f"{target} over {fewest}": _curves(good, fewest, None, target)}
@@ -28,7 +28,7 @@ def study_figures(study: Study, rows: pd.DataFrame, found: Summary) -> dict[str,
         return {f"{target} over {others[0]}": _curves(good, others[0], fewest, target)}
     if len(others) == 1 and counts[others[0]] <= _MOST_CELLS:
         return {f"{target} over {others[0]} and {fewest}": _map(good, fewest, others[0], target)}
-    return {f"What matters most: mean {target} over each parameter": _tornado(found.effects, target)}
+    return {f"What matters most: mean {target} over each parameter": _tornado(result.effects, target)}
 
 
 def _curves(good: pd.DataFrame, along: str, parted: str | None, target: str) -> go.Figure:
@@ -62,13 +62,13 @@ def _map(good: pd.DataFrame, down: str, along: str, target: str) -> go.Figure:
     rows, columns = ordered_by_size(good[down]), ordered_by_size(good[along])
     table = good.pivot_table(index=down, columns=along, values=target).reindex(index=rows, columns=columns)
     cells = [[None if pd.isna(value) else float(value) for value in row] for row in table.to_numpy()]
-    told = [
+    texts = [
         ["" if value is None else words(**{down: one, along: other, target: _said(value, target)})
          for other, value in zip(columns, row, strict=True)]
         for one, row in zip(rows, cells, strict=True)
     ]  # fmt: skip
     figure.add_heatmap(
-        z=cells, x=[escape(value) for value in columns], y=[escape(value) for value in rows], text=told,
+        z=cells, x=[escape(value) for value in columns], y=[escape(value) for value in rows], text=texts,
         hoverinfo="text", colorscale="Cividis", reversescale=True,
         colorbar={"title": escape(target), "orientation": "h", "y": 1.02, "yanchor": "bottom", "len": 1,
                   "thickness": 12, **_axis(target)},

@@ -1,4 +1,4 @@
-"""Figures of training steps: what ran when, a sweep, what disturbs them."""
+"""Figures of training steps: their timelines, a sweep, disturbances."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -17,7 +17,7 @@ _NAMES = {"copy": "copy into buckets", "wait": "wait for collectives"}
 
 
 def timelines_figure(steps: Mapping[str, TrainingStep]) -> go.Figure:
-    """Steps above one another on one axis of time: compute of the slowest rank, collectives below it."""
+    """Draw steps above one another on one time axis: compute of the slowest rank, collectives below it."""
     figure = chart(height=170 + 120 * len(steps), barmode="overlay")
     bars: dict[str, list[tuple[str, float, float, str]]] = {}
     rows = []
@@ -55,7 +55,7 @@ def timelines_figure(steps: Mapping[str, TrainingStep]) -> go.Figure:
 def sweep_figure(
     parameter: str, values: Sequence[float], steps: Sequence[TrainingStep], best: float | None
 ) -> go.Figure:
-    """The step between its two bounds over one parameter, the recommended value marked."""
+    """Draw the step between its two bounds over one parameter, with the recommended value."""
     figure = chart()
     lines = {
         "upper bound": [step.upper_s for step in steps],
@@ -77,7 +77,7 @@ def sweep_figure(
         )  # fmt: skip
     if best is not None:
         figure.add_vline(best, line_dash="dash", line_color="#888", annotation_text=f"take {best:g}")
-        if min(values) > 0:  # plotly places what it adds to a logarithmic axis by the logarithm
+        if min(values) > 0:  # plotly places shapes on a logarithmic axis by the logarithm
             figure.layout.annotations[0].x = np.log10(best)
     kind = {"type": "log"} if min(values) > 0 else {}
     figure.update_xaxes(title=parameter, tickvals=list(values), ticktext=[f"{v:g}" for v in values], **kind)
@@ -86,7 +86,7 @@ def sweep_figure(
 
 
 def draws_figure(drawn: Drawn, quantiles: Mapping[str, float]) -> go.Figure:
-    """The share of draws that take no longer than a time, with the quantiles that are told."""
+    """Draw the cumulative share of draws over time, with the reported quantiles."""
     figure = chart()
     times = np.sort(drawn.times_s)
     shares = np.arange(1, len(times) + 1) / len(times)
@@ -104,5 +104,5 @@ def draws_figure(drawn: Drawn, quantiles: Mapping[str, float]) -> go.Figure:
             name=f"{name} {seconds(time)}", hoverinfo="text", hovertext=[words(**{name: seconds(time)})],
         )  # fmt: skip
     figure.update_xaxes(title="time", **SECONDS)
-    figure.update_yaxes(title="draws that take no longer", range=[-0.03, 1.03], **SHARE)
+    figure.update_yaxes(title="share of draws up to this time", range=[-0.03, 1.03], **SHARE)
     return figure

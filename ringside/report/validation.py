@@ -12,7 +12,7 @@ from ringside.validation.emulated.plan import MBIT
 
 
 def validation_figures(cells: Sequence[MeasuredCase]) -> dict[str, go.Figure]:
-    """Every cell's error by its family, and its measured time over the predicted one."""
+    """Draw every cell's error by its family, and its measured time over the predicted one."""
     return {
         "Errors by family; grey is the median's tolerance, hollow points are noisy": _errors(cells),
         "Measured over predicted: on the line both are equal": _times(cells),
@@ -20,9 +20,9 @@ def validation_figures(cells: Sequence[MeasuredCase]) -> dict[str, go.Figure]:
 
 
 def _errors(cells: Sequence[MeasuredCase]) -> go.Figure:
-    found = verdicts(cells)
-    figure = chart(height=130 + 44 * len(found), showlegend=False)
-    for row, (verdict, colour) in enumerate(zip(found, COLOURS * len(found), strict=False)):
+    judged = verdicts(cells)
+    figure = chart(height=130 + 44 * len(judged), showlegend=False)
+    for row, (verdict, colour) in enumerate(zip(judged, COLOURS * len(judged), strict=False)):
         limit = verdict.tolerance.median
         figure.add_shape(
             type="rect", x0=-limit, x1=limit, y0=row - 0.35, y1=row + 0.35, fillcolor="#888", opacity=0.25,
@@ -34,10 +34,10 @@ def _errors(cells: Sequence[MeasuredCase]) -> go.Figure:
             hovertext=[_told(cell) for cell in own],
             marker={"color": colour, "size": 9, "symbol": [_mark("circle", cell) for cell in own]},
         )  # fmt: skip
-    names = [label(f"{verdict.family} ({verdict.median_error:.1%})") for verdict in found]
-    figure.update_yaxes(tickvals=list(range(len(found))), ticktext=names, range=[len(found) - 0.5, -0.5],
+    names = [label(f"{verdict.family} ({verdict.median_error:.1%})") for verdict in judged]
+    figure.update_yaxes(tickvals=list(range(len(judged))), ticktext=names, range=[len(judged) - 0.5, -0.5],
                         showgrid=False)  # fmt: skip
-    figure.update_xaxes(title="error; in brackets the median of its size", zeroline=True, **SHARE)
+    figure.update_xaxes(title="error; in brackets the median absolute error", zeroline=True, **SHARE)
     return figure
 
 

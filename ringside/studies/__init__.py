@@ -1,1 +1,1 @@
-"""Studies: one command line asked at many points, by several processes, with every answer kept."""
+"""Studies: one command at many points, run by several processes, with every answer kept."""

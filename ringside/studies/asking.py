@@ -1,4 +1,4 @@
-"""What a worker does: ask the command line of one point, and make one flat row of its answer."""
+"""A worker's task: run the command of one point, and flatten its answer to a row."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,25 +18,25 @@ from ringside.studies.study import ANSWERS, CLOCK, OWN, StudyError, filled
 Row = dict[str, Any]
 
 Point = tuple[int, dict[str, str]]
-"""A point's number, and what stands in the holes there."""
+"""A point's number, and its values."""
 
 
 class Asked(NamedTuple):
-    """The rows of points that were asked together, in order, and the files that they were made from."""
+    """The rows of one batch of points, in order, and the files that they depend on."""
 
     rows: list[Row]
     inputs: Inputs
 
 
 _Refused: Any = typer.BadParameter.__base__
-"""What wrong words are refused with; typer has a click of its own, which it does not show."""
+"""Errors of invalid options; typer bundles its own click, which it does not export."""
 
 _one_at_a_time = Lock()
-"""Workers that others start may have several threads; a program's script is loaded for a whole process."""
+"""Workers of others may have several threads; a program's script is loaded per process."""
 
 
 def row_of(ask: str, point: int, values: Mapping[str, str]) -> Row:
-    """The row of one point: its number, its parameters, its answer or else why there is none."""
+    """Return the row of one point: its number, its parameters, its answer or its error."""
     begun = perf_counter()
     answer, error = _asked(ask, values)
     taken = {*OWN, *values}
@@ -45,7 +45,7 @@ def row_of(ask: str, point: int, values: Mapping[str, str]) -> Row:
 
 
 def ask_for(ask: str, points: Sequence[Point], seconds: float) -> Asked:
-    """Ask some points, one at least; the rest is left where it takes longer than so many seconds."""
+    """Run at least one point; stop after ``seconds``."""
     begun, rows = perf_counter(), []
     with noted() as inputs:
         for point in points:
@@ -56,18 +56,18 @@ def ask_for(ask: str, points: Sequence[Point], seconds: float) -> Asked:
 
 
 def rows_of(ask: str, points: Sequence[Point]) -> list[Row]:
-    """The rows of several points, in order."""
+    """Return the rows of several points, in order."""
     return [row_of(ask, *point) for point in points]
 
 
 def _asked(ask: str, values: Mapping[str, str]) -> tuple[Row, str | None]:
-    """An answer's columns, or in words why there are none."""
+    """Return an answer's columns, or an error message."""
     try:
-        name, *words = filled(ask, values)
+        name, *arguments = filled(ask, values)
         with _one_at_a_time, console.handed_over() as answers:
-            _command(name).main(args=[*words, "--json"], standalone_mode=False)
+            _command(name).main(args=[*arguments, "--json"], standalone_mode=False)
         if not answers:
-            raise StudyError(f"{name} answered nothing; ask what it can say with --json")
+            raise StudyError(f"{name} gave no answer; use a command with --json")
         return _flat(answers[-1], ANSWERS[name]), None
     except _Refused as error:
         return {}, error.format_message()
@@ -77,16 +77,16 @@ def _asked(ask: str, values: Mapping[str, str]) -> tuple[Row, str | None]:
 
 @cache
 def _command(name: str) -> Any:
-    """The command as the command line has it."""
+    """Return the click command."""
     one = typer.Typer(add_completion=False)
     one.command(name)(import_module(f"ringside.commands.{name}.command").command)
     return typer.main.get_command(one)
 
 
 def _flat(content: Mapping[str, Any], figure: str) -> Row:
-    """The columns of an answer: what it says as a whole, and what its one row says.
+    """Return the columns of an answer: those of the whole, and those of its single row.
 
-    Where the answer as a whole has the ``figure`` that is asked for, rows are its parts, and left out.
+    Where the answer as a whole has the requested ``figure``, its rows are parts, and left out.
     """
     whole = dict(_columns({key: value for key, value in content.items() if key != "inputs"}))
     if figure in content:
@@ -94,13 +94,13 @@ def _flat(content: Mapping[str, Any], figure: str) -> Row:
     rows = content.get("rows", [])
     if len(rows) != 1:
         raise StudyError(
-            f"{len(rows)} rows in one answer; ask for one size and one count, such as -b 1M -e 1M"
+            f"{len(rows)} rows in one answer; request one size and one count, such as -b 1M -e 1M"
         )
     return whole | dict(_columns(rows[0]))
 
 
 def _columns(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Names and single values; of what has parts, ``mesh_tensor``; lists are left out."""
+    """Yield names and single values; compound values as ``mesh_tensor``; lists are left out."""
     for key, value in content.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
@@ -109,5 +109,5 @@ def _columns(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
             yield name, value
         elif isinstance(value, int | float):
             if not math.isfinite(value):
-                raise ArithmeticError(f"{name} is {value}, which is no answer")
+                raise ArithmeticError(f"{name} is {value}, which is not a valid answer")
             yield name, float(value)

@@ -1,8 +1,8 @@
-"""Where a study's rows are kept: a folder that a killed study finds as it was.
+"""The folder of a study's rows, which survives a kill.
 
-``study.json`` says which study it is, which columns its first answer had, and which files rows were made
-from. Rows stand in part files, each renamed into place when all of it is on the disk, each point in one of
-them; nothing else there ends in ``.parquet``.
+``study.json`` has the study, the columns of its first answer, and the files that rows depend on. Rows are in
+part files, each renamed into place when complete on the disk, each point in one of them; no other file there
+ends in ``.parquet``.
 """
 
 import fcntl
@@ -33,14 +33,14 @@ _TYPES = {"bool": pa.bool_(), "float": pa.float64(), "str": pa.string()}
 
 @dataclass(slots=True)
 class Folder:
-    """The folder of one study, which this process has to itself, or may only read."""
+    """The folder of one study, exclusive to this process, or read-only."""
 
     path: Path
     study: Study
     columns: dict[str, str] = field(default_factory=dict)
-    """The answers' columns that every file has, with types: those of the first answer, none before it."""
+    """The answers' columns in every file, with types: those of the first answer, none before it."""
     inputs: Inputs = field(default_factory=dict)
-    """The files that its rows were made from."""
+    """The files that its rows depend on."""
     unwritable: str = ""
     """Why nothing can be written there, if so."""
 
@@ -50,16 +50,16 @@ class Folder:
         return sorted(self.path.glob("part-*.parquet"))
 
     def done(self) -> set[int]:
-        """The points that have a row."""
+        """Return the points that have a row."""
         return {point for part in self.parts for point in _table(part)["point"].to_pylist()}
 
     def learn(self, row: Row) -> None:
-        """Take the columns of the first answer for those of every file."""
+        """Fix the columns of every file to those of the first answer."""
         self.columns = self._found([row], {})
         self._write_manifest()
 
     def check(self, now: Mapping[str, str | None], *, finished: bool = False) -> None:
-        """Refuse files that are not what rows were made from; one of a finished study may be gone."""
+        """Raise StudyError for changed input files; those of a finished study may be gone."""
         here = {name: digest for name, digest in now.items() if digest is not None or not finished}
         changed = [
             name for name, digest in here.items() if not digest or digest != self.inputs.get(name, digest)
@@ -68,26 +68,26 @@ class Folder:
             names = [_shown(name) for name in sorted(changed, key=lambda name: name.startswith(OURS))]
             more = f" and {len(names) - 3} others" if len(names) > 3 else ""
             raise StudyError(
-                f"{self.path}: {', '.join(names[:3])}{more}: not what its rows were made from; put back what "
-                "it was, or write a new folder after -o"
+                f"{self.path}: {', '.join(names[:3])}{more}: changed since its rows were made; restore "
+                "them, or write a new folder after -o"
             )
 
     def check_writable(self) -> None:
-        """Refuse a folder that no row can be written to."""
+        """Raise StudyError for a folder that is not writable."""
         if self.unwritable:
             raise StudyError(
                 f"{self.path}: nothing can be written there: {self.unwritable}; write another folder after -o"
             )
 
     def take(self, inputs: Inputs) -> None:
-        """Remember what rows that come are made from; refuse files that were others for those there are."""
+        """Remember the inputs of new rows; raise StudyError for those that differ from earlier rows'."""
         self.check(inputs)
         if inputs.keys() - self.inputs.keys():
             self.inputs |= inputs
             self._write_manifest()
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Keep some rows, in a file of their own; what only these answers tell has columns here alone."""
+        """Write rows to a file of their own; columns that only these have are in this file alone."""
         columns = self._found(rows, self.columns)
         table = pa.Table.from_pylist([_fitted(row, columns) for row in rows], schema=self._schema(columns))
         target = self.path / f"part-{min(row['point'] for row in rows):08d}.parquet"
@@ -100,14 +100,14 @@ class Folder:
         note_written(target)
 
     def read(self) -> pd.DataFrame:
-        """All rows that are there, in order of their points."""
+        """Return all rows so far, in order of their points."""
         tables = [self._schema(self.columns).empty_table(), *map(_table, self.parts)]
         rows: pd.DataFrame = pa.concat_tables(tables, promote_options="default").to_pandas()
         last = ["error", CLOCK]
         return rows.sort_values("point", ignore_index=True)[[*rows.columns.drop(last), *last]]
 
     def _found(self, rows: Sequence[Row], known: dict[str, str]) -> dict[str, str]:
-        """The answers' columns: those known, then others in the order in which rows have them."""
+        """Return the answers' columns: the known ones, then others in the rows' order."""
         columns = dict(known)
         for row in rows:
             for name, value in row.items():
@@ -135,9 +135,9 @@ class Folder:
 
 @contextmanager
 def opened(path: Path, study: Study) -> Iterator[Folder]:
-    """The folder of a study, begun or gone on with; refuse one of another study, or in use."""
+    """Yield the folder of a study, new or continued; raise StudyError for another study's, or one in use."""
     if path.exists() and not path.is_dir():
-        raise StudyError(f"{path}: it is no folder; write a new one after -o")
+        raise StudyError(f"{path}: not a folder; write a new one after -o")
     folder = Folder(path, study)
     with _locked(folder):
         if (path / MANIFEST).exists():
@@ -149,12 +149,12 @@ def opened(path: Path, study: Study) -> Iterator[Folder]:
 
 @contextmanager
 def _locked(folder: Folder) -> Iterator[None]:
-    """The folder, made where it is not there, for this process alone; only to be read on a disk that is."""
+    """Yield the folder, created if missing, for this process alone; read-only on a read-only disk."""
     path, lock = folder.path, None
     try:
         path.mkdir(parents=True, exist_ok=True)
         if not (path / MANIFEST).exists() and any(not _is_passing(file) for file in path.iterdir()):
-            raise StudyError(f"{path}: it holds something else than a study; write a new folder after -o")
+            raise StudyError(f"{path}: it contains something other than a study; write a new folder after -o")
         lock = (path / _LOCK).open("w")
     except OSError as error:
         folder.unwritable = str(error.strerror)
@@ -167,7 +167,7 @@ def _locked(folder: Folder) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise StudyError(f"{path}: another process is at this study; wait for it, or stop it") from None
+            raise StudyError(f"{path}: another process runs this study; wait for it, or stop it") from None
         for file in path.iterdir():
             if _is_passing(file) and file.name != _LOCK:
                 file.unlink()
@@ -179,31 +179,29 @@ def _shown(name: str) -> str:
 
 
 def _table(part: Path) -> pa.Table:
-    """The rows of a part file; refuse what is none, which no kill leaves but a disk may."""
+    """Return the rows of a part file; raise StudyError for a damaged one, left by a disk, not by a kill."""
     try:
         table = pq.read_table(part)
     except (OSError, pa.ArrowException):
         table = None
     if table is None or not {"point", "error", CLOCK} <= {*table.column_names}:
-        raise StudyError(
-            f"{part}: it is damaged, or no part of a study; delete it, and its points are asked again"
-        )
+        raise StudyError(f"{part}: damaged, or not a part of a study; delete it, and its points run again")
     return table
 
 
 def _is_passing(file: Path) -> bool:
-    """Whether this is what a killed process may leave: nothing of it counts."""
+    """Whether this may be left over from a killed process: it does not count."""
     return file.name == _LOCK or file.name.startswith(".ringside.") or file.suffix == ".unfinished"
 
 
 def _same_study(path: Path, study: Study) -> tuple[dict[str, str], Inputs]:
-    """The columns and the inputs of the study that was begun there, if it is this one."""
+    """Return the columns and the inputs of the study in the folder, if it is this one."""
     try:
-        found = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        before, made_by, columns = dict(found["study"]), found["version"], dict(found["columns"])
-        inputs = dict(found["inputs"]) if "inputs" in found else None
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        before, made_by, columns = dict(manifest["study"]), manifest["version"], dict(manifest["columns"])
+        inputs = dict(manifest["inputs"]) if "inputs" in manifest else None
         if not {*columns.values()} <= {*_TYPES}:
-            raise ValueError("columns of no known type")
+            raise ValueError("columns of an unknown type")
     except (OSError, ValueError, KeyError, TypeError):
         raise StudyError(f"{path / MANIFEST}: cannot be read; write a new folder after -o") from None
     now = _plain(study)
@@ -220,13 +218,13 @@ def _same_study(path: Path, study: Study) -> tuple[dict[str, str], Inputs]:
 
 
 def _plain(study: Study) -> dict[str, Any]:
-    """What makes rows what they are; which column pictures are about may change."""
+    """Return what determines a study's rows; the column of its picture may change."""
     plain: dict[str, Any] = study.model_dump(mode="json", by_alias=True, exclude={"answer"})
     return plain
 
 
 def _fitted(row: Row, columns: dict[str, str]) -> Row:
-    """The row as the columns have it; of what has another type than in the answer before it tells."""
+    """Return the row in the given columns; a value of another type becomes an error."""
     odd = [name for name, kind in columns.items() if name in row and type(row[name]).__name__ != kind]
     if not odd:
         return row

@@ -1,12 +1,11 @@
-"""Which files answers are made from, each by name, with a digest of what was in it when it was opened.
+"""The files that answers depend on, by name, with a digest of their content when opened.
 
-A question names a cluster's file, a script or a model; that one imports or reads others; and Ringside
-itself may be a checkout that is edited. So nothing is looked for in the question: noted is what a process
-opens to read while it answers, and the modules of Ringside that it holds.
+A question names a cluster's file, a script or a model; that one imports or reads others; and Ringside itself
+may be an edited checkout. So the record comes not from the question, but from the files that a process opens
+while it answers, and the modules of Ringside that it has loaded.
 
-A name is a path, relative to the folder that the command runs in where it lies there; after ``ringside:`` it
-is relative to where Ringside is installed. What belongs to Python, to its other packages or to the system is
-left out.
+A name is a path, relative to the working directory if inside it; after ``ringside:`` it is relative to
+Ringside's installation. Files of Python, its other packages or the system are left out.
 """
 
 import os
@@ -24,13 +23,13 @@ from types import ModuleType
 from typing import Any
 
 Inputs = dict[str, str]
-"""Names of files, and the digests of what was in them."""
+"""Names of files, and the digests of their content."""
 
 CHANGING = ""
-"""In place of a digest: the file was opened several times, and was not the same each time."""
+"""Instead of a digest: the file changed between several openings."""
 
 OURS = "ringside:"
-"""What the name of a file of Ringside's own begins with."""
+"""The prefix of names of Ringside's own files."""
 
 _HOME = str(Path(__file__).parents[1])
 
@@ -41,17 +40,17 @@ _OF_THE_SYSTEM = tuple(
 )
 
 _notes: dict[int, Inputs] = {}
-"""Those under way, one for each thread that answers."""
+"""Recordings in progress, one per answering thread."""
 
 _held: Inputs = {}
-"""Those of Ringside's own files that this process may answer from without opening them again."""
+"""Ringside's own files that this process may use without opening them again."""
 
 _own = threading.local()
 
 
 @contextmanager
 def noted() -> Iterator[Inputs]:
-    """The files that this process answers from while the block lasts; known at its end."""
+    """Yield the files that this process depends on; complete at the end of the block."""
     _listen()
     inputs: Inputs = {}
     _notes[id(inputs)] = inputs
@@ -65,13 +64,13 @@ def noted() -> Iterator[Inputs]:
 
 
 def digests(names: Iterable[str]) -> dict[str, str | None]:
-    """What is in the files now; None where one is gone."""
+    """Return the digests of the files now; None for missing ones."""
     return {name: _digest(_path(name)) for name in names}
 
 
 @cache
 def _listen() -> None:
-    """Hear of every file that Python opens, for as long as this process lives."""
+    """Install the audit hook for opened files, for the life of this process."""
     sys.addaudithook(_hear)
 
 
@@ -93,7 +92,7 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _add_held(inputs: Inputs) -> None:
-    """Add Ringside's own files that this process need not open again: modules, and what they read once."""
+    """Add Ringside's own files that this process need not open again: modules, and data read once."""
     modules = {_name(file) for file in map(_file_of, list(sys.modules.values())) if file}
     for name in filter(None, (modules | _data()) - _held.keys()):
         digest = _digest(_path(name)) if name.startswith(OURS) else None
@@ -106,7 +105,7 @@ def _add_held(inputs: Inputs) -> None:
 
 @cache
 def _data() -> set[str]:
-    """What models read once a process, maybe before anything was noted: calibrations and graphs."""
+    """Return data read once per process, maybe before the recording: calibrations and graphs."""
     files = (Path(_HOME) / "sim").rglob("*.*")
     return {
         OURS + str(file.relative_to(_HOME)) for file in files if file.suffix in {".csv", ".json", ".yaml"}
@@ -123,12 +122,12 @@ def _is_temporary(name: str) -> bool:
 
 
 def _name(path: str) -> str | None:
-    """What a file is called, that of its source where it was made from one; None where it is none of ours."""
+    """Return a file's name, that of its source for a compiled one; None where it is not recorded."""
     path = os.path.abspath(path)
     if "__pycache__" in path:
         try:
             path = source_from_cache(path)
-        except ValueError:  # what was compiled otherwise
+        except ValueError:  # compiled in another way
             return None
     if path.startswith(f"{_HOME}/"):
         return OURS + path[len(_HOME) + 1 :]
@@ -143,7 +142,7 @@ def _path(name: str) -> str:
 
 
 def _digest(path: str) -> str | None:
-    """Of what is in a file; None where there is none that has an end."""
+    """Return the digest of a file; None without a regular file."""
     try:
         known = os.stat(path)
         if not S_ISREG(known.st_mode):
@@ -155,6 +154,6 @@ def _digest(path: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def _digest_of(path: str, *_: int) -> str:
-    """Of a file that is known by more than its path, so that each state of it is read once."""
+    """Return the digest, cached by more than the path, so that each state of a file is read once."""
     with open(path, "rb") as file:
         return file_digest(file, "sha256").hexdigest()[:16]

@@ -1,7 +1,7 @@
-"""Asks the points of a study, by processes of this machine or of a Dask cluster, and keeps every row.
+"""Run the points of a study, by processes of this machine or of a Dask cluster, and keep every row.
 
-Which points go together depends on the study alone, so that the same study makes the same rows whoever
-does the work; where answers take long the points of one file come in several.
+The batches depend on the study alone, so the same study makes the same rows whoever runs it; slow batches are
+returned in several parts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 PARTS = 64
-"""Files that a large study comes in, about: more of them are more often on the disk, fewer sooner read."""
+"""The approximate number of files of a large study: more are written more often, fewer are read faster."""
 
 MOST_TOGETHER = 200
-"""Points of one file; what an interrupt loses is what was not yet in one."""
+"""Points per file; an interrupt loses rows that are not yet in a file."""
 
 MOST_S = 60.0
-"""Seconds after which a process hands over the rows that it has, for a file of their own."""
+"""Seconds after which a process returns its rows, for a file of their own."""
 
 MOST_WAITING = 1000
-"""Files whose points a scheduler knows of at once."""
+"""Files whose points a scheduler holds at once."""
 
 FIRST = 10
-"""Points that are asked one after another for the first answer, which tells every file's columns."""
+"""Points run one by one until the first answer, which fixes every file's columns."""
 
 Result = TypeVar("Result")
 
@@ -42,18 +42,18 @@ OnRows = Callable[[Sequence[Row]], None]
 
 
 def run(folder: Folder, on_rows: OnRows, *, workers: int | None = None, scheduler: str | None = None) -> None:
-    """Ask every point that has no row yet; ``on_rows`` hears of rows when they are kept.
+    """Run every point without a row; ``on_rows`` is called with rows when they are kept.
 
-    ``workers`` are processes of this machine; ``scheduler`` is a Dask cluster's address in place of them.
+    ``workers`` are processes of this machine; ``scheduler`` is a Dask cluster's address instead.
     """
     study, done = folder.study, folder.done()
     left = study.count - len(done)
 
-    def keep(asked: Asked) -> None:
-        folder.take(asked.inputs)
-        folder.write(asked.rows)
-        done.update(row["point"] for row in asked.rows)
-        on_rows(asked.rows)
+    def keep(answer: Asked) -> None:
+        folder.take(answer.inputs)
+        folder.write(answer.rows)
+        done.update(row["point"] for row in answer.rows)
+        on_rows(answer.rows)
 
     if scheduler is None or not left:
         folder.check(digests(folder.inputs), finished=not left)
@@ -66,21 +66,21 @@ def run(folder: Folder, on_rows: OnRows, *, workers: int | None = None, schedule
         for point in islice(_left(study, done), FIRST):
             if folder.columns:
                 break
-            (asked,) = _answers(client, study.ask, [[point]])
-            if asked.rows[0]["error"] is None:
-                folder.learn(asked.rows[0])
-            keep(asked)
-        for asked in _answers(client, study.ask, _batches(study, frozenset(done))):
-            keep(asked)
+            (answer,) = _answers(client, study.ask, [[point]])
+            if answer.rows[0]["error"] is None:
+                folder.learn(answer.rows[0])
+            keep(answer)
+        for answer in _answers(client, study.ask, _batches(study, frozenset(done))):
+            keep(answer)
 
 
 def estimate_s(study: Study, processes: int) -> float:
-    """About how long a study takes, by asking its first point, its last and one between."""
+    """Estimate a study's duration by running its first point, its last and one between."""
     numbers = {0, study.count // 2, study.count - 1}
     points = [point for point in study.points() if point[0] in numbers]
     begun = perf_counter()
     rows_of(study.ask, points[:1])
-    once = perf_counter() - begun  # what every process fetches and compiles
+    once = perf_counter() - begun  # the imports and compilation of every process
     begun = perf_counter()
     rows_of(study.ask, points)
     each = (perf_counter() - begun) / len(points)
@@ -88,7 +88,7 @@ def estimate_s(study: Study, processes: int) -> float:
 
 
 def processes(workers: int | None = None, scheduler: str | None = None) -> int:
-    """How many would ask: those of this machine, one a core unless it is said, or a cluster's."""
+    """Return the number of processes: by default one per core of this machine, or a cluster's."""
     if scheduler is None:
         return workers or CPU_COUNT
     with client_of(0, scheduler) as client:
@@ -100,32 +100,32 @@ def _left(study: Study, done: frozenset[int] | set[int]) -> Iterator[Point]:
 
 
 def _batches(study: Study, done: frozenset[int]) -> Iterator[list[Point]]:
-    """Points that go together: what is left of each stretch of numbers."""
+    """Yield batches of points: the rest of each range of numbers."""
     together = min(MOST_TOGETHER, -(-study.count // PARTS))
     for _, points in groupby(_left(study, done), lambda point: point[0] // together):
         yield list(points)
 
 
 def _answers(client: "Client", ask: str, batches: Iterable[list[Point]]) -> Iterator[Asked]:
-    """Rows of each batch as they come, in parts where it takes long.
+    """Yield rows of each batch as they come, in parts where it takes long.
 
-    Where a worker dies of a batch its points are asked one by one.
+    Where a worker dies of a batch its points run one by one.
     """
     from distributed import KilledWorker, as_completed
 
-    asked: dict[Future[Asked], list[Point]] = {}
+    batch_of: dict[Future[Asked], list[Point]] = {}
     coming = as_completed(loop=client.loop)
 
     def submit(some: Iterable[list[Point]]) -> None:
         for batch in some:
             future = client.submit(ask_for, ask, batch, MOST_S, pure=False)
-            asked[future] = batch
+            batch_of[future] = batch
             coming.add(future)
 
     waiting = iter(batches)
     submit(islice(waiting, MOST_WAITING))
     for future in coming:
-        batch = asked.pop(future)
+        batch = batch_of.pop(future)
         try:
             answer = _result(future)
         except KilledWorker:
@@ -133,7 +133,7 @@ def _answers(client: "Client", ask: str, batches: Iterable[list[Point]]) -> Iter
                 submit([point] for point in batch)
                 continue
             ((number, values),) = batch
-            what = "the process that asked it died, perhaps for want of memory"
+            what = "its process died, perhaps out of memory"
             answer = Asked([{"point": number, **values, "error": what}], {})
         left = batch[len(answer.rows) :]
         submit([left] if left else islice(waiting, 1))
@@ -141,10 +141,10 @@ def _answers(client: "Client", ask: str, batches: Iterable[list[Point]]) -> Iter
 
 
 def _result(future: "Future[Result]") -> Result:
-    """What a worker has found."""
+    """Return a worker's result."""
     from distributed.comm.core import CommClosedError
 
     try:
         return future.result()
-    except (CancelledError, CommClosedError):  # the second while it is fetched
-        raise RuntimeError("the Dask cluster is gone; the same command goes on where this one was") from None
+    except (CancelledError, CommClosedError):  # the second while the result is fetched
+        raise RuntimeError("the Dask cluster is gone; run the command again to continue") from None

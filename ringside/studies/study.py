@@ -1,4 +1,4 @@
-"""A study: a command line with holes, and what to put into them.
+"""A study: a command line with placeholders, and their values.
 
 A YAML file::
 
@@ -6,15 +6,15 @@ A YAML file::
     grid:                                  # every combination of these
       nodes: [1, 2, 4, 8]
       size: [1M, 64M]
-    sample:                                # asked at each of them, so many draws of these
+    sample:                                # random draws at each combination
       points: 50
       seed: 7
       draws:
         nic: {from: 10GB/s, to: 100GB/s, scale: log}
-    answer: time_s                         # the column that the picture is about
+    answer: time_s                         # the column for the picture
 
-Points are numbered from 0: the grid's last parameter changes fastest but for the draws. What stands in the
-holes is parted as a shell does: ``--tp 2 --pp 4`` is four words, an empty text none.
+Points are numbered from 0: the grid's last parameter changes fastest except for the draws. Values are split
+as by a shell: ``--tp 2 --pp 4`` is four arguments, an empty text none.
 """
 
 import itertools
@@ -41,16 +41,16 @@ ANSWERS = {
     "train": "step_s",
     "program": "makespan_s",
 }
-"""Commands that can be asked, and the column of their answers that pictures are about."""
+"""Commands that a study may run, and the column of their answers for pictures."""
 
 MOST_POINTS = 1_000_000
-"""Of one study."""
+"""The maximum number of points of one study."""
 
 CLOCK = "elapsed_s"
-"""Seconds that a point took: the one column that is another in every run."""
+"""Seconds that a point took: the only column that differs between runs."""
 
 OWN = ("point", "error", CLOCK)
-"""Columns of every row, beside the study's parameters and the answer's figures."""
+"""Columns of every row, besides the study's parameters and the answer's figures."""
 
 _NO_QUESTIONS = frozenset(
     {
@@ -68,19 +68,19 @@ _NO_QUESTIONS = frozenset(
         "--emulate",
     }
 )
-"""Words that a study may not have: points would write over each other's files, or ask nothing."""
+"""Options that a study may not have: points would overwrite each other's files, or answer nothing."""
 
 _NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\D*)")
 
 
 class StudyError(ValueError):
-    """A study that cannot be made; the message says what to write."""
+    """An invalid study; the message says what to write."""
 
 
 def _text(value: object) -> object:
-    """A value as it stands on a command line; YAML reads ``on``, ``no`` and ``~`` as no text."""
+    """Return a value as command-line text; YAML does not read ``on``, ``no`` and ``~`` as text."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"YAML reads {shown(value)} there; put what is meant between quotation marks")
+        raise ValueError(f"YAML reads {shown(value)} there; quote the text")
     return str(value)
 
 
@@ -92,7 +92,7 @@ class _Strict(BaseModel):
 
 
 class Draw(_Strict):
-    """Values between two ends, of one unit; ``whole`` ones are rounded."""
+    """A range of values with one unit; ``whole`` ones are rounded."""
 
     first: Value = Field(alias="from")
     last: Value = Field(alias="to")
@@ -112,21 +112,21 @@ class Draw(_Strict):
         return self
 
     def at(self, share: float) -> str:
-        """The value at this share of the way."""
+        """Return the value at this share of the range."""
         (low, unit), (high, _) = _number(self.first), _number(self.last)
         value = low * (high / low) ** share if self.scale == "log" else low + (high - low) * share
         return f"{round(value)}{unit}" if self.whole else f"{value:.6g}{unit}"
 
 
 class Sample(_Strict):
-    """So many draws, spread over the whole room (a Latin hypercube), the same ones for a seed."""
+    """Draws that are spread over the whole space (a Latin hypercube), the same ones for a seed."""
 
     points: Annotated[int, Field(ge=1, le=MOST_POINTS, strict=True)]
     seed: Annotated[int, Field(ge=0, strict=True)] = 0
     draws: Annotated[dict[str, Draw], Field(min_length=1)]
 
     def values(self) -> list[dict[str, str]]:
-        """What is drawn, in order."""
+        """Return the drawn values, in order."""
         random = np.random.default_rng(self.seed)
         columns = []
         for draw in self.draws.values():
@@ -136,7 +136,7 @@ class Sample(_Strict):
 
 
 class Study(_Strict):
-    """What is asked, and at which points."""
+    """A command, and its points."""
 
     ask: str
     grid: dict[str, Annotated[list[Value], Field(min_length=1)]] = {}
@@ -145,53 +145,49 @@ class Study(_Strict):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        first, *words = _split(self.ask) or [""]
+        first, *arguments = _split(self.ask) or [""]
         if first not in ANSWERS:
             raise ValueError(f"ask: {first or 'nothing'} cannot be asked; begin with {', '.join(ANSWERS)}")
-        _check_words("ask", words)
+        _check_words("ask", arguments)
         for name, values in self.grid.items():
             twice = [value for value, count in Counter(values).items() if count > 1]
             if twice:
-                raise ValueError(f"{name}: {twice[0]} stands there twice; leave one of them out")
+                raise ValueError(f"{name}: {twice[0]} occurs twice; leave one out")
             for value in values:
                 _check_words(name, _split(value))
         holes = set(_holes(self.ask))
         both = sorted(set(self.grid) & set(self.sample.draws if self.sample else ()))
         if both:
-            raise ValueError(f"{both[0]} stands under grid and under draws; leave one of them out")
+            raise ValueError(f"{both[0]} is under grid and under draws; leave one out")
         missing, idle = sorted(holes - set(self.parameters)), sorted(set(self.parameters) - holes)
         if missing:
-            raise ValueError(
-                f"ask: nothing says what {{{missing[0]}}} is; write it under grid, or under draws"
-            )
+            raise ValueError(f"ask: no values for {{{missing[0]}}}; write it under grid, or under draws")
         if idle:
-            raise ValueError(
-                f"{idle[0]} has no place in what is asked; write {{{idle[0]}}} there, or leave it out"
-            )
+            raise ValueError(f"{idle[0]} does not occur in ask; write {{{idle[0]}}} there, or leave it out")
         taken = [name for name in self.parameters if name in OWN]
         if taken:
             raise ValueError(f"{taken[0]} is a column of every row; call the parameter something else")
         if self.count > MOST_POINTS:
-            raise ValueError(f"{self.count:,} points; write {MOST_POINTS:,} at the most")
+            raise ValueError(f"{self.count:,} points; write at most {MOST_POINTS:,}")
         return self
 
     @property
     def target(self) -> str:
-        """The column of the answers that pictures are about."""
+        """The column of the answers for pictures."""
         return self.answer or ANSWERS[self.ask.split()[0]]
 
     @property
     def parameters(self) -> list[str]:
-        """What is put into the holes, by name."""
+        """The names of the parameters."""
         return [*self.grid, *(self.sample.draws if self.sample else ())]
 
     @property
     def count(self) -> int:
-        """Points in all."""
+        """The number of points."""
         return math.prod(map(len, self.grid.values())) * (self.sample.points if self.sample else 1)
 
     def points(self) -> Iterator[tuple[int, dict[str, str]]]:
-        """The number of each point, and what stands in the holes there."""
+        """Yield the number and the values of each point."""
         drawn = self.sample.values() if self.sample else [{}]
         number = itertools.count()
         for combination in itertools.product(*self.grid.values()):
@@ -200,18 +196,18 @@ class Study(_Strict):
 
 
 def filled(ask: str, values: Mapping[str, str]) -> list[str]:
-    """The words of one point, parted as a shell does; raise `StudyError` for one that asks nothing."""
-    words = _split(ask.format_map(values))
-    _check_words("ask", words)
-    return words
+    """Return the arguments of one point, split as by a shell; raise `StudyError` for invalid ones."""
+    arguments = _split(ask.format_map(values))
+    _check_words("ask", arguments)
+    return arguments
 
 
 def read(path: Path) -> Study:
-    """The study in a file; raise `StudyError` with every complaint at once."""
+    """Read a study from a file; raise `StudyError` with every complaint at once."""
     try:
         text = regular(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "not text"
         raise StudyError(
             f"{path}: cannot be read: {reason}; ringside sweep --example prints a study"
         ) from None
@@ -219,7 +215,7 @@ def read(path: Path) -> Study:
 
 
 def loads(text: str, name: str) -> Study:
-    """The study that a text says."""
+    """Parse a study from text."""
     try:
         content = strict_yaml.loads(text)
     except yaml.YAMLError as error:
@@ -228,9 +224,9 @@ def loads(text: str, name: str) -> Study:
 
 
 def made(content: object, name: str) -> Study:
-    """The study of a mapping, as a file has it."""
+    """Build the study of a mapping, as in a file."""
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
-        raise StudyError(f"{name}: no study; ringside sweep --example prints one")
+        raise StudyError(f"{name}: not a study; ringside sweep --example prints one")
     try:
         return Study(**content)
     except ValidationError as error:
@@ -244,21 +240,21 @@ def _split(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError:
-        raise StudyError(f"{text}: a quotation mark is open; close it") from None
+        raise StudyError(f"{text}: an unclosed quotation mark; close it") from None
 
 
 def _check_words(where: str, words: Sequence[str]) -> None:
     for word in words:
         option = word.partition("=")[0]
         if option in _NO_QUESTIONS or re.match("-o.", word):
-            raise StudyError(f"{where}: {word} has no place in a study, whose answers are rows; leave it out")
+            raise StudyError(f"{where}: {word} cannot be used in a study; leave it out")
 
 
 def _holes(ask: str) -> list[str]:
     try:
         parts = [part for part in string.Formatter().parse(ask) if part[1] is not None]
     except ValueError:
-        raise ValueError(f"ask: {ask}: a brace is open; write {{name}}") from None
+        raise ValueError(f"ask: {ask}: an unclosed brace; write {{name}}") from None
     for _, name, spec, conversion in parts:
         if not str(name).isidentifier() or spec or conversion:
             raise ValueError(f"ask: {ask}: write a name of letters alone between braces, {{nodes}}")
@@ -266,22 +262,22 @@ def _holes(ask: str) -> list[str]:
 
 
 def number(text: str) -> tuple[float, str] | None:
-    """A number and its unit, or None where the text begins with none."""
-    found = _NUMBER.fullmatch(text.strip())
-    return (float(found[1]), found[2]) if found and math.isfinite(float(found[1])) else None
+    """Parse a number and its unit; None where the text begins with no number."""
+    match = _NUMBER.fullmatch(text.strip())
+    return (float(match[1]), match[2]) if match and math.isfinite(float(match[1])) else None
 
 
 def ordered_by_size(values: Iterable[str]) -> list[str]:
-    """The different values of a parameter: by size where they are numbers of one unit, else as they came."""
-    found = list(dict.fromkeys(values))
-    numbers = [number(value) for value in found]
+    """Return the distinct values of a parameter: by size for numbers of one unit, else in their order."""
+    distinct = list(dict.fromkeys(values))
+    numbers = [number(value) for value in distinct]
     if all(numbers) and len({one[1] for one in numbers if one}) == 1:
-        return sorted(found, key=lambda value: (number(value) or (0.0, ""))[0])
-    return found
+        return sorted(distinct, key=lambda value: (number(value) or (0.0, ""))[0])
+    return distinct
 
 
 def _number(text: str) -> tuple[float, str]:
-    found = number(text)
-    if found is None:
-        raise ValueError(f"{text!r} is no number with a unit; write for example 10GB/s, 2us or 16")
-    return found
+    parsed = number(text)
+    if parsed is None:
+        raise ValueError(f"{text!r} is not a number with a unit; write for example 10GB/s, 2us or 16")
+    return parsed

@@ -1,4 +1,4 @@
-"""What a study's rows say: which parameter matters most, where the answer is least and most."""
+"""A study's summary: the parameter with the largest effect, the rows with extreme answers."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,15 +8,15 @@ import pandas as pd
 from ringside.studies.study import Study, StudyError, ordered_by_size
 
 GROUPS = 5
-"""Into which drawn values, nearly all of them different, are put in order of size."""
+"""The number of bins for drawn values, which nearly all differ."""
 
 MOST_VALUES = 24
-"""Of a parameter that is shown value by value."""
+"""The maximum number of values that are shown one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The mean answer over one parameter, whatever the others are: at which value it is least and most."""
+    """The mean answer over one parameter, averaged over the others: at which value it is least and most."""
 
     parameter: str
     least: float
@@ -26,13 +26,13 @@ class Effect:
 
     @property
     def spread(self) -> float:
-        """How far the most is above the least."""
+        """The difference between the most and the least."""
         return self.most - self.least
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A study in short; ``effects`` begin with the largest, ``least`` and ``most`` are rows."""
+    """A study's summary; ``effects`` begin with the largest, ``least`` and ``most`` are rows."""
 
     target: str
     points: int
@@ -44,7 +44,7 @@ class Summary:
 
 
 def summary(study: Study, rows: pd.DataFrame) -> Summary:
-    """The rows that are there, in short; raise `StudyError` where answers have no such column."""
+    """Summarise the rows so far; raise `StudyError` where answers have no such column."""
     target = study.target
     failed = int(rows["error"].notna().sum()) if len(rows) else 0
     answered = len(rows) - failed
@@ -52,11 +52,11 @@ def summary(study: Study, rows: pd.DataFrame) -> Summary:
         return Summary(target, study.count, answered, failed, (), None, None)
     if target not in rows or not pd.api.types.is_float_dtype(rows[target]):
         known = ", ".join(str(name) for name in rows if pd.api.types.is_float_dtype(rows[name]))
-        raise StudyError(f"answer: {target} is no number of the answers; write one of {known}")
+        raise StudyError(f"answer: {target} is not a numeric column of the answers; write one of {known}")
     good = rows[rows[target].notna()]
     if not len(good):
         return Summary(target, study.count, answered, failed, (), None, None)
-    effects = [found for name in study.parameters if (found := _effect(name, good, target))]
+    effects = [effect for name in study.parameters if (effect := _effect(name, good, target))]
     least, most = (good.loc[getattr(good[target], which)()] for which in ("idxmin", "idxmax"))
     return Summary(
         target, study.count, answered, failed,

@@ -1,4 +1,4 @@
-"""Who answers a study's points: processes of this machine, or a Dask cluster that is there."""
+"""The workers of a study: processes of this machine, or an existing Dask cluster."""
 
 import asyncio
 import logging
@@ -23,14 +23,14 @@ _OWN_CLUSTER = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
-"""What kills its process twice is not asked again; nothing waits there that would be blamed with it.
+"""A task that kills its process twice is not retried; no queued task is blamed with it.
 
-Its pages, which Dask shows to every user of the machine, are left out.
+Dask's web pages, open to every user of the machine, are off.
 """
 
 
 def check_address(scheduler: str) -> None:
-    """Refuse what is no address of a Dask scheduler, before anything is asked of it."""
+    """Raise ValueError for an invalid address of a Dask scheduler, before contacting it."""
     from distributed.comm.addressing import parse_address, parse_host_port
     from distributed.comm.registry import get_backend
 
@@ -38,14 +38,16 @@ def check_address(scheduler: str) -> None:
         scheme, place = parse_address(scheduler)
         get_backend(scheme).get_connector()
         host, port = parse_host_port(place)
-    except (TypeError, ValueError):  # the first where only the name of a protocol is known
+    except (TypeError, ValueError):  # TypeError where only the name of a protocol is known
         host, port = "", 0
     if not host or not 0 < port < 2**16:
-        raise ValueError(f"--scheduler {scheduler}: no address of a Dask scheduler; write tcp://HOST:PORT")
+        raise ValueError(
+            f"--scheduler {scheduler}: not an address of a Dask scheduler; write tcp://HOST:PORT"
+        )
 
 
 async def _identity(scheduler: str) -> str:
-    """What answers there: a scheduler, if all is well."""
+    """Return the type of the server at the address."""
     from distributed.core import rpc
     from distributed.security import Security
 
@@ -55,7 +57,7 @@ async def _identity(scheduler: str) -> str:
 
 
 def _check_scheduler(scheduler: str) -> None:
-    """Refuse an address where no scheduler answers; a client that meets none stays for half a minute."""
+    """Raise where no scheduler answers; a client without one waits for half a minute."""
     from distributed.utils import LoopRunner
 
     check_address(scheduler)
@@ -65,7 +67,7 @@ def _check_scheduler(scheduler: str) -> None:
     except TypeError:
         problem = "TLS needs certificates; set distributed.comm.tls in Dask's configuration"
     except (OSError, ValueError) as error:
-        problem = str(error) or f"nothing of Dask's answers within {CONNECT_S:.0f} s"
+        problem = str(error) or f"no answer within {CONNECT_S:.0f} s"
     if problem:
         raise ValueError(
             f"--scheduler {scheduler}: no Dask scheduler there ({problem}); write tcp://HOST:PORT"
@@ -74,7 +76,7 @@ def _check_scheduler(scheduler: str) -> None:
 
 @contextmanager
 def client_of(workers: int, scheduler: str | None) -> Iterator["Client"]:
-    """Who does the work: a cluster that is there, or processes that go with us."""
+    """Yield the client of an existing cluster, or of processes that end with this one."""
     from distributed import Client
     from distributed.utils import silence_logging_cmgr
 
@@ -92,7 +94,7 @@ def client_of(workers: int, scheduler: str | None) -> Iterator["Client"]:
 
 @contextmanager
 def _own_cluster(workers: int) -> Iterator["LocalCluster"]:
-    """Processes of this machine that nobody but us can give work to, for every user may open its ports."""
+    """Yield processes of this machine that accept work from this process only, not from other users."""
     import cryptography  # noqa: F401 - which Dask needs for that, and does not ask for by this name
     from distributed import LocalCluster
 
@@ -111,8 +113,8 @@ def _own_cluster(workers: int) -> Iterator["LocalCluster"]:
                 )
         except (OSError, RuntimeError) as error:
             raise RuntimeError(
-                f"a process died while it started ({error}), perhaps for want of memory; the same command "
-                "goes on where this one was"
+                f"a process died while it started ({error}), perhaps out of memory; run the command "
+                "again to continue"
             ) from None
         with cluster:
             yield cluster
@@ -120,12 +122,12 @@ def _own_cluster(workers: int) -> Iterator["LocalCluster"]:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """What is started herein leaves signals that are sent to every process of a job to this one.
+    """Block signals to every process of a job in processes started inside the block.
 
-    A terminal sends Ctrl-C so, a scheduler SIGTERM. A blocked signal stays blocked in threads and processes
-    that are begun, from their first moment.
+    A terminal sends Ctrl-C so, a scheduler SIGTERM; this process handles them. A blocked signal stays blocked
+    in threads and processes from their start.
     """
-    resource_tracker.ensure_running()  # which unblocks them where it has to be started itself
+    resource_tracker.ensure_running()  # it unblocks them where it has to start itself
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield

@@ -1,4 +1,4 @@
-"""``--splits``: what each rank has for each other in an uneven all_to_all."""
+"""``--splits``: each rank's elements for each other in an uneven all_to_all."""
 
 import re
 from pathlib import Path
@@ -9,10 +9,10 @@ Rows = tuple[tuple[int, ...], ...]
 
 
 def read_splits(text: str, ranks: int) -> Rows:
-    """Counts of elements by sender, then receiver, for so many ranks.
+    """Parse counts of elements by sender, then receiver, for ``ranks`` ranks.
 
-    The text is a list, ``4,1,0;1,4,0;0,0,9``, or the name of a file with a line for each sender; one
-    row alone is what every rank has.
+    The text is a list, ``4,1,0;1,4,0;0,0,9``, or the name of a file with a line per sender; a single row is
+    every rank's.
     """
     file, where = splits_file(text), f"--splits {text}"
     lines = re.split(r"[;\n]", _content(file) if file else text)
@@ -30,12 +30,12 @@ def read_splits(text: str, ranks: int) -> Rows:
                 f"{ranks} ranks, and one row or {ranks}"
             )
     if not rows:
-        raise ValueError(f"{where} says nothing; write a row of counts for each rank")
+        raise ValueError(f"{where} is empty; write a row of counts per rank")
     return tuple(rows)
 
 
 def splits_file(text: str) -> Path | None:
-    """The file that the text names, if it is no list."""
+    """Return the file that the text names, unless it is a list."""
     return None if re.fullmatch(r"[\d\s,;]+", text) else Path(text)
 
 
@@ -47,8 +47,8 @@ def _content(path: Path) -> str:
 
 
 def _row(line: str, where: str) -> tuple[int, ...]:
-    words = line.partition("#")[0].replace(",", " ").split()
-    for word in words:
+    counts = line.partition("#")[0].replace(",", " ").split()
+    for word in counts:
         if not (word.isascii() and word.isdecimal() and len(word) < 100):
-            raise ValueError(f"{where}: {word!r} is no count of elements; write 0 or more")
-    return tuple(int(word) for word in words)
+            raise ValueError(f"{where}: {word!r} is not a count of elements; write 0 or more")
+    return tuple(int(word) for word in counts)

@@ -66,7 +66,7 @@ def one_way() -> "nx.DiGraph[str]":
         (nvlink_switch(2, bandwidth=RATE), "'nvswitch' is of kind 'nvswitch'"),
         (looped(), "loop"),
         (two_ports(), "'gpu0' has 2 cables"),
-        (one_way(), "'leaf0' -> 'leaf1' has no way back"),
+        (one_way(), "'leaf0' -> 'leaf1' has no reverse link"),
     ],
 )
 def test_a_graph_that_cannot_be_emulated_is_refused_by_name(graph: "nx.DiGraph[str]", complaint: str) -> None:

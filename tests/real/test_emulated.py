@@ -170,7 +170,7 @@ def test_a_rank_that_hangs_ends_the_run_with_every_ranks_output(four: Cluster) -
         os.kill(victim, signal.SIGSTOP)
 
     what = replace(RING, sizes=[4 * KIB, 1024 * KIB], timeout_s=2.0)
-    with pytest.raises(MeasureError, match=r"(?s)rank \d left with exit code 1.*Timed out"):
+    with pytest.raises(MeasureError, match=r"(?s)rank \d exited with code 1.*Timed out"):
         four.measure(what, strike)
     assert namespaces._inhabitants([host.namespace for host in four.network.hosts]) == []
 

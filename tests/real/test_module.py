@@ -272,7 +272,7 @@ def test_a_model_that_reads_numbers_and_is_too_large_is_never_built(tmp_path: Pa
         "        return super().forward(x) if x.sum().item() else x\n"
         "def model(): return Huge(10**6, 10**6), torch.randn(2, 10**6)\n"
     )
-    with pytest.raises(ValueError, match="without its numbers, and its 3,725 GiB are too much"):
+    with pytest.raises(ValueError, match="without values, and its 3,725 GiB are too much"):
         architecture_of(f"{file}:model")
 
 

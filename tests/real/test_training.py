@@ -163,7 +163,7 @@ def test_a_message_names_its_other_end():
         ({"pipeline": 2, "schedule": "zbv", "micro_batches": 4}, "zbv has 2 per rank, not 1"),
         ({"pipeline": 2, "virtual": 2, "micro_batches": 4}, "1f1b has 1 per rank, not 2"),
         ({"pipeline": 16, "micro_batches": 16}, "8 layers on 16 stages leave some without a layer"),
-        ({"shard": 2, "virtual": 2}, "2 stages a rank, but no pipeline"),
+        ({"shard": 2, "virtual": 2}, "2 stages per rank, but no pipeline"),
         ({"tensor": 3}, "3 tensor-parallel ranks do not divide inner 512"),
         ({"tensor": 2, "model": Decoder(heads=3)}, "3 heads do not divide hidden 64"),
         ({"shard": 2, "param_dtype": "int8"}, "'int8' is no known dtype"),
@@ -174,8 +174,11 @@ def test_a_message_names_its_other_end():
         ({"shard": 2, "expert": 2}, "sleeping layers have no experts; write --model experts"),
         ({"replicate": 3, "expert": 2, "model": ROUTED}, "2 expert-parallel ranks do not divide 3"),
         ({"replicate": 3, "expert": 3, "model": ROUTED}, "4 experts do not divide by 3"),
-        ({"replicate": 2, "tensor": 2, "model": ROUTED}, "--tp is not known of layers of experts"),
-        ({"replicate": 2, "no_sync": True, "model": ROUTED}, "--no-sync is not known of layers"),
+        ({"replicate": 2, "tensor": 2, "model": ROUTED}, "--tp cannot be combined with expert layers"),
+        (
+            {"replicate": 2, "no_sync": True, "model": ROUTED},
+            "--no-sync cannot be combined with expert layers",
+        ),
         (
             {"replicate": 2, "strategy": "zero4"},
             "'zero4' is no known strategy; write fsdp or zero_redundancy",
@@ -200,7 +203,7 @@ def test_jobs_that_cannot_be_are_refused(words, complaint):
         ('{"schema": "ringside.ddp/1"}', "no ringside.training/1 file"),
         ('{"schema": "ringside.training/1", "job": {"shard": "many"}}', "job.shard: Input should be"),
         ('{"schema": "ringside.training/1", "job": {"shard": 2}, "steps": [], "fingerprint": {}}',
-         "holds no step of all its ranks"),
+         "no step with all of its ranks"),
     ],
 )  # fmt: skip
 def test_a_file_that_holds_no_such_steps_is_refused(tmp_path, text, complaint):

@@ -139,7 +139,7 @@ def test_pandas_takes_them(found: dict[str, list[ringside.Result]], function: st
 
 
 def test_what_is_no_result_has_no_row() -> None:
-    with pytest.raises(TypeError, match="give what predict, pick, train, read or compare returned"):
+    with pytest.raises(TypeError, match="pass what predict, pick, train, read or compare returned"):
         ringside.rows([7])  # type: ignore[list-item]
 
 

@@ -142,8 +142,8 @@ def test_pick_prints_draws_and_writes_rules(ringside, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--cluster dgx-h100 --nodes 0", "no node counts"),
-        ("--cluster dgx-h100 --nodes one", "no node counts"),
+        ("--cluster dgx-h100 --nodes 0", "not node counts"),
+        ("--cluster dgx-h100 --nodes one", "not node counts"),
         ("--cluster h100-1gpu --nodes 1", "nothing to choose"),
         ("--cluster dgx-h100 --nodes 1 --times hearsay", "no known times"),
         ("--cluster star --nodes 2 --tuner-csv t.csv", "--library nccl"),

@@ -106,7 +106,7 @@ def test_an_algorithm_that_is_not_to_be_had_is_what_nccl_falls_back_to(
     assert {row["num_nodes"] for row in content["rows"]} == {nodes}
     (said,) = (note for note in content["notes"] if "fell back" in note)
     assert said.startswith(
-        f"NCCL_ALGO={content['rows'][0]['algorithm']} names what mn5-h100 has not for all_reduce"
+        f"NCCL_ALGO={content['rows'][0]['algorithm']} names nothing that mn5-h100 supports for all_reduce"
     )
     assert said.endswith(f"predicted as NCCL_ALGO={fallback}")
     (tmp_path / "job.log").write_text(f"# NCCL_ALGO set by environment to {fallback}\n{hosts}")
@@ -146,5 +146,5 @@ def test_the_gathering_half_has_no_trees(ringside, tmp_path):
     (tmp_path / "job.log").write_text(pinned + LOG)
     code, out, err = ringside("compare", "job.log", "--cluster", "dgx1-v100")
     assert code == 0, err
-    assert "NCCL_ALGO=tree names what dgx1-v100 has not for all_gather" in out
+    assert "NCCL_ALGO=tree names nothing that dgx1-v100 supports for all_gather" in out
     assert out.count("ring/") == 3

@@ -85,7 +85,7 @@ def test_a_straggler_of_a_layout_is_as_slow_as_it_is(asked):
 def test_words_picture_and_timeline_say_who_waits(ringside, tmp_path):
     code, out, err = ringside(*TRAIN.split(), *"--late 2=5ms --plot step.svg --trace step.json".split())
     assert code == 0, err
-    assert "# disturbed (--late 2=5ms; nothing is left to chance): " in out
+    assert "# disturbed (--late 2=5ms; nothing random): " in out
     assert "# 3 ranks wait for rank 2, " in out
     picture = (tmp_path / "step.svg").read_text(encoding="utf-8")
     assert "3 ranks wait for rank 2" in picture or "<path" in picture
@@ -133,8 +133,8 @@ REFUSED = [
     (f"{SIMULATE} --os-noise 1ms=25us", "ask ringside train or program"),
     (f"{SIMULATE} --jitter lognormal:0.1 --draws 0", "write 1 to 100,000"),
     (f"{SIMULATE} --jitter lognormal:0.1 --seed -1", "write 0 or more"),
-    (f"{SIMULATE} --draws 5", "nothing is left to chance"),
-    (f"{SIMULATE} --late 1=5s --seed 5", "nothing is left to chance"),
+    (f"{SIMULATE} --draws 5", "nothing is random"),
+    (f"{SIMULATE} --late 1=5s --seed 5", "nothing is random"),
     (f"{SIMULATE} --late 1=5s --trace t.json", "leave one or the other out"),
     ("simulate all_reduce --cluster star:4 --late 1=5s", "add --size"),
     ("simulate all_reduce --cluster dgx-h100:2 --size 1M --late 1=5s", "write --library ideal or gloo"),

@@ -151,11 +151,14 @@ def test_rates_are_read_in_every_unit(text, per_node_day):
         ("measure elastic -o e.jsonl --checkpoint 0", "a checkpoint of 0 bytes"),
         ("measure elastic -o e.jsonl -g 1", "write 2 or more"),
         ("measure elastic -o e.jsonl --interval 5 --plot e.svg", "predicts nothing; leave --plot out"),
-        ("measure elastic -o e.jsonl --backend nccl", "--backend is no option of ringside measure elastic"),
+        (
+            "measure elastic -o e.jsonl --backend nccl",
+            "--backend is not an option of ringside measure elastic",
+        ),
         ("measure elastic -o no/such/e.jsonl", "write another path"),
         (
             "measure all_reduce -o e.jsonl --kills 3",
-            "--kills is no option of ringside measure, but of ringside measure elastic",
+            "--kills is not an option of ringside measure, but of ringside measure elastic",
         ),
     ],
 )

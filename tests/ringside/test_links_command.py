@@ -85,7 +85,7 @@ def test_the_picture_shows_who_is_busy(tmp_path, printed, ending):
     ("more", "said"),
     [
         ("--plot a.svg", "add --links"),
-        ("--links --plot a.txt", "no picture format"),
+        ("--links --plot a.txt", "not a picture format"),
         ("--links --engine model --algorithm ring --plot a.svg", "engine model counts no links"),
     ],
 )

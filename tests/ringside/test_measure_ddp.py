@@ -99,7 +99,7 @@ def test_bad_input_is_refused_before_anything_is_measured(tmp_path):
         run("sleeping", output, job, ranks=2, settings=["bandwidth=1Gb/s"])
     with pytest.raises(ValueError, match="write another path"):
         run("sleeping", tmp_path / "no" / "o.json", job, ranks=2)
-    with pytest.raises(ValueError, match="no picture format"):
+    with pytest.raises(ValueError, match="not a picture format"):
         run("sleeping", output, job, ranks=2, plot=tmp_path / "p.bmp")
     with pytest.raises(ValueError, match="'stern' is no known cluster"):
         run("sleeping", output, job, ranks=2, emulate="stern:4")

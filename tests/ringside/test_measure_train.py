@@ -54,7 +54,7 @@ def test_experts_are_dealt_out_among_all_ranks_or_as_many_as_was_said():
     assert (pairs.expert, pairs.mesh.expert_data) == (2, 2)
     with pytest.raises(ValueError, match="experts are trained with --strategy ddp here, not fsdp"):
         job_of(4, "experts", **PLAIN)
-    with pytest.raises(ValueError, match="--cp is not known of layers of experts"):
+    with pytest.raises(ValueError, match="--cp cannot be combined with expert layers"):
         job_of(4, "experts", **{**plain, "cp": 2})
     with pytest.raises(ValueError, match="sleeping has no experts to deal out; write --model experts"):
         job_of(4, "sleeping", **{**plain, "ep": 2})
@@ -86,8 +86,8 @@ def test_experts_are_dealt_out_among_all_ranks_or_as_many_as_was_said():
         (2, {"pp": 2, "schedule": "zb"}, "'zb' is no schedule of a pipeline"),
         (2, {"virtual": 2}, "but no pipeline"),
         (2, {"pp": 2, "reshard": False}, "are FSDP2's, and no ranks here share parameters"),
-        (2, {"tp": 2, "no_sync": True}, "--no-sync is of ranks that share parameters"),
-        (1, {}, "one rank shares nothing"),
+        (2, {"tp": 2, "no_sync": True}, "--no-sync needs ranks that share parameters"),
+        (1, {}, "one rank does not communicate"),
     ],
 )
 def test_layouts_that_cannot_be_are_refused(ranks, words, complaint):
@@ -118,16 +118,19 @@ def test_models_that_nobody_knows_are_refused(text, complaint):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ("measure train --backend nccl -o o.json", "--backend is no option of ringside measure train"),
-        ("measure train --algorithm ring -o o.json", "--algorithm is no option of ringside measure train"),
-        ("measure train --plot p.svg -o o.json", "--plot is no option of ringside measure train"),
+        ("measure train --backend nccl -o o.json", "--backend is not an option of ringside measure train"),
+        (
+            "measure train --algorithm ring -o o.json",
+            "--algorithm is not an option of ringside measure train",
+        ),
+        ("measure train --plot p.svg -o o.json", "--plot is not an option of ringside measure train"),
         (
             "measure ddp --tp 2 -o o.json",
-            "--tp is no option of ringside measure ddp, but of ringside measure train",
+            "--tp is not an option of ringside measure ddp, but of ringside measure train",
         ),
         (
             "measure all_reduce --tp 2 -o o.json",
-            "--tp is no option of ringside measure, but of ringside measure train",
+            "--tp is not an option of ringside measure, but of ringside measure train",
         ),
         ("measure train --set bandwidth=1Gb/s -o o.json", "add --emulate"),
         ("measure train -g 3 --tp 2 -o o.json", "do not divide"),
@@ -135,8 +138,8 @@ def test_models_that_nobody_knows_are_refused(text, complaint):
             "measure train --model sleeping:hidden=1000000,inner=1000000 -o o.json",
             "need more than this machine's",
         ),
-        ("validate training --plot p.svg", "--plot is no option of ringside validate training"),
-        ("validate training --family rings", "'rings' is no case of this plan; write one of fsdp"),
+        ("validate training --plot p.svg", "--plot is not an option of ringside validate training"),
+        ("validate training --family rings", "'rings' is not a case of this plan; write one of fsdp"),
     ],
 )
 def test_words_that_say_nothing_are_refused_before_anything_is_measured(ringside, tmp_path, words, complaint):

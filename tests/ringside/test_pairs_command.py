@@ -68,7 +68,7 @@ def test_ranks_count_where_a_file_does_not_say(ringside, table, tmp_path):
     for ranks in (0, 1, 3, -2):
         code, out, err = ringside("pairs", "bare.csv", "--ranks", ranks)
         assert (code, out) == (2, "")
-        assert "write 2, or twice the GPUs of a node" in err
+        assert "write 2, or twice the GPUs per node" in err
 
 
 def test_a_log_without_ranks_is_of_as_many_as_are_told(ringside, tmp_path):

@@ -19,8 +19,8 @@ def test_a_count_of_the_cluster_is_a_count_of_nodes(ringside):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ("--cluster dgx-h100:16 --nodes 8", "dgx-h100:16 and --nodes 8 count differently"),
-        ("--cluster dgx-h100:16 --nodes 16,32", "count differently; leave one count out"),
+        ("--cluster dgx-h100:16 --nodes 8", "dgx-h100:16 and --nodes 8 have different counts"),
+        ("--cluster dgx-h100:16 --nodes 16,32", "have different counts; leave one out"),
         ("--cluster dgx-h100", "how many machines? write --cluster dgx-h100:16, or --nodes 1,2,4,8"),
         ("--cluster dgx-h100:0", "'0' is not a count"),
         ("--cluster dgx-h100:4 -b 1K", "--size is one size, -b, -e and -f are several"),

@@ -13,19 +13,11 @@ from hypothesis import strategies as st
 from matplotlib.collections import LineCollection, PathCollection, PolyCollection
 from matplotlib.text import Text
 
-from ringside.pictures import (
-    comparison,
-    curves,
-    disturbance,
-    picks,
-    pipeline,
-    style,
-    timeline,
-    topology,
-    training,
-    validation,
-)
+from ringside.pictures import style, topology
 from ringside.pictures.bins import occupied, prevailing
+from ringside.pictures.collectives import curves, picks, timeline
+from ringside.pictures.jobs import disturbance, pipeline, training
+from ringside.pictures.measured import comparison, validation
 from ringside.validation.emulated.collectives import MeasuredCase
 
 LOG = Path(__file__).parents[1] / "validation/data/v2.13_two_nodes.log"
@@ -149,7 +141,7 @@ def test_a_long_timeline_is_summed_up_and_says_so(draw):
     assert "the 24 busiest of 40 links" in title
     assert len(rows(figure.axes[0])) == 16
     figure = draw("simulate all_reduce --cluster star:8 --algorithm tree --size 64M --timeline t.png")
-    assert "a bar's height is how busy its lane is" in " ".join(figure.get_suptitle().split())
+    assert "a bar's height is its lane's busy share" in " ".join(figure.get_suptitle().split())
     assert sum(map(len, (axes.collections for axes in figure.axes))) < 100
 
 
@@ -174,10 +166,10 @@ REFUSED = [
     ("--size 1M --timeline t.png --engine model", "which engine model does not keep; write --engine simpy"),
     ("--size 1M --timeline t.png --engine fast", "which engine fast does not keep; write --engine simpy"),
     ("--size 1M --timeline t.png --jitter lognormal:0.1", "show what nothing disturbs"),
-    ("--size 1M --timeline t.png -g 1", "nothing is sent, so no timeline is drawn"),
-    ("--size 1M --timeline t.png --export e.xml -g 1", "nothing is sent, so no timeline is drawn"),
+    ("--size 1M --timeline t.png -g 1", "nothing is sent, so there is no timeline"),
+    ("--size 1M --timeline t.png --export e.xml -g 1", "nothing is sent, so there is no timeline"),
     ("--size 1M --plot t.png", "one size on one cluster is a point; add --links"),
-    ("--size 1M --nodes 2 --plot t.png", "count differently; leave one count out"),
+    ("--size 1M --nodes 2 --plot t.png", "have different counts; leave one out"),
 ]
 
 
@@ -192,8 +184,8 @@ def test_what_cannot_be_drawn_is_refused_and_nothing_written(ringside, tmp_path,
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--nodes 0", "no node counts"),
-        ("--nodes 2,x", "no node counts"),
+        ("--nodes 0", "not node counts"),
+        ("--nodes 2,x", "not node counts"),
         ("--nodes 2,4 -g 2", "leave one or the other out"),
         ("--nodes 2,4 --size 1M --trace t.json", "a trace shows one cluster"),
         ("--nodes 2,4 --size 1M --timeline t.png", "--timeline shows one cluster"),
@@ -298,7 +290,7 @@ def test_a_page_of_errors_leads_with_them(draw, monkeypatch, tmp_path):
     with mpl.rc_context(fname=style.STYLE):
         figure.draw_without_rendering()
     first, *others = figure.axes
-    assert "off" in first.get_title()
+    assert "errors" in first.get_title()
     areas = [axes.bbox.width * axes.bbox.height for axes in figure.axes]
     assert areas[0] == max(areas)
     assert all(first.bbox.y0 > axes.bbox.y1 for axes in others)

@@ -62,7 +62,7 @@ def test_a_page_has_the_answer_the_files_the_command_and_what_json_says(ringside
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("compare job.log --html page.htm", "no name of a page; write a name that ends in .html"),
+        ("compare job.log --html page.htm", "not the name of a page; write a name that ends in .html"),
         ("compare job.log --html no/page.html", "no/page.html: cannot be written"),
         ("compare job.html --html job.html", "it is read"),
         ("train --model gpt2 --cluster star:4 --html page", "ends in .html"),

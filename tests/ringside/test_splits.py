@@ -27,7 +27,7 @@ def test_one_row_is_what_every_rank_has(ringside) -> None:
         (("all_reduce", "--splits", "1,2,3"), "--splits of all_reduce; only all_to_all has them"),
         (("all_to_all", "--splits", "1,2"), "has 2 counts; write one for each of the 3 ranks"),
         (("all_to_all", "--splits", "1,2,3;4,5,6"), "sender 0 of 2"),
-        (("all_to_all", "--splits", ";"), "says nothing"),
+        (("all_to_all", "--splits", ";"), "is empty"),
         (("all_to_all", "--splits", "nowhere.txt"), "No such file"),
         (("all_to_all", "--splits", "1,2,3", "--size", "8"), "leave --size out"),
         (("all_to_all", "--splits", f"1,2,{10**30}"), "more than 4 EiB in all"),
@@ -45,4 +45,4 @@ def test_a_file_with_what_is_no_count_is_refused_with_its_place(ringside, tmp_pa
         "simulate", "all_to_all", "--cluster", "star:3", "--splits", str(tmp_path / "splits")
     )
     assert code == 2
-    assert "line 2: '-2' is no count of elements; write 0 or more" in err
+    assert "line 2: '-2' is not a count of elements; write 0 or more" in err

@@ -100,10 +100,10 @@ def test_layouts_of_several_words_are_points(ringside):
     ("ranks", "message"),
     [
         ("0", "'0' is not a count"),
-        ("4 --size 2M --trace x.json", "--trace has no place in a study"),
-        ("4 -ox", "-ox has no place in a study"),
+        ("4 --size 2M --trace x.json", "--trace cannot be used in a study"),
+        ("4 -ox", "-ox cannot be used in a study"),
         ("4 --nonsense", "No such option: --nonsense"),
-        ("4 '", "a quotation mark is open"),
+        ("4 '", "an unclosed quotation mark"),
         ("4 -b 1M", "--size is one size"),
     ],
 )
@@ -116,7 +116,7 @@ def test_a_point_that_cannot_be_answered_is_a_row_with_its_error(ringside, tmp_p
 
 def test_several_rows_are_no_answer():
     row = row_of("simulate all_reduce --cluster star:{n}", 0, {"n": "4"})
-    assert "rows in one answer; ask for one size" in row["error"]
+    assert "rows in one answer; request one size" in row["error"]
 
 
 def test_a_parameter_with_a_name_of_the_answer_leaves_both():
@@ -130,23 +130,23 @@ def test_a_parameter_with_a_name_of_the_answer_leaves_both():
     [
         ({"ask": "topo star"}, "topo cannot be asked; begin with simulate, pick, train, program"),
         ({"ask": ""}, "nothing cannot be asked"),
-        ({"ask": STAR + " '"}, "a quotation mark is open"),
-        ({"ask": STAR + " {"}, "a brace is open"),
+        ({"ask": STAR + " '"}, "an unclosed quotation mark"),
+        ({"ask": STAR + " {"}, "an unclosed brace"),
         ({"ask": STAR + " {0}"}, "write a name of letters alone"),
         ({"ask": STAR + " {size:>3}"}, "write a name of letters alone"),
-        ({"ask": STAR + " --json"}, "--json has no place"),
-        ({"ask": STAR + " --trace=x"}, "--trace=x has no place"),
-        ({"ask": STAR + " {nic}"}, "nothing says what {nic} is"),
-        ({"grid": {"ranks": [2], "size": ["4K"], "nic": [1]}}, "nic has no place in what is asked"),
+        ({"ask": STAR + " --json"}, "--json cannot be used"),
+        ({"ask": STAR + " --trace=x"}, "--trace=x cannot be used"),
+        ({"ask": STAR + " {nic}"}, "no values for {nic}"),
+        ({"grid": {"ranks": [2], "size": ["4K"], "nic": [1]}}, "nic does not occur in ask"),
         ({"grid": {"ranks": [], "size": ["4K"]}}, "ranks"),
         (
             {"grid": {"ranks": [True], "size": ["4K"]}},
-            "grid.ranks.0: YAML reads True there; put what",
+            "grid.ranks.0: YAML reads True there; quote",
         ),
         ({"grid": {"ranks": [None], "size": ["4K"]}}, "YAML reads None there"),
         ({"grid": {"ranks": [[1]], "size": ["4K"]}}, "YAML reads a list there"),
-        ({"grid": {"ranks": [2, 2], "size": ["4K"]}}, "ranks: 2 stands there twice"),
-        ({"grid": {"ranks": [2], "size": ["4K --plot x"]}}, "--plot has no place"),
+        ({"grid": {"ranks": [2, 2], "size": ["4K"]}}, "ranks: 2 occurs twice"),
+        ({"grid": {"ranks": [2], "size": ["4K --plot x"]}}, "--plot cannot be used"),
         ({"grids": {}}, "grids"),
         ({"ask": "simulate {point}", "grid": {"point": [1]}}, "point is a column of every row"),
         ({"sample": {"points": 0, "draws": {"x": {"from": 1, "to": 2}}}}, "points"),
@@ -154,17 +154,20 @@ def test_a_parameter_with_a_name_of_the_answer_leaves_both():
         ({"sample": {"points": 3, "draws": {"size": {"from": "1M", "to": "2K"}}}}, "write both in one unit"),
         ({"sample": {"points": 3, "draws": {"size": {"from": "2M", "to": "1M"}}}}, "the smaller one first"),
         ({"sample": {"points": 3, "draws": {"size": {"from": 0, "to": 9, "scale": "log"}}}}, "above 0"),
-        ({"sample": {"points": 3, "draws": {"size": {"from": "x", "to": 9}}}}, "no number with a unit"),
-        ({"sample": {"points": 3, "draws": {"size": {"from": "1e999", "to": 9}}}}, "no number with a unit"),
+        ({"sample": {"points": 3, "draws": {"size": {"from": "x", "to": 9}}}}, "not a number with a unit"),
+        (
+            {"sample": {"points": 3, "draws": {"size": {"from": "1e999", "to": 9}}}},
+            "not a number with a unit",
+        ),
         ({"sample": {"points": 3, "draws": {"size": {"from": "-1e308", "to": "1e308"}}}}, "is too far"),
         (
             {"sample": {"points": 3, "draws": {"size": {"from": "1e-200", "to": "1e200", "scale": "log"}}}},
             "from 1e-200 to 1e200 is too far; write ends that are nearer",
         ),
-        ({"sample": {"points": 3, "draws": {"size": {"from": "1M", "to": "2M"}}}}, "leave one of them out"),
+        ({"sample": {"points": 3, "draws": {"size": {"from": "1M", "to": "2M"}}}}, "leave one out"),
         (
             {"grid": {"ranks": list(range(2000)), "size": list(range(2000))}},
-            "4,000,000 points; write 1,000,000 at the most",
+            "4,000,000 points; write at most 1,000,000",
         ),
     ],
 )
@@ -225,10 +228,10 @@ def test_what_only_later_answers_tell_is_kept_too(tmp_path):
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
-    with pytest.raises(StudyError, match="it holds something else"), opened(tmp_path, study()):
+    with pytest.raises(StudyError, match="it contains something other"), opened(tmp_path, study()):
         pass
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
-    with pytest.raises(StudyError, match="it is no folder"), opened(tmp_path / "mine.txt", study()):
+    with pytest.raises(StudyError, match="not a folder"), opened(tmp_path / "mine.txt", study()):
         pass
 
 
@@ -241,7 +244,7 @@ def test_what_a_kill_at_the_very_start_leaves_is_no_obstacle(tmp_path, left):
 
 
 def test_a_changed_study_another_version_or_two_at_once_are_refused(tmp_path):
-    busy = pytest.raises(StudyError, match="another process is at this study")
+    busy = pytest.raises(StudyError, match="another process runs this study")
     with opened(tmp_path, study()), busy, opened(tmp_path, study()):
         pass
     changed = study(grid={"ranks": [2, 4], "size": ["4K", "1M"]})
@@ -268,7 +271,7 @@ def test_a_damaged_part_is_named_and_asked_again_once_it_is_deleted(tmp_path, da
         folder.write(rows(found)[2:])
     part = folder.parts[1]
     part.write_bytes(damage(part.read_bytes()))
-    says = r"part-00000002.parquet: it is damaged.*; delete it, and its points are asked again"
+    says = r"part-00000002.parquet: damaged.*; delete it, and its points run again"
     with opened(tmp_path, found) as folder:
         for ask in (folder.done, folder.read):
             with pytest.raises(StudyError, match=says):
@@ -280,7 +283,7 @@ def test_a_damaged_part_is_named_and_asked_again_once_it_is_deleted(tmp_path, da
 def test_a_parquet_file_of_something_else_is_no_part(tmp_path):
     with opened(tmp_path, study()) as folder:
         pd.DataFrame({"point": [1]}).to_parquet(tmp_path / "part-00000001.parquet")
-        with pytest.raises(StudyError, match="no part of a study; delete it"):
+        with pytest.raises(StudyError, match="not a part of a study; delete it"):
             folder.done()
 
 
@@ -305,7 +308,9 @@ def test_a_summary_says_which_parameter_matters_most():
     ]
     assert (told.least["point"], told.most["point"]) == (0, 3)
     assert (told.points, told.answered, told.failed) == (4, 4, 0)
-    with pytest.raises(StudyError, match="answer: engine is no number of the answers; write one of time_s"):
+    with pytest.raises(
+        StudyError, match="answer: engine is not a numeric column of the answers; write one of time_s"
+    ):
         summary(study(answer="engine"), table)
 
 

@@ -176,7 +176,7 @@ def test_a_study_of_changed_files_is_refused_by_name(finished, ringside, name, l
     changed(finished / name)
     code, out, err = ringside("sweep", "study.yaml", "-o", "out", "--workers", 1)
     assert (code, out) == (2, "")
-    assert f"out: {name}: not what its rows were made from; put back what it was, or write a new" in err
+    assert f"out: {name}: changed since its rows were made; restore it was, or write a new" in err
     assert {part: part.read_bytes() for part in Path("out").iterdir()} == kept
 
 
@@ -184,7 +184,7 @@ def test_a_file_that_is_gone_is_missed_by_a_study_that_is_not_finished(finished,
     sorted(Path("out").glob("*.parquet"))[-1].unlink()
     Path("star.yaml").unlink()
     code, _, err = ringside("sweep", "study.yaml", "-o", "out")
-    assert (code, "out: star.yaml: not what its rows were made from" in err) == (2, True)
+    assert (code, "out: star.yaml: changed since its rows were made" in err) == (2, True)
 
 
 def test_the_same_text_at_another_time_is_no_change(finished):
@@ -225,7 +225,7 @@ def test_a_file_that_changes_while_a_study_runs_ends_it(folder, ringside, monkey
     )
     code, _, err = ringside("sweep", "study.yaml", "-o", "out", "--workers", 1)
     assert code == 2
-    assert "out: further.py: not what its rows were made from" in err
+    assert "out: further.py: changed since its rows were made" in err
 
 
 def test_a_file_that_changes_between_points_that_are_asked_together_is_no_input(folder):
@@ -235,7 +235,7 @@ def test_a_file_that_changes_between_points_that_are_asked_together_is_no_input(
     assert [row["error"] for row in asked.rows] == [None, None]
     with (
         opened(Path("out"), study) as kept,
-        pytest.raises(StudyError, match=r"further\.py: not what its rows"),
+        pytest.raises(StudyError, match=r"further\.py: changed since its rows"),
     ):
         kept.take(asked.inputs)
 

@@ -271,7 +271,7 @@ def test_a_process_that_is_killed_while_it_starts_is_told_as_one(tmp_path):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "ringside: a process died while it started (" in err
-    assert "the same command goes on where this one was" in err
+    assert "the same command again to continue" in err
     assert re.fullmatch(r"(ringside: .*\n)+", err)
 
 
@@ -294,7 +294,7 @@ def test_a_point_that_kills_its_process_is_a_row_and_the_others_are_answered(rin
     study = {"ask": "program job.py -g {n} --cluster star:4", "grid": {"n": [2, 3, 4]}}
     found = package.sweep(study, "out", workers=1)
     assert list(found["error"].isna()) == [True, False, True]
-    assert "the process that asked it died" in found["error"][1]
+    assert "its process died" in found["error"][1]
 
 
 def test_another_cluster_of_workers_with_threads_gives_the_same_files(ringside, file):
@@ -321,7 +321,7 @@ def test_a_cluster_that_goes_is_told_and_the_next_one_goes_on(tmp_path):
     scheduler.communicate()
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (1, "")
-    assert "ringside: the Dask cluster is gone; the same command goes on where this one was" in err
+    assert "ringside: the Dask cluster is gone; run the command again to continue" in err
     assert re.fullmatch(r"(ringside: .*\n)+", err)
     kept = len(rows(folder))
     process = start(study, "-o", folder, "--json")
@@ -360,8 +360,8 @@ def test_the_picture_suits_the_number_of_parameters(tmp_path, monkeypatch, grid,
         ("sweep", "no study; write its file, or --example for one"),
         ("sweep study.yaml", "nothing says where rows go; write -o and a folder, or --dry-run"),
         ("sweep no.yaml -o out", "no.yaml: cannot be read: No such file or directory"),
-        ("sweep study.yaml -o study.yaml", "study.yaml: it is no folder"),
-        ("sweep study.yaml -o .", "it holds something else than a study"),
+        ("sweep study.yaml -o study.yaml", "study.yaml: not a folder"),
+        ("sweep study.yaml -o .", "it contains something other than a study"),
         ("sweep study.yaml -o out --workers 0", "--workers"),
         ("sweep study.yaml -o out --workers 2 --scheduler tcp://localhost:1", "leave one or the other out"),
         ("sweep study.yaml -o out --scheduler tcp://localhost:1", "no Dask scheduler there"),
@@ -369,7 +369,7 @@ def test_the_picture_suits_the_number_of_parameters(tmp_path, monkeypatch, grid,
         *(
             (
                 f"sweep study.yaml -o out --scheduler {other}",
-                "no address of a Dask scheduler; write tcp://HOST",
+                "not an address of a Dask scheduler; write tcp://HOST",
             )
             for other in (
                 "nonsense",
@@ -380,7 +380,7 @@ def test_the_picture_suits_the_number_of_parameters(tmp_path, monkeypatch, grid,
                 "a:b:1",
             )
         ),
-        ("sweep study.yaml --dry-run --scheduler nonsense", "no address of a Dask scheduler"),
+        ("sweep study.yaml --dry-run --scheduler nonsense", "not an address of a Dask scheduler"),
         ("sweep study.yaml -o out --scheduler tls://localhost:1", "TLS needs certificates; set distributed"),
         ("sweep study.yaml --example", "--example prints a study; leave the others out"),
     ],
@@ -397,7 +397,7 @@ def test_what_is_no_address_is_refused_before_anything_is_begun(ringside, file):
     assert ringside("sweep", file, "-o", "out", "--scheduler", "nonsense")[0] == 2
     assert time.monotonic() - begun < 10
     assert os.listdir() == ["study.yaml"]
-    with pytest.raises(ValueError, match="nonsense: no address of a Dask scheduler"):
+    with pytest.raises(ValueError, match="nonsense: not an address of a Dask scheduler"):
         package.sweep(file, "out", scheduler="nonsense")
 
 

@@ -114,4 +114,4 @@ def test_a_bomb_is_told_as_what_it_is(ringside, tmp_path, monkeypatch):
     (tmp_path / "x.json.gz").write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * 2**24))
     code, out, err = ringside("trace", "x.json.gz")
     assert (code, out) == (2, "")
-    assert "x.json.gz: more than 1,048,576 bytes when it is unpacked" in err
+    assert "x.json.gz: more than 1,048,576 bytes unpacked" in err

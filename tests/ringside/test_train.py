@@ -171,7 +171,7 @@ BAD = [
     (("--sweep", "nodes=1,2"), "leave -g"),
     (("--cluster", "star", "--sweep", "nodes=1.5"), "no number of nodes"),
     (("--sweep", "bucket-cap-mb=1,2", "--trace", "t.json"), "one step, not a sweep"),
-    (("--plot", "p.bmp"), "no picture format"),
+    (("--plot", "p.bmp"), "not a picture format"),
     (("--trace", "no/folder/t.json"), "write another path"),
 ]
 

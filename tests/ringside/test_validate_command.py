@@ -88,7 +88,7 @@ def test_bad_words_are_refused_before_anything_runs(ringside):
         2, "ringside: 'weather' cannot be validated; write one of collectives, ddp, training, disturbances\n"
     )  # fmt: skip
     code, _, err = ringside("validate", "--plot", "page.bmp")
-    assert (code, "no picture format" in err) == (2, True)
+    assert (code, "not a picture format" in err) == (2, True)
 
 
 def test_training_steps_are_judged_by_step_and_by_bucket(ringside, monkeypatch, tmp_path):

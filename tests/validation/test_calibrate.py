@@ -38,7 +38,7 @@ def test_ring_parameters_are_found_again_from_two_rank_counts():
     assert fit.parameters.alpha == pytest.approx(truth.alpha, rel=1e-3)
     assert fit.parameters.beta == pytest.approx(truth.beta, rel=1e-3)
     assert fit.parameters.launch == pytest.approx(truth.launch, rel=1e-3)
-    assert "cannot tell it from" in fit.fixed["gamma"]
+    assert "cannot distinguish it from" in fit.fixed["gamma"]
     assert fit.median_error < 1e-6
 
 
@@ -47,7 +47,7 @@ def test_one_rank_count_cannot_tell_launch_from_alpha_and_says_so():
     fit = found.fit_for("ideal", "ring", "auto")
     assert set(fit.fixed) == {"launch", "gamma"}
     assert fit.p90_error < 1e-6
-    assert "fixed: these rows cannot tell it from alpha and beta" in report(found)
+    assert "fixed: these rows cannot distinguish it from alpha and beta" in report(found)
 
 
 @pytest.mark.parametrize("algorithm", ["tree", "double_binary_tree"])

@@ -87,5 +87,5 @@ def test_mixed_precision_resnet_is_named_as_bound_by_its_input(rows: list[Compar
 def test_the_table_says_what_sets_what_and_what_nccls_times_rest_on(rows: list[Comparison]) -> None:
     text = table(rows)
     assert "first row, which sets its compute time and nothing else" in text
-    assert "measured ones of the machine's family, or its tuner's belief" in text
+    assert "measured on similar machines, or its tuner's estimates" in text
     assert len([line for line in text.splitlines() if not line.startswith("#")]) == len(rows)

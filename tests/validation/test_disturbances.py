@@ -49,7 +49,7 @@ def test_a_case_passes_where_median_and_p95_are_near() -> None:
 
 def test_an_unknown_case_is_refused() -> None:
     assert [case.name for case in only(["jitter 0.3"])] == ["jitter 0.3"]
-    with pytest.raises(ValueError, match="is no case of this plan; write one of slow rank"):
+    with pytest.raises(ValueError, match="is not a case of this plan; write one of slow rank"):
         only(["storm"])
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ringside.pictures.elastic import draw_elastic
+from ringside.pictures.measured.elastic import draw_elastic
 from ringside.sim.goodput.elastic import ElasticRun, Restarted
 from ringside.validation.elastic import compare_runs, predict_run
 

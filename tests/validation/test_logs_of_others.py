@@ -62,7 +62,7 @@ def test_gpus_of_a_process_count_where_bandwidths_tell_nothing(tmp_path: Path) -
     path = of(tmp_path, "sendrecv_perf -b 8 -e 1G -g 4\n" + table("sendrecv", 4))
     assert (read(path).records[0].ranks, read(path).records[0].num_nodes) == (4, 1)
     bare = of(tmp_path, "sendrecv_perf -b 8 -e 1G\n" + table("sendrecv", 4))
-    with pytest.raises(RecordError, match="bandwidths of sendrecv do not tell how many"):
+    with pytest.raises(RecordError, match="bandwidths of sendrecv do not depend on their number"):
         read(bare)
 
 
@@ -203,7 +203,7 @@ def test_a_list_that_was_cut_makes_a_run_no_smaller(kind: str, named: bool, tmp_
         inits = f"host0:1:2 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks {ranks} cudaDev 0\n"
         head = listing(kept) + (inits if named else "") + f"# Collective test starting: {kind}_perf\n"
         path = of(tmp_path, head + table(kind, ranks, hashes=True), "cut.txt")
-        reading = taken_or_refused(path, "the list was cut; list all ranks")
+        reading = taken_or_refused(path, "the list is truncated; list all")
         if reading is None:
             assert not named
             continue
@@ -211,7 +211,7 @@ def test_a_list_that_was_cut_makes_a_run_no_smaller(kind: str, named: bool, tmp_
         assert {(one.collective, one.ranks) for one in reading.records} == {(kind, ranks)}
         assert {one.num_nodes for one in reading.records} <= {0, nodes}
         assert {one.fingerprint["ranks_listed"] for one in reading.records} == {str(len(kept))}
-        assert reading.notes[0].endswith(f": {ranks} ranks, of which {len(kept)} are listed")
+        assert reading.notes[0].endswith(f": {len(kept)} of {ranks} ranks are listed")
     assert taken > 20
 
 

@@ -176,7 +176,7 @@ def test_what_is_no_pair_is_refused(tmp_path: Path, name: str, text: str, messag
 def test_a_run_on_one_node_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="a run on 1 nodes; expected two"):
         read_pairs([DATA / "data" / "v2.0_all_reduce.log"])
-    with pytest.raises(RecordError, match="no file in it ends in"):
+    with pytest.raises(RecordError, match="no file with the ending"):
         read_pairs([tmp_path])
 
 

@@ -1,6 +1,6 @@
-"""Predict and measure on emulated networks: the proof that everybody can run.
+"""Predict and measure on emulated networks: validation that runs on any machine.
 
-Link parameters come from ping-pong alone, everything else is predicted from them and then measured.
+Link parameters come from ping-pong alone; everything else is predicted from them and then measured.
 """
 
 import time
@@ -23,11 +23,11 @@ from ringside.validation.emulated.links import Link, as_measured, measure_latenc
 from ringside.validation.emulated.plan import LIBRARY, TOLERANCES, Case, NetworkCase, Tolerance
 
 QUIET = 0.10
-"""The largest spread of repeats with which a cell says something about the model."""
+"""The largest spread of repeats with which a cell counts."""
 
 CALM = 0.08
 RERUNS = 2
-"""A cell that spreads more than `CALM` is measured again, twice at most; its quietest run counts."""
+"""A cell that spreads more than `CALM` is measured again, at most twice; its quietest run counts."""
 
 REPEATS = 5
 _DTYPE = "float32"
@@ -35,9 +35,9 @@ _DTYPE = "float32"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredCase:
-    """One prediction beside its measurement, the median of ``repeats``.
+    """A prediction and its measurement, the median of ``repeats``.
 
-    ``bandwidth`` is the hosts' links' nominal one in bytes/s. ``spread`` is the way from the fastest
+    ``bandwidth`` is the nominal one of the hosts' links in bytes/s. ``spread`` is the range from the fastest
     repeat to the slowest over the median; above `QUIET` the cell is ``noisy``.
     """
 
@@ -59,18 +59,18 @@ class MeasuredCase:
 
     @property
     def error(self) -> float:
-        """Predicted over measured time, less one."""
+        """Predicted over measured time, minus one."""
         return self.predicted_s / self.measured_s - 1
 
     @property
     def noisy(self) -> bool:
-        """Whether its own repeats disagree too much to judge the model by it."""
+        """Whether its repeats differ too much to judge the model."""
         return self.spread > QUIET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A family's absolute relative errors over its quiet cells, beside what they may be."""
+    """A family's absolute relative errors over its quiet cells, with their limits."""
 
     family: str
     cells: int
@@ -82,10 +82,10 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether the errors are within the tolerance, and most cells were quiet enough to tell."""
+        """Whether the errors are within the tolerance, and at most half of the cells are noisy."""
         limits = (self.tolerance.median, self.tolerance.p90, self.tolerance.worst)
-        found = (self.median_error, self.p90_error, self.worst_error)
-        within = all(limit is None or error <= limit for limit, error in zip(limits, found, strict=True))
+        errors = (self.median_error, self.p90_error, self.worst_error)
+        within = all(limit is None or error <= limit for limit, error in zip(limits, errors, strict=True))
         return within and 2 * self.noisy <= self.cells
 
 
@@ -104,7 +104,7 @@ class Validation:
 
 
 def validate(plan: Sequence[NetworkCase], on_cell: Callable[[MeasuredCase], None]) -> Validation:
-    """Carry out a plan; call ``on_cell`` with each cell as soon as it is there.
+    """Carry out a plan; call ``on_cell`` with each cell as soon as it is measured.
 
     Raise `ValueError` if this machine cannot emulate a network (see `ringside.real.emulate.available`) and
     `ringside.real.launch.follow.MeasureError` if a measurement fails.
@@ -124,14 +124,14 @@ def validate(plan: Sequence[NetworkCase], on_cell: Callable[[MeasuredCase], None
 
 
 def verdicts(cells: Sequence[MeasuredCase]) -> tuple[Verdict, ...]:
-    """One verdict for each family that has cells."""
+    """Return one verdict per family that has cells."""
     families = [name for name in TOLERANCES if any(cell.family == name for cell in cells)]
     return tuple(_verdict(name, [cell for cell in cells if cell.family == name]) for name in families)
 
 
 def _verdict(family: str, cells: Sequence[MeasuredCase]) -> Verdict:
     noisy = sum(cell.noisy for cell in cells)
-    # where every cell is noisy there are numbers to show, and no pass
+    # if every cell is noisy, numbers are shown, but the family does not pass
     errors = np.abs([cell.error for cell in cells if not cell.noisy or noisy == len(cells)])
     return Verdict(
         family=family,

@@ -36,12 +36,12 @@ DRAWS = 400
 SEED = 20
 
 MEDIAN, P95 = 0.04, 0.10
-"""What the absolute relative errors of a case's median step and of its 95th percentile may be at most."""
+"""The limits of the absolute relative errors of a case's median step and of its 95th percentile."""
 
 
 @dataclass(frozen=True, slots=True)
 class DisturbedCase:
-    """What disturbs a step, by a name."""
+    """A disturbance of steps, with a name."""
 
     name: str
     disturbance: Disturbance = field(default_factory=Disturbance)
@@ -55,36 +55,36 @@ CASES = (
     DisturbedCase("jitter 0.3", Disturbance(jitter=Lognormal(0.3))),
     DisturbedCase("jitter 0.3, slow rank 1.2x", Disturbance(jitter=Lognormal(0.3), slow_ranks={1: 1.2})),
 )
-"""What is validated."""
+"""The validated cases."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedDraws:
-    """Predicted draws beside real steps; errors are predicted over measured, less one."""
+    """Predicted draws against real steps; errors are predicted over measured, minus one."""
 
     drawn: Drawn
     measured_s: tuple[float, ...]
 
     def measured(self, share: float) -> float:
-        """What so large a share of the real steps do not exceed."""
+        """Return the quantile of the real steps."""
         return float(np.quantile(self.measured_s, share))
 
     def error(self, share: float) -> float:
-        """Of a quantile."""
+        """Return the error of a quantile."""
         return self.drawn.quantile(share) / self.measured(share) - 1
 
 
 def only(names: Sequence[str]) -> tuple[DisturbedCase, ...]:
-    """The cases of these names; all of them where none is named."""
+    """Return the cases of these names; all without names."""
     known = [case.name for case in CASES]
     for name in names:
         if name not in known:
-            raise ValueError(f"{name!r} is no case of this plan; write one of {'; '.join(known)}")
+            raise ValueError(f"{name!r} is not a case of this plan; write one of {'; '.join(known)}")
     return tuple(case for case in CASES if not names or case.name in names)
 
 
 def predict(case: DisturbedCase, wires: MeasuredNetwork, draws: int = DRAWS) -> Drawn:
-    """The case's steps, from what ping-pong found on the network that nothing disturbs."""
+    """Predict the case's steps, from ping-pong on the undisturbed network."""
     calm = loads(wires.topology, "the measured topology")
 
     def group(graph: Topology) -> SimulatedGroup:
@@ -110,7 +110,7 @@ def judge(
     on_judged: Callable[[DisturbedCase, ComparedDraws], None],
     steps: int = STEPS,
 ) -> None:
-    """Predict and really run each case; a network is built for each that has links of its own.
+    """Predict and really run each case; build a network for each case with its own links.
 
     Raise `ValueError` if this machine cannot emulate a network, `ringside.real.launch.follow.MeasureError` if
     a measurement fails.
@@ -122,14 +122,14 @@ def judge(
         for case in cases:
             drawn = predict(case, wires)
             with cluster(case.disturbance.links(calm), forks) as built:
-                found = measure_ddp(
+                measured = measure_ddp(
                     sleeping_layers(), _job(case.disturbance, steps), RANKS, network=built.network
                 )
-            on_judged(case, ComparedDraws(drawn, tuple(step.step_s for step in found.steps)))
+            on_judged(case, ComparedDraws(drawn, tuple(step.step_s for step in measured.steps)))
 
 
 def checks(judged: Sequence[tuple[DisturbedCase, ComparedDraws]]) -> tuple[Check, ...]:
-    """Each case's two figures that have a tolerance."""
+    """Return the two figures per case that have a tolerance."""
     return tuple(
         Check(f"{case.name}: {word}", abs(one.error(share)), most)
         for case, one in judged

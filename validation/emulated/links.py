@@ -1,9 +1,9 @@
 """The parameters of an emulated network's links, from ping-pong alone.
 
-The latency is the time of a message of 4 bytes, one way, while all pairs of the ranks that are to
-run later are at it: so it holds what ranks that share cores wait for each other. The bandwidth is
-the slope of large messages' times; their common offset is left out, because a shaped port lets
-the first segment of a message through at once.
+The latency is the one-way time of a message of 4 bytes while all pairs of the measured ranks send: it
+includes the time for which ranks that share cores wait for each other. The bandwidth is the slope of large
+messages' times; their common offset is left out, because a shaped port lets the first segment of a message
+through at once.
 """
 
 from collections.abc import Sequence
@@ -26,19 +26,19 @@ _LARGE = (MIB // 2, MIB, 2 * MIB)
 
 _QUIET = 0.02
 _ATTEMPTS = 4
-"""One ping-pong sets the scale of everything: it is repeated until nothing else on the machine is in it."""
+"""One ping-pong sets the scale of everything: it is repeated until it contains no other load."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A host's link as ping-pong finds it: the share of its nominal bandwidth that data get."""
+    """A host's link as ping-pong measures it: the share of its nominal bandwidth that data get."""
 
     nominal: float
     efficiency: float
 
 
 def measure_link(cluster: Cluster) -> Link:
-    """Ping-pong between the first two hosts, whose links are alike."""
+    """Measure ping-pong between the first two hosts, whose links are alike."""
     records = _ping_pong(cluster, (0, 1), _LARGE)
     for _ in range(_ATTEMPTS - 1):
         if max(record.spread for record in records) <= _QUIET:
@@ -52,15 +52,15 @@ def measure_link(cluster: Cluster) -> Link:
 
 
 def measure_latency(cluster: Cluster, placement: Sequence[int]) -> float:
-    """Seconds that the shortest message takes from rank to rank when all pairs of ranks are at it."""
+    """Return the seconds of the shortest message from rank to rank while all pairs of ranks send."""
     return _ping_pong(cluster, placement, (_SMALL,))[0].time_s
 
 
 def as_measured(graph: Topology, placement: Sequence[int], link: Link, latency: float) -> Topology:
-    """The network as a prediction needs it: its bandwidths as data get them, its latencies, its transport.
+    """Return the network for a prediction: measured bandwidths and latencies, and its transport.
 
     The latency is the hosts', half at either end: switches are bridges of one kernel and add nothing
-    that could be measured.
+    measurable.
     """
     network = place(graph, placement)
     for a, b, data in network.edges(data=True):

@@ -1,7 +1,7 @@
-"""What a validation measures: emulated networks, and on each of them collectives to predict.
+"""A validation's plan: emulated networks, and on each of them collectives to predict.
 
-A family is a set of cells with one tolerance. Sizes are such that a ring's step has 128 KiB or more
-and takes some 5 ms or more: below, the machine's scheduler is measured and not the network.
+A family is a set of cells with one tolerance. With these sizes a ring's step has 128 KiB or more and takes
+some 5 ms or more: below that, the measurement shows the machine's scheduler, not the network.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ MIB = 2**20
 MBIT = 1e6 / 8
 
 LIBRARY = "gloo"
-"""The algorithm of a cell that Gloo carries out its own way."""
+"""The algorithm of a cell in which Gloo chooses."""
 
 _ALGORITHMS = ("ring", "double_binary_tree", "tree", LIBRARY)
 _OTHERS = ("broadcast", "all_gather", "reduce_scatter", "all_to_all")
@@ -25,12 +25,12 @@ _SHARING = (
     ("all_to_all", "direct"),
     ("all_reduce", "double_binary_tree"),
 )
-"""What sends over a leaf's uplink from several hosts at once, as a ring does not."""
+"""Collectives that send over a leaf's uplink from several hosts at once, unlike a ring."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """What the absolute relative errors of a family's cells may be at most; none is no limit."""
+    """The limits of the absolute relative errors of a family's cells; None is no limit."""
 
     median: float
     p90: float | None = None
@@ -49,7 +49,7 @@ TOLERANCES = {
     "slower link": Tolerance(median=0.06),
     "16 ranks": Tolerance(median=0.08, worst=0.08),
 }
-"""Families in the order in which they are reported."""
+"""Families in reporting order."""
 
 _FAMILY = {
     "ring": "ring",
@@ -61,7 +61,7 @@ _FAMILY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One collective by one algorithm, `LIBRARY` for Gloo's own way, on so many ranks at several sizes."""
+    """One collective by one algorithm, `LIBRARY` for Gloo's own, on some ranks at several sizes."""
 
     family: str
     collective: str = "all_reduce"
@@ -73,7 +73,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkCase:
-    """An emulated network: its hosts' links, in bytes/s, how oversubscribed it is, what runs on it.
+    """An emulated network: its hosts' links, in bytes/s, its oversubscription and its cases.
 
     ``leaves`` of 0 is a star. The host named by ``slow`` has links ``slowdown`` times slower.
     """
@@ -88,7 +88,7 @@ class NetworkCase:
 
     @property
     def graph(self) -> Topology:
-        """Its topology. Latencies are 0: they are to be measured."""
+        """Return its topology. Latencies are 0: they are to be measured."""
         if self.leaves:
             share = self.hosts // self.leaves
             return leaf_spine(self.leaves, share, self.bandwidth, 0.0, self.oversubscription)
@@ -100,16 +100,16 @@ class NetworkCase:
 
 
 def num_cells(plan: Sequence[NetworkCase]) -> int:
-    """How many cells a plan has."""
+    """Return the number of cells of a plan."""
     return sum(len(trial.sizes) for scene in plan for trial in scene.trials)
 
 
 def only(plan: Sequence[NetworkCase], families: Sequence[str]) -> tuple[NetworkCase, ...]:
-    """The part of a plan that belongs to some families; all of it where none is named."""
+    """Return the part of a plan that belongs to some families; all of it without any."""
     known = {trial.family: None for scene in plan for trial in scene.trials}
     for family in families:
         if family not in known:
-            raise ValueError(f"{family!r} is no family of this plan; write {one_of(known, family)}")
+            raise ValueError(f"{family!r} is not a family of this plan; write {one_of(known, family)}")
     scenes = (
         replace(scene, trials=tuple(t for t in scene.trials if not families or t.family in families))
         for scene in plan
@@ -208,4 +208,4 @@ FULL = (
         trials=(Case(family="16 ranks", ranks=16, sizes=(2 * MIB, 4 * MIB)),),
     ),
 )
-"""All that Ringside claims of real networks; a quarter of an hour."""
+"""All that Ringside claims about real networks; a quarter of an hour."""

@@ -1,7 +1,7 @@
 """Whole programs on emulated networks: predicted from ping-pong alone, then really run.
 
-The links' figures are those of `ringside.validation.emulated.links`; compute sleeps, so it is known.
-Everything else is the simulation's.
+The links' parameters are those of `ringside.validation.emulated.links`; compute sleeps, so it is known.
+Everything else comes from the simulation.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,19 +23,19 @@ from ringside.topologies import Topology
 from ringside.validation.emulated.links import as_measured, measure_latency, measure_link
 
 MEDIAN, WORST = 0.04, 0.08
-"""What the absolute relative errors of makespans may be at most."""
+"""The limits of the absolute relative errors of makespans."""
 
 CALM = 0.05
 RERUNS = 2
-"""A program that spreads more than `CALM` is run again, twice at most; its quietest runs count."""
+"""A program that spreads more than `CALM` is run again, at most twice; its quietest runs count."""
 
 _PING_PONGS = 2
-"""What else a machine does makes a link seem slower, never faster: the best counts."""
+"""Other load makes a link seem slower, never faster: the best run counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramCase:
-    """A script on so many ranks of a network."""
+    """A script on some ranks of a network."""
 
     script: Path
     ranks: int
@@ -43,7 +43,7 @@ class ProgramCase:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A program as it was predicted and as it was measured."""
+    """A program's prediction and measurement."""
 
     name: str
     ranks: int
@@ -52,29 +52,29 @@ class Compared:
 
     @property
     def error(self) -> float:
-        """The predicted makespan over the measured one, less one."""
+        """The predicted makespan over the measured one, minus one."""
         return self.predicted.makespan_s / self.measured.makespan_s - 1
 
     @property
     def rank_errors(self) -> tuple[float, ...]:
-        """Of each rank its predicted end over its measured one, less one."""
+        """Each rank's predicted end over its measured one, minus one."""
         ends = enumerate(self.measured.ends_s)
         return tuple(self.predicted.times[rank].end_s / end - 1 for rank, end in ends)
 
 
 def measured_graph(network: Cluster, ranks: int) -> Topology:
-    """The network as ping-pong finds it, with rank r on host r."""
+    """Return the network as ping-pong measures it, with rank r on host r."""
     hosts = tuple(range(ranks))
     link = max((measure_link(network) for _ in range(_PING_PONGS)), key=lambda link: link.efficiency)
     return as_measured(network.graph, hosts, link, measure_latency(network, hosts))
 
 
 def predict(program: Program, graph: Topology) -> ProgramTimeline:
-    """The program's simulation over Gloo on a network as ping-pong found it."""
-    (found,) = simulate(
+    """Simulate the program over Gloo on a network measured by ping-pong."""
+    (timeline,) = simulate(
         [Job(program, tuple(range(program.ranks)))], Libraries.on("gloo", graph, program.ranks)
     )
-    return found
+    return timeline
 
 
 def judge(
@@ -96,15 +96,15 @@ def judge(
             program = program_of(case.script, case.ranks, "gloo")
             predicted = predict(program, known[case.ranks])
             job = ProgramJob(script=str(case.script.resolve()), iterations=iterations)
-            found = measure_program(job, case.ranks, cluster=network)
+            measured = measure_program(job, case.ranks, cluster=network)
             for _ in range(RERUNS):
-                if found.spread > CALM:
+                if measured.spread > CALM:
                     again = measure_program(job, case.ranks, cluster=network)
-                    found = min(found, again, key=lambda one: one.spread)
-            on_compared(Compared(case.script.stem, case.ranks, predicted, found))
+                    measured = min(measured, again, key=lambda one: one.spread)
+            on_compared(Compared(case.script.stem, case.ranks, predicted, measured))
 
 
 def errors(compared: Sequence[Compared]) -> tuple[float, float]:
-    """The median and the worst absolute relative error of makespans."""
-    found = np.abs([one.error for one in compared])
-    return float(np.median(found)), float(found.max())
+    """Return the median and the worst absolute relative error of makespans."""
+    sizes = np.abs([one.error for one in compared])
+    return float(np.median(sizes)), float(sizes.max())

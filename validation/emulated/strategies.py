@@ -1,7 +1,7 @@
-"""Real steps of FSDP, pipelines and tensor parallelism on an emulated network, beside their programs.
+"""Real steps of FSDP, pipelines and tensor parallelism on an emulated network, against their programs.
 
-The network's parameters come from ping-pong alone (see `links`); layers sleep, so compute is known. Sizes are
-such that a collective takes long beside what the host does for it.
+The network's parameters come from ping-pong alone (see `links`); layers sleep, so compute is known. With
+these sizes a collective takes long compared with the host's work for it.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,22 +25,22 @@ BANDWIDTH = 100 * MBIT
 ITERATIONS = 5
 
 MEDIAN, WORST = 0.03, 0.06
-"""What the absolute relative errors of step times may be at most."""
+"""The limits of the absolute relative errors of step times."""
 
 CALM = 0.04
 RERUNS = 2
-"""Steps that spread more than `CALM` are run again, twice at most; the quietest run counts."""
+"""Steps that spread more than `CALM` are run again, at most twice; the quietest run counts."""
 
 WEIGHTS = Sleeping(layers=4, hidden=512, inner=512, rows=8, forward_s=0.03, backward_s=0.06)
-"""Much to gather, little to hand on."""
+"""Large parameters, small activations."""
 
 ACTIVATIONS = Sleeping(layers=8, hidden=512, inner=16, rows=256, forward_s=0.02, backward_s=0.04)
-"""Little to gather, much to hand on."""
+"""Small parameters, large activations."""
 
 
 @dataclass(frozen=True, slots=True)
 class StrategyCase:
-    """One job by a name."""
+    """A job with a name."""
 
     name: str
     job: TrainingJob
@@ -80,17 +80,17 @@ CASES = (
     StrategyCase("experts, uneven", replace(_EXPERTS, model=Experts(skew=0.25))),
     StrategyCase("experts in pairs", replace(_EXPERTS, expert=2)),
 )
-"""What is validated."""
+"""The validated cases."""
 
 SHORT = tuple(case for case in CASES if case.name in ("fsdp", "1f1b", "zbv", "tensor"))
 
 
 def only(cases: Sequence[StrategyCase], names: Sequence[str]) -> tuple[StrategyCase, ...]:
-    """The cases of these names; all of them where none is named."""
+    """Return the cases of these names; all without names."""
     known = [case.name for case in cases]
     for name in names:
         if name not in known:
-            raise ValueError(f"{name!r} is no case of this plan; write {one_of(known, name)}")
+            raise ValueError(f"{name!r} is not a case of this plan; write {one_of(known, name)}")
     return tuple(case for case in cases if not names or case.name in names)
 
 
@@ -103,16 +103,16 @@ def judge(cases: Sequence[StrategyCase], on_judged: Callable[[StrategyCase, Comp
     with Forks() as forks, cluster(star(RANKS, bandwidth=BANDWIDTH), forks) as built:
         wires = emulated_wires(built, RANKS)
         for case in cases:
-            found = measure_training(case.job, cluster=built, wires=wires)
+            measured = measure_training(case.job, cluster=built, wires=wires)
             for _ in range(RERUNS):
-                if found.spread > CALM:
+                if measured.spread > CALM:
                     again = measure_training(case.job, cluster=built, wires=wires)
-                    found = min(found, again, key=lambda record: record.spread)
-            on_judged(case, compare_training(found))
+                    measured = min(measured, again, key=lambda record: record.spread)
+            on_judged(case, compare_training(measured))
 
 
 def checks(judged: Sequence[ComparedTraining]) -> tuple[Check, ...]:
-    """The figures that have a tolerance; of order and bytes none may differ."""
+    """Return the figures that have a tolerance; order and bytes must agree."""
     errors = np.abs([one.error for one in judged if one.error is not None])
     return (
         Check("steps with another order", float(np.mean([not one.same_order for one in judged])), 0.0),

@@ -1,8 +1,8 @@
-"""Predicted DistributedDataParallel steps beside real ones, and the plan that proves them.
+"""Predicted DistributedDataParallel steps against real ones, and the plan that validates them.
 
-The plan's networks are emulated, and their parameters come from ping-pong alone (see `links`);
-the layers sleep, so compute is known; everything else is predicted before it is measured. Gradients
-are views of their buckets: to copy them back would take the cores that carry the network.
+The plan's networks are emulated, and their parameters come from ping-pong alone (see `links`); the layers
+sleep, so compute is known; everything else is predicted before it is measured. Gradients are views of their
+buckets: copying them back would take the cores that carry the network.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ RANKS = 4
 ITERATIONS = 4
 
 STEP_MEDIAN, STEP_WORST, FINISH_MEDIAN = 0.02, 0.05, 0.06
-"""What the absolute relative errors of step times and of buckets' finishes may be at most."""
+"""The limits of the absolute relative errors of step times and of buckets' finishes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +41,12 @@ class StepCase:
 
     @property
     def workload(self) -> Workload:
-        """What is trained."""
+        """The layers to train."""
         return compressible_layers() if self.powersgd else sleeping_layers()
 
     @property
     def job(self) -> DdpJob:
-        """How it is."""
+        """The job that trains them."""
         return DdpJob(
             bucketing=Bucketing(self.cap_mb), gradient_as_bucket_view=True, workers=self.workers,
             comm_hook="powersgd" if self.powersgd else "allreduce", powersgd=self.powersgd or PowerSGD(),
@@ -55,7 +55,7 @@ class StepCase:
 
 
 def sleeping_layers(layers: int = 16, forward_s: float = 4e-3, backward_s: float = 25e-3) -> Workload:
-    """Equal layers of 0.5 MiB of parameters each."""
+    """Return equal layers of 0.5 MiB of parameters each."""
     return Workload(
         name=f"{layers} sleeping layers",
         parameters=tuple(Tensor(f"layer{i}.weight", 2**17, rows=512) for i in range(layers)),
@@ -64,9 +64,9 @@ def sleeping_layers(layers: int = 16, forward_s: float = 4e-3, backward_s: float
 
 
 def compressible_layers(layers: int = 2, forward_s: float = 10e-3, backward_s: float = 0.5) -> Workload:
-    """Layers whose gradients PowerSGD makes many bytes of P, of Q and of what it leaves alone.
+    """Return layers whose gradients PowerSGD splits into many bytes of P, of Q and of the rest.
 
-    Long and narrow matrices take little arithmetic for what is sent of them.
+    Long and narrow matrices take little arithmetic per byte sent.
     """
     shapes = (("tall", 2**20, 2**16), ("wide", 2**20, 2**4), ("vector", 2**17, None))
     return Workload(
@@ -88,7 +88,7 @@ def trials(
     caps_mb: Sequence[float] = (1, 5, 25),
     workers: Sequence[int] = (2, 1),
 ) -> list[StepCase]:
-    """Every combination, and PowerSGD at each rate, with a bucket for each layer and one for both."""
+    """Return every combination, and PowerSGD at each rate, with a bucket per layer and one for both."""
     return [
         StepCase(bandwidth=rate, cap_mb=cap, workers=count)
         for rate in rates
@@ -102,7 +102,7 @@ def trials(
 
 
 def judge(plan: Iterable[StepCase], on_judged: Callable[[StepCase, ComparedSteps], None]) -> None:
-    """Predict and measure each trial; one network is built for each bandwidth.
+    """Predict and measure each trial; build one network per bandwidth.
 
     Raise `ValueError` if this machine cannot emulate a network, `ringside.real.launch.follow.MeasureError` if
     a measurement fails.
@@ -114,13 +114,13 @@ def judge(plan: Iterable[StepCase], on_judged: Callable[[StepCase, ComparedSteps
         with cluster(star(RANKS, bandwidth=rate)) as built:
             wires = emulated_wires(built, RANKS)
             for trial in some:
-                found = record(trial.workload, trial.job, RANKS, built, wires)
-                on_judged(trial, compare_steps(found))
+                measured = record(trial.workload, trial.job, RANKS, built, wires)
+                on_judged(trial, compare_steps(measured))
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One figure of a whole validation beside what it may be at most."""
+    """One figure of a whole validation with its limit."""
 
     what: str
     error: float
@@ -133,7 +133,7 @@ class Check:
 
 
 def checks(judged: Sequence[ComparedSteps]) -> tuple[Check, ...]:
-    """The three figures that have a tolerance."""
+    """Return the three figures that have a tolerance."""
     steps = np.abs([one.step_error for one in judged])
     finishes = np.abs([error for one in judged for error in one.finish_errors])
     return (

@@ -1,1 +1,1 @@
-"""Why a log is slower than its family of machines: single causes, each tried on all of its rows."""
+"""Explain why a log is slower than similar machines: single causes, each tried on all of its rows."""

@@ -1,4 +1,4 @@
-"""What may make collectives slow: how each cause is said, where it is sought, what settles it."""
+"""Causes of slow collectives: how each is described, what it affects, how to check it."""
 
 from dataclasses import dataclass
 
@@ -16,9 +16,9 @@ WAITS = tuple(float(wait) for wait in 2.0 ** np.arange(1, 12.01, 0.5))
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """``looks_at`` is what of the machine it concerns; ``says`` holds the value as ``{0}``.
+    """A cause; ``looks_at`` names the affected part of the machine, ``says`` holds the value as ``{0}``.
 
-    ``values`` are those tried; ``free`` tells that one is fitted among them, and not named by what is said.
+    ``values`` are those tried; ``free`` means that one of them is fitted, not chosen by name.
     """
 
     key: str
@@ -29,7 +29,7 @@ class Cause:
     free: bool = True
 
     def sentence(self, value: float | str) -> str:
-        """The cause with its value."""
+        """Return the description with its value."""
         return self.says.format(value)
 
 
@@ -63,23 +63,23 @@ INSIDE_LATENCY = Cause(
 )
 WAIT = Cause(
     "wait",
-    "what each collective waits for",
+    "wait per collective",
     "every collective takes {0:.3g} us more, whatever its size",
-    "run with one process a GPU; CPU binding and load of each host; leave one host out after the other",
+    "run one process per GPU; CPU binding and load of each host; leave out one host at a time",
     WAITS,
 )
 CHANNELS = Cause(
     "channels",
     "channels in use",
     "no more than {0:.0f} of a GPU's channels are in use",
-    "NCCL_DEBUG=INFO tells the channels; unset NCCL_MAX_NCHANNELS, NCCL_MAX_CTAS; GPUs with fewer SMs",
+    "NCCL_DEBUG=INFO shows the channels; unset NCCL_MAX_NCHANNELS, NCCL_MAX_CTAS; GPUs with fewer SMs",
     (1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0),
 )
 PROTOCOL = Cause(
     "protocol",
     "protocol",
     "one protocol is used at every size: {0}",
-    "unset NCCL_PROTO, look into nccl.conf; NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=TUNING tells the choice",
+    "unset NCCL_PROTO, look into nccl.conf; NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=TUNING shows the choice",
     ("ll", "ll128", "simple"),
     free=False,
 )
@@ -87,7 +87,7 @@ ALGORITHM = Cause(
     "algorithm",
     "algorithm",
     "one algorithm is used at every size: {0}",
-    "unset NCCL_ALGO and NCCL_NVLS_ENABLE, look into nccl.conf; NCCL_DEBUG_SUBSYS=TUNING tells the choice",
+    "unset NCCL_ALGO and NCCL_NVLS_ENABLE, look into nccl.conf; NCCL_DEBUG_SUBSYS=TUNING shows the choice",
     ("ring", "tree"),
     free=False,
 )
@@ -95,13 +95,13 @@ PROCESS = Cause(
     "process",
     "GPUs of one process",
     "one thread launches on {0:.0f} GPUs in turn",
-    "one process for each GPU: mpirun or srun with -g 1",
+    "one process per GPU: mpirun or srun with -g 1",
     (2.0, 4.0, 8.0),
 )
 
 
 def cards(number: int) -> Cause:
-    """Of a node with so many network cards."""
+    """Return the cause for a node with ``number`` network cards."""
     return Cause(
         "cards",
         "network cards",

@@ -1,4 +1,4 @@
-"""NCCL's collectives asked anew under a cause: by the family's measured model, with one thing changed."""
+"""NCCL's collectives under a cause: predicted by similar machines' measured model, with one change."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -41,11 +41,11 @@ _SCALED = {
     BETWEEN_LATENCY.key: ("between", "nvls_tree"),
     INSIDE_LATENCY.key: ("inside", "nvls"),
 }
-"""Which of the model's parameters a cause multiplies."""
+"""The model's parameters that a cause multiplies."""
 
 
 class NcclFamily:
-    """The rows of one log as their family would have them, and as it would under a cause."""
+    """The rows of one log as similar machines would take, with and without a cause."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class NcclFamily:
 
     @property
     def causes(self) -> tuple[Cause, ...]:
-        """What may be asked of these rows: nothing that the log itself rules out."""
+        """Return the causes that may apply: all but those that the log itself rules out."""
         comms = [row.comm for row in self._rows]
         several = any(comm.nodes > 1 for comm in comms)
         nics = min(comm.system.nics for comm in comms)
@@ -89,7 +89,7 @@ class NcclFamily:
         )
 
     def under(self, cause: Cause, value: float | str) -> Prediction:
-        """What the family would take under the cause; not a number where NCCL cannot run so."""
+        """Predict similar machines under the cause; NaN where NCCL cannot run."""
         model = self._model
         if cause.key in _SCALED:
             scaled = {name: model.values[name] * float(value) for name in _SCALED[cause.key]}
@@ -109,14 +109,14 @@ class NcclFamily:
         return self._ask(self._changed(lambda comm: _pinned(comm, pins)), model)
 
     def as_usual(self) -> Prediction:
-        """What the family takes with a process for each GPU and nothing pinned."""
+        """Predict similar machines with one process per GPU and nothing pinned."""
         rows = self._changed(lambda comm: replace(comm, settings=replace(comm.settings, pins=Pins())))
         return self._ask([replace(row, launch=Launch()) for row in rows], self._model)
 
     @property
     def told(self) -> str:
-        """What the log says of itself that is not as usual, as one writes it; empty where nothing is."""
-        said = {
+        """The log's own unusual settings, as one writes them; empty for none."""
+        settings = {
             text
             for row in self._rows
             for text in (
@@ -128,7 +128,7 @@ class NcclFamily:
                 f"NCCL_PROTO={row.comm.settings.pins.protocol}" * bool(row.comm.settings.pins.protocol),
             )
         }
-        return ", ".join(sorted(said - {""}))
+        return ", ".join(sorted(settings - {""}))
 
     def _with_cards(self, count: int) -> Prediction:
         share = count / min(row.comm.system.nics for row in self._rows)
@@ -140,7 +140,7 @@ class NcclFamily:
         return self._ask(rows, replace(model, values={**model.values, **scaled}, facts=facts))
 
     def _changed(self, change: Callable[[Communicator], Communicator]) -> list[Observed]:
-        """The rows on other communicators, one for each that there was."""
+        """Return the rows with changed communicators, one per original."""
         made: dict[int, Communicator] = {}
         for row in self._rows:
             if id(row.comm) not in made:
@@ -183,7 +183,7 @@ def _pinned(comm: Communicator, pins: Mapping[str, str]) -> Communicator:
 
 
 def _fewer_channels(comm: Communicator, share: float) -> Communicator:
-    """As with fewer cards: the search finds as many rings and trees fewer."""
+    """Model fewer cards: the search finds proportionally fewer rings and trees."""
     if comm.nodes == 1:
         return comm
 

@@ -1,4 +1,4 @@
-"""Ringside's schedules and gloo's rings asked anew under a cause: on their network, one thing changed."""
+"""Ringside's schedules and Gloo's rings under a cause: predicted on their network, with one change."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ _NINE_OF_TEN = 1.645
 
 
 class ScheduleFamily:
-    """The rows of one log as the network's calibration would have them, and as it would under a cause."""
+    """The rows of one log as the network's calibration predicts them, with and without a cause."""
 
     runs = 1
     told = ""
@@ -47,7 +47,7 @@ class ScheduleFamily:
         self.bound_s = np.array([_bound(row, parameters) for row, parameters in self._rows])
 
     def under(self, cause: Cause, value: float | str) -> Prediction:
-        """What they would take."""
+        """Predict the rows under the cause."""
         factor = float(value)
         if cause is WAIT:
             later = np.logaddexp(self.as_family.mean, np.log(factor * 1e-6))
@@ -57,7 +57,7 @@ class ScheduleFamily:
         return self._ask(share=factor, hosts=1 if cause is HOST_LINKS else None)
 
     def as_usual(self) -> Prediction:
-        """The same: these logs say nothing of themselves that is not as usual."""
+        """Return the same prediction: these logs record no unusual settings."""
         return self.as_family
 
     def _ask(self, alpha: float = 1.0, share: float = 1.0, hosts: int | None = None) -> Prediction:
@@ -71,7 +71,7 @@ class ScheduleFamily:
 
 
 def _with_slow_links(graph: Topology, share: float, hosts: int | None) -> Topology:
-    """The links of the first ``hosts`` hosts, of all by default, at a share of their rates."""
+    """Scale the links of the first ``hosts`` hosts, by default of all, to a share of their rates."""
     names = set(ranks(graph)[:hosts])
     for src, dst, link in graph.edges(data=True):
         if hosts is None or {src, dst} & names:
@@ -80,7 +80,7 @@ def _with_slow_links(graph: Topology, share: float, hosts: int | None) -> Topolo
 
 
 def _bound(row: Row, parameters: Parameters) -> float:
-    """Bytes that must enter or leave one rank, over what its links carry by the topology."""
+    """Return the seconds for the bytes that must enter or leave one rank at its links' nominal rates."""
     graph = row.placed.graph
     rate = min(
         sum(link["bandwidth"] for *_, link in graph.out_edges(rank, data=True)) for rank in ranks(graph)

@@ -1,9 +1,10 @@
-"""Which single cause explains a log, which cannot be told apart from it, or that nothing departs.
+"""Judge which single cause explains a log, which causes are indistinguishable, or that there is no anomaly.
 
-    cost = weight * sum over rows of 5/2 * log(1 + z^2 / 4),    z = log(measured / predicted) / sigma
+cost = weight * sum over rows of 5/2 * log(1 + z^2 / 4),    z = log(measured / predicted) / sigma
 
-sigma is how far the family itself leaves a row open. That is a Student's t of four degrees of freedom, so
-that some wild rows decide nothing. The rows of a run err together: a run counts as `PER_RUN` of them at most.
+sigma is a row's uncertainty among similar machines. The cost is that of a Student's t of four degrees of
+freedom, so single outliers decide nothing. The rows of a run err together: a run counts as at most `PER_RUN`
+rows.
 """
 
 from collections.abc import Sequence
@@ -23,35 +24,35 @@ Places = NDArray[np.intp]
 PER_RUN = 10
 
 CLEAR = 10.0
-"""By how much a cause's cost must be below the family's. No public run comes so far, and they are sound."""
+"""How far a cause's cost must be below that of similar machines. No public run, all sound, comes this far."""
 
 HINT = 3.0
-"""By how much at least where the rows are slow but the family leaves them wide open."""
+"""The minimum gain where the rows are slow but their uncertainty is large."""
 
 ALIKE = 3.0
-"""Causes whose costs are nearer than this cannot be told apart."""
+"""Causes whose costs differ by less are indistinguishable."""
 
 ALIKE_PART = 1 / 3
-"""Nor those that come so near to the best one's gain: no family is known well enough to part them."""
+"""So are causes with this share of the best one's gain: no machine is known well enough to separate them."""
 
 WORTH = 0.223
-"""Log time by which the rows that show a cause must be slow, typically: a quarter."""
+"""The typical log time by which the rows that show a cause must be slow: a quarter."""
 
 _LEAST_SIGMA = 0.05
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Prediction:
-    """Log seconds of each row, and how far the family leaves them open; NaN where nothing can run so."""
+    """Log seconds of each row, and their uncertainty; NaN where the row cannot run."""
 
     mean: Floats
     sigma: Floats
 
 
 class Family(Protocol):
-    """A log's rows as others of their kind take, and what they would take under a cause.
+    """A log's rows as similar machines take them, with and without a cause.
 
-    ``bound_s`` is what the links need at the least, ``runs`` how many runs the rows are of.
+    ``bound_s`` is the minimum that the links need, ``runs`` the number of runs in the rows.
     """
 
     records: list[Record]
@@ -61,22 +62,22 @@ class Family(Protocol):
 
     @property
     def causes(self) -> Sequence[Cause]:
-        """What may be asked of these rows."""
+        """Return the causes that may apply to these rows."""
 
     def under(self, cause: Cause, value: float | str) -> Prediction:
-        """What they would take."""
+        """Predict the rows under the cause."""
 
     def as_usual(self) -> Prediction:
-        """What they would take without what the log says of itself."""
+        """Predict the rows without the log's own unusual settings."""
 
     @property
     def told(self) -> str:
-        """What the log says of itself that is not as usual; empty where nothing is."""
+        """The log's own unusual settings; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A cause at the value that fits best; ``left`` is by what factor slow rows are off under it."""
+    """A cause at its best value; ``left`` is the factor by which slow rows remain off."""
 
     cause: Cause
     value: float | str
@@ -87,9 +88,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the log says of itself, and what that costs: at most ``factor``, in these ``rows``.
+    """The log's own unusual settings and their cost: at most ``factor``, in these ``rows``.
 
-    ``shown`` says whether the rows are nearer to the family with it than without.
+    ``shown`` is whether the rows are closer to similar machines with the settings than without.
     """
 
     says: str
@@ -100,11 +101,11 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``rows`` are those that lie above what the family leaves open, ``slower`` by how much, typically.
+    """The judgement; ``rows`` lie above their uncertainty, ``slower`` is by how much, typically.
 
     ``typical`` is the factor of all rows, below 1 where they are faster. ``named`` are the causes that
-    explain it and cannot be told apart: one, several, or none; ``clear`` says whether they do so beyond
-    doubt, or the family leaves such rows too wide open. ``tried`` are all, best first.
+    explain it and are indistinguishable: one, several, or none; ``clear`` is whether they do so beyond doubt,
+    or the uncertainty is too large. ``tried`` are all causes, best first.
     """
 
     records: tuple[Record, ...]
@@ -159,14 +160,14 @@ def judge(family: Family) -> Verdict:
 
 
 def _best(family: Family, measured: Floats, cause: Cause, slow: Places) -> Candidate:
-    """A fitted value costs one."""
-    found = []
+    """Return the best value of a cause; a fitted value costs one."""
+    candidates = []
     for value in cause.values:
         prediction = family.under(cause, value)
         cost = _cost(family, measured, prediction) + float(cause.free)
         left = _left(measured - prediction.mean, slow)
-        found.append(Candidate(cause, value, cost, left, _seconds(prediction.mean)))
-    return min(found, key=lambda one: one.cost)
+        candidates.append(Candidate(cause, value, cost, left, _seconds(prediction.mean)))
+    return min(candidates, key=lambda one: one.cost)
 
 
 def _cost(family: Family, measured: Floats, prediction: Prediction) -> float:
@@ -188,7 +189,7 @@ def _told(family: Family, measured: Floats, cost: float) -> Told | None:
 
 
 def _left(over: Floats, slow: Places) -> float:
-    """By what factor the slow rows, or all where none is slow, are typically off."""
+    """Return the factor by which the slow rows, or all where none is slow, are typically off."""
     return float(np.exp(np.median(np.abs(over[slow] if len(slow) else over))))
 
 

@@ -1,1 +1,1 @@
-"""Fitting NCCL's measured model: rows of records, the fit, its report, and what is shipped."""
+"""NCCL's measured model: rows of records, the fit, its report, and the shipped calibrations."""

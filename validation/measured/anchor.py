@@ -1,4 +1,4 @@
-"""One row of a user's own site: a calibration of a kind of machine scaled to one that stands somewhere."""
+"""Scale the calibration of a kind of machine to one site, by rows of a user's own."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ def read_anchor(text: str) -> Anchor:
 def anchored(
     calibration: Calibration, records: Sequence[Record], machine: str, values: Mapping[str, str]
 ) -> Calibration:
-    """The calibration scaled by the site's own rows; what they say reaches as far as they are alike."""
+    """Scale the calibration by the site's own rows, in proportion to their similarity."""
     if calibration.nccl is None:
         raise CalibrationError(f"the calibration of {calibration.cluster} has nothing of NCCL to scale")
     own = [record for record in records if is_observable(record)]

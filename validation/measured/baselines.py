@@ -1,4 +1,4 @@
-"""What anybody would predict with less effort: simple rules on the same rows as the measured model."""
+"""Simple rules with less effort, on the same rows as the measured model."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,25 +13,25 @@ from ringside.validation.measured.observed import Observed
 Floats = NDArray[np.float64]
 
 Baseline = Callable[[Sequence[Observed], Sequence[Observed]], Floats]
-"""Seconds of the second rows by what the first took; not a number where the rule says nothing."""
+"""Predicts the seconds of the second rows from the first; NaN where the rule does not apply."""
 
 
-def alpha_beta_ring(fitted: Sequence[Observed], asked: Sequence[Observed]) -> Floats:
-    """A ring of messages that cost a latency and their bytes: both fitted, every row weighing the same."""
+def alpha_beta_ring(fitted: Sequence[Observed], rows: Sequence[Observed]) -> Floats:
+    """Fit a ring of messages with a latency and a bandwidth, with equal weights for all rows."""
     seconds = _seconds(fitted)
     slopes = _ring(fitted) / seconds[:, None]
-    found, *_ = np.linalg.lstsq(slopes, np.ones(len(fitted)), rcond=None)
-    times: Floats = _ring(asked) @ np.maximum(found, 0.0)
+    terms, *_ = np.linalg.lstsq(slopes, np.ones(len(fitted)), rcond=None)
+    times: Floats = _ring(rows) @ np.maximum(terms, 0.0)
     return np.where(times > 0, times, np.nan)
 
 
-def tuner(fitted: Sequence[Observed], asked: Sequence[Observed]) -> Floats:
-    """What NCCL's tuner believes of its choice, and a launch of 2 us; nothing is fitted."""
-    return np.array([_believed(row) for row in asked])
+def tuner(fitted: Sequence[Observed], rows: Sequence[Observed]) -> Floats:
+    """Return the tuner's estimate of its choice, plus a launch of 2 us; nothing is fitted."""
+    return np.array([_believed(row) for row in rows])
 
 
-def linear_in_log_nodes(fitted: Sequence[Observed], asked: Sequence[Observed]) -> Floats:
-    """At each size a straight line in the logarithm of the nodes; level where one count was measured."""
+def linear_in_log_nodes(fitted: Sequence[Observed], rows: Sequence[Observed]) -> Floats:
+    """Fit a line in the logarithm of the nodes per size; constant with a single node count."""
 
     def line(row: Observed) -> float:
         same = [one for one in fitted if _alike(one, row) and one.record.nbytes == row.record.nbytes]
@@ -41,25 +41,25 @@ def linear_in_log_nodes(fitted: Sequence[Observed], asked: Sequence[Observed]) -
         nodes, seconds = np.log2([one.comm.nodes for one in same]), _seconds(same)
         if len(set(nodes)) == 1:
             return float(seconds.mean())
-        found = float(np.polyval(np.polyfit(nodes, seconds, 1), np.log2(row.comm.nodes)))
-        return found if found > 0 else np.nan
+        time_s = float(np.polyval(np.polyfit(nodes, seconds, 1), np.log2(row.comm.nodes)))
+        return time_s if time_s > 0 else np.nan
 
-    return np.array([line(row) for row in asked])
+    return np.array([line(row) for row in rows])
 
 
-def interpolated(fitted: Sequence[Observed], asked: Sequence[Observed]) -> Floats:
-    """Along the sizes of the runs on as many ranks, straight lines between logarithms; level outside."""
+def interpolated(fitted: Sequence[Observed], rows: Sequence[Observed]) -> Floats:
+    """Interpolate over the sizes of runs with equal ranks, log-log; constant outside."""
 
     def between(row: Observed) -> float:
         same = [one for one in fitted if _alike(one, row) and one.comm.ranks == row.comm.ranks]
         return _along(same, row.record.nbytes)
 
-    return np.array([between(row) for row in asked])
+    return np.array([between(row) for row in rows])
 
 
-def pooled_curve(fitted: Sequence[Observed], asked: Sequence[Observed]) -> Floats:
-    """One curve of time over size through all rows of the collective, whatever ran them."""
-    return np.array([_along([one for one in fitted if _alike(one, row)], row.record.nbytes) for row in asked])
+def pooled_curve(fitted: Sequence[Observed], rows: Sequence[Observed]) -> Floats:
+    """Interpolate one curve of time over size through all rows of the collective."""
+    return np.array([_along([one for one in fitted if _alike(one, row)], row.record.nbytes) for row in rows])
 
 
 BASELINES: dict[str, Baseline] = {
@@ -77,7 +77,7 @@ def _alike(one: Observed, other: Observed) -> bool:
 
 
 def _along(rows: Sequence[Observed], nbytes: int) -> float:
-    """The median time at each size, straight between sizes in logarithms."""
+    """Interpolate the median times over the sizes, log-log."""
     if not rows:
         return np.nan
     at: dict[int, list[float]] = {}
@@ -89,7 +89,7 @@ def _along(rows: Sequence[Observed], nbytes: int) -> float:
 
 
 def _ring(rows: Sequence[Observed]) -> Floats:
-    """What multiplies a message's latency, and a byte's time."""
+    """Return the factors of a message's latency, and of a byte's time."""
     hops = np.array([steps(row.record.collective, row.comm.ranks) for row in rows], dtype=np.float64)
     nbytes = np.array([row.record.nbytes / row.comm.ranks for row in rows])
     return np.stack([hops, hops * nbytes], axis=1)

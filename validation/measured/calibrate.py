@@ -1,4 +1,4 @@
-"""From records of NCCL to what a calibration file holds of them, and a report of how far to trust it."""
+"""Calibrate NCCL's measured model from records, and report how far to trust it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,37 +19,37 @@ MIN_ROWS = 4
 WORST_ROWS = 3
 
 _TOLD = 0.95
-"""A parameter whose spread is less than this part of its prior's was told something by the rows."""
+"""A parameter whose spread is below this share of its prior's has learned from the rows."""
 
 _LEFT = 1.2816
-"""A parameter so many prior deviations away has left what four of five were expected to be."""
+"""The number of prior deviations beyond which a parameter has left its prior's 80 % interval."""
 
 
 def calibrate_nccl(records: Sequence[Record], machine: str, values: Mapping[str, str]) -> Stored:
-    """Fit a machine to all records of NCCL's that there is a form for."""
+    """Fit a machine to all NCCL records that the model has a form for."""
     rows = observed(records, machine, values)
     if not rows:
         raise RecordError(f"no row of {', '.join(KINDS)} among NCCL's: nothing to fit; measure one of these")
     sites = tuple(sorted({row.record.site or "one site" for row in rows}))
-    found = fit(rows, pooled=len(sites) > 1)
-    if len(found.rows) < MIN_ROWS:
-        raise RecordError(f"{len(found.rows)} rows of NCCL's to fit; measure {MIN_ROWS} sizes or more")
-    return stored(found, machine, sites)
+    fitted = fit(rows, pooled=len(sites) > 1)
+    if len(fitted.rows) < MIN_ROWS:
+        raise RecordError(f"{len(fitted.rows)} rows of NCCL's to fit; measure {MIN_ROWS} sizes or more")
+    return stored(fitted, machine, sites)
 
 
-def stored(found: Fitted, machine: str, sites: tuple[str, ...]) -> Stored:
-    """A fit as a file holds it."""
-    model = found.model
+def stored(fitted: Fitted, machine: str, sites: tuple[str, ...]) -> Stored:
+    """Convert a fit to the form of a calibration file."""
+    model = fitted.model
     sigma = np.sqrt(np.diag(model.covariance))
-    told = [place for place, prior in enumerate(found.priors) if sigma[place] < _TOLD * prior.sigma]
-    names = [found.priors[place].name for place in told]
-    seconds = np.array([row.record.time_s for row in found.rows])
-    errors = model.predict(found.chosen.tasks).time_s / seconds - 1
+    learned = [place for place, prior in enumerate(fitted.priors) if sigma[place] < _TOLD * prior.sigma]
+    names = [fitted.priors[place].name for place in learned]
+    seconds = np.array([row.record.time_s for row in fitted.rows])
+    errors = model.predict(fitted.chosen.tasks).time_s / seconds - 1
     worst = np.argsort(-np.abs(errors), kind="stable")[:WORST_ROWS]
-    versions = {row.record.library_version for row in found.rows}
+    versions = {row.record.library_version for row in fitted.rows}
     return Stored(
         machine=machine,
-        rows=len(found.rows),
+        rows=len(fitted.rows),
         sites=sites,
         releases=tuple(sorted(version if names_one(version) else "unknown" for version in versions)),
         nodes=model.nodes,
@@ -58,27 +58,27 @@ def stored(found: Fitted, machine: str, sites: tuple[str, ...]) -> Stored:
         noise=float(f"{model.noise:.4g}"),
         median_error=float(f"{np.median(np.abs(errors)):.4g}"),
         p90_error=float(f"{np.percentile(np.abs(errors), 90):.4g}"),
-        worst=tuple(_named(found, place, errors[place]) for place in worst),
+        worst=tuple(_named(fitted, place, errors[place]) for place in worst),
         left_prior=tuple(
-            prior.name for prior in found.priors if abs(_moved(found, prior.name)) > _LEFT
+            prior.name for prior in fitted.priors if abs(_moved(fitted, prior.name)) > _LEFT
         ),
         parameters={
             prior.name: interval(model.values[prior.name], float(spread))
-            for prior, spread in zip(found.priors, sigma, strict=True)
+            for prior, spread in zip(fitted.priors, sigma, strict=True)
         },
-        correlations=correlations(names, model.covariance[np.ix_(told, told)]),
+        correlations=correlations(names, model.covariance[np.ix_(learned, learned)]),
         correction=correction_lines(model.correction),
     )  # fmt: skip
 
 
-def _moved(found: Fitted, name: str) -> float:
-    """By how many of its prior's deviations a parameter was moved."""
-    (prior,) = (prior for prior in found.priors if prior.name == name)
-    return float(np.log(found.model.values[name] / prior.value) / prior.sigma)
+def _moved(fitted: Fitted, name: str) -> float:
+    """Return how far a parameter has moved, in deviations of its prior."""
+    (prior,) = (prior for prior in fitted.priors if prior.name == name)
+    return float(np.log(fitted.model.values[name] / prior.value) / prior.sigma)
 
 
-def _named(found: Fitted, place: int, error: float) -> str:
-    task, row = found.chosen.tasks[place], found.rows[place]
+def _named(fitted: Fitted, place: int, error: float) -> str:
+    task, row = fitted.chosen.tasks[place], fitted.rows[place]
     return (
         f"{task.kind} of {format_size(task.nbytes)} on {task.comm.nodes} nodes, {row.record.ranks} ranks, "
         f"{'/'.join(task.pair)} {error:+.1%}"
@@ -86,7 +86,7 @@ def _named(found: Fitted, place: int, error: float) -> str:
 
 
 def report_nccl(stored: Stored) -> list[str]:
-    """What was fitted, how sure it is and how well it fits, line by line."""
+    """Report the fitted parameters, their uncertainty and the residual errors, line by line."""
     known = {line.split()[0] for line in stored.correlations.splitlines()}
     expected = (
         {prior.name: prior for prior in priors(find_system(stored.machine))}
@@ -113,7 +113,7 @@ def report_nccl(stored: Stored) -> list[str]:
             text += f"  (left its prior{f', {prior.value:.3g}' if prior else ''})"
         lines.append(text)
     lines += [
-        f"  of {len(stored.parameters) - len(known)} parameters these rows say nothing",
+        f"  of {len(stored.parameters) - len(known)} parameters not determined by these rows",
         f"  worst rows: {'; '.join(stored.worst)}",
     ]
     return lines

@@ -1,7 +1,7 @@
-"""The fit: what is expected of a machine's parameters, corrected by its measurements (robust MAP).
+"""The fit: priors of a machine's parameters, updated by its measurements (robust MAP).
 
-Log-normal priors, a soft-L1 loss of log time; graph facts that nobody wrote down are those that explain the
-rows best, and differ from the preset only where that gains much; then the correction for what is left.
+Log-normal priors, a soft-L1 loss of log time; unknown graph facts are those that explain the rows best, and
+differ from the preset only for a large gain; then the correction of the residuals.
 """
 
 from collections.abc import Sequence
@@ -29,22 +29,22 @@ from ringside.validation.measured.priors import Prior, priors
 Floats = NDArray[np.float64]
 
 ONE_SITE, POOLED = 0.05, 0.12
-"""Log spread of rows about the form: of one site, and of several taken together."""
+"""Log spread of rows around the form: of one site, and of several pooled."""
 
 DIGITISED = 0.006
-"""The same of points read off a smooth curve in a figure."""
+"""The same for points read off a smooth curve in a figure."""
 
 _SURE = 30.0
-"""So many deviations off such a point still counts in full: no outlier was ever drawn."""
+"""Deviations up to which such a point counts in full: figures show no outliers."""
 
 NO_LL128, DOUBLED = 3.0, 6.0
-"""By how much the lack of LL128, and each doubling of channels, must lower the cost before it is believed."""
+"""The gain in cost that the lack of LL128, or a doubling of channels, must reach."""
 
 _WAYS = ((1,), (4, 1))
-"""Spreads to begin with and to end with: a wide one first sees less of the kinks."""
+"""Initial and final spreads: a wide one first sees less of the kinks."""
 
 REPEATED = 0.4
-"""Which part of their spread about the form rows show when they are measured again."""
+"""The share of rows' spread around the form that remains when they are measured again."""
 
 _LEAST_NOISE = 0.02
 _TRIALS = 200
@@ -53,7 +53,7 @@ _CLOSE = 1e-4
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Fitted:
-    """A fit: the model, the rows that it took and what they were by the form alone."""
+    """A fit: the model, its rows and their times by the form alone."""
 
     model: Measured
     priors: tuple[Prior, ...]
@@ -65,17 +65,17 @@ class Fitted:
 def fit(rows: Sequence[Observed], *, pooled: bool = False) -> Fitted:
     """Fit the machine's parameters to rows of one machine.
 
-    Where sites are ``pooled`` each may be slower or quicker than the machine in latency and in bandwidth.
+    Where sites are ``pooled`` each may be slower or faster than the machine in latency and in bandwidth.
     """
     expected = priors(rows[0].comm.system)
     tried = [(_map(rows, facts, expected, pooled), unlikely) for facts, unlikely in _candidates(rows)]
-    found, _ = min(tried, key=lambda one: one[0].cost + one[1])
-    return _finished(rows, found, expected, pooled)
+    best, _ = min(tried, key=lambda one: one[0].cost + one[1])
+    return _finished(rows, best, expected, pooled)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Rows:
-    """What is to be explained: log times, each with its spread, and a column of 0 and 1 for each site."""
+    """The data: log times, each with its spread, and an indicator column per site."""
 
     chosen: Chosen
     work: Work
@@ -87,7 +87,7 @@ class _Rows:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Map:
-    """The values of largest posterior for one set of facts; ``sites`` is what each row's site adds."""
+    """The maximum a posteriori for one set of facts; ``sites`` is each row's offset by its site."""
 
     facts: Facts
     rows: _Rows
@@ -98,7 +98,7 @@ class _Map:
 
 
 def _map(rows: Sequence[Observed], facts: Facts, expected: Sequence[Prior], pooled: bool) -> _Map:
-    """The best of several ways down: times have kinks, before which a single one may end."""
+    """Return the best of several descents: times have kinks, at which a single one may end."""
     chosen = choose(rows, facts)
     kept = [rows[place] for place in chosen.kept]
     mine = _Rows(
@@ -109,11 +109,11 @@ def _map(rows: Sequence[Observed], facts: Facts, expected: Sequence[Prior], pool
         np.where([_is_digitised(row) for row in kept], _SURE, 1.0),
         _sites(kept) if pooled else np.zeros((len(kept), 0)),
     )
-    return min((_descend(mine, facts, expected, way) for way in _WAYS), key=lambda found: found.cost)
+    return min((_descend(mine, facts, expected, way) for way in _WAYS), key=lambda one: one.cost)
 
 
 def _sites(rows: Sequence[Observed]) -> Floats:
-    """A column for each site, 1 at its rows; what one site alone measured is the machine's."""
+    """Return an indicator column per site; a single site's rows are the machine's."""
     where = [(row.record.site, row.comm.nodes == 1) for row in rows]
     several = {one for one in (True, False) if len({site for site, scale in where if scale == one}) > 1}
     names = dict.fromkeys(site for site, scale in where if scale in several)
@@ -123,7 +123,7 @@ def _sites(rows: Sequence[Observed]) -> Floats:
 
 
 def _descend(rows: _Rows, facts: Facts, expected: Sequence[Prior], way: Sequence[float]) -> _Map:
-    """Down one way; what no row asks for stays as it is expected."""
+    """Descend one way; parameters without rows stay at their priors."""
     usual = {prior.name: prior.value for prior in expected}
     names = asked_by(rows.work, usual)
     free = [place for place, prior in enumerate(expected) if prior.name in names]
@@ -161,20 +161,20 @@ def _descend(rows: _Rows, facts: Facts, expected: Sequence[Prior], way: Sequence
     return _Map(facts, rows, values(x), by_site @ x[many:], float(solved.cost), covariance)
 
 
-def _finished(rows: Sequence[Observed], found: _Map, expected: tuple[Prior, ...], pooled: bool) -> Fitted:
-    explained, values = found.rows, found.values
-    left = explained.log_us - np.log(time_us(explained.work, values)) - found.sites
+def _finished(rows: Sequence[Observed], best: _Map, expected: tuple[Prior, ...], pooled: bool) -> Fitted:
+    explained, values = best.rows, best.values
+    left = explained.log_us - np.log(time_us(explained.work, values)) - best.sites
     correction = corrected(explained.work, left, REPEATED * explained.scale)
     mean, _ = correction.predict(explained.work)
     noise = max(1.4826 * float(np.median(np.abs(left - mean))), _LEAST_NOISE)
     kept = [rows[place] for place in explained.chosen.kept]
     nodes = tuple(sorted({row.comm.nodes for row in kept}))
-    model = Measured(values, found.covariance, correction, found.facts, noise, nodes, pooled)
-    return Fitted(model, expected, explained.chosen, kept, found.cost)
+    model = Measured(values, best.covariance, correction, best.facts, noise, nodes, pooled)
+    return Fitted(model, expected, explained.chosen, kept, best.cost)
 
 
 def _candidates(rows: Sequence[Observed]) -> list[tuple[Facts, float]]:
-    """What the graphs between nodes may be, as the preset says first, and how unlikely each is."""
+    """Return the possible graphs between nodes, the preset's first, and the cost of each."""
     between = [row.comm for row in rows if row.comm.nodes > 1]
     if not between:
         return [(Facts(), 0.0)]
@@ -190,7 +190,7 @@ def _candidates(rows: Sequence[Observed]) -> list[tuple[Facts, float]]:
 
 
 def _spread(rows: Sequence[Observed], pooled: bool) -> Floats:
-    """The log spread about the form that each row is expected to have."""
+    """Return the expected log spread of each row around the form."""
     usual = POOLED if pooled else ONE_SITE
     return np.array([DIGITISED if _is_digitised(row) else usual for row in rows])
 
@@ -200,7 +200,7 @@ def _is_digitised(row: Observed) -> bool:
 
 
 def _weights(rows: Sequence[Observed], pooled: bool) -> Floats:
-    """1 each; where sites are pooled each run weighs the same."""
+    """Return 1 each; equal weights per run where sites are pooled."""
     if not pooled:
         return np.ones(len(rows))
     runs = [row.run for row in rows]
@@ -209,12 +209,12 @@ def _weights(rows: Sequence[Observed], pooled: bool) -> Floats:
 
 
 def _soft(off: Floats) -> Floats:
-    """Square root of the soft-L1 loss, with its sign."""
-    found: Floats = np.sign(off) * np.sqrt(2 * (np.sqrt(1 + off**2) - 1))
-    return found
+    """Return the square root of the soft-L1 loss, with its sign."""
+    result: Floats = np.sign(off) * np.sqrt(2 * (np.sqrt(1 + off**2) - 1))
+    return result
 
 
 def _soft_slope(off: Floats) -> Floats:
     root = np.sqrt(1 + off**2)
-    found: Floats = 1 / (root * np.sqrt((root + 1) / 2))
-    return found
+    result: Floats = 1 / (root * np.sqrt((root + 1) / 2))
+    return result

@@ -1,4 +1,4 @@
-"""Rows of NCCL's own from records: the communicator that ran, how it was launched, what it took."""
+"""NCCL's rows from records: the communicator, the launch, the choice."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A record with the communicator that made it. ``run`` tells one run from another."""
+    """A record with the communicator that made it. ``run`` distinguishes runs."""
 
     record: Record
     comm: Communicator
@@ -33,10 +33,10 @@ class Observed:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Chosen:
-    """What the tuner took of each observation, and how clear that was.
+    """The tuner's choice per observation, and how clear it was.
 
-    ``kept`` are the places of those whose pair has a form; ``sure`` is 1 where the second best belief lies a
-    tenth or more above the best: nearer than that a coin decides which one ran.
+    ``kept`` are the positions of those whose pair has a form; ``sure`` is 1 where the second best estimate is
+    at least a tenth above the best: closer estimates do not decide which one ran.
     """
 
     tasks: list[Task]
@@ -48,9 +48,9 @@ _CLEAR = 0.1
 
 
 def observed(records: Sequence[Record], machine: str, values: Mapping[str, str]) -> list[Observed]:
-    """The records that NCCL made of collectives with a form, on the named machine."""
+    """Return the NCCL records of collectives with a form, on the named machine."""
     communicators: dict[tuple[str | int, ...], Communicator | None] = {}
-    found = []
+    rows = []
     for record in records:
         if not is_observable(record):
             continue
@@ -60,8 +60,8 @@ def observed(records: Sequence[Record], machine: str, values: Mapping[str, str])
             communicators[key] = communicator_of(name, values, record.ranks, settings_of(record))
         comm = communicators[key]
         if comm:
-            found.append(Observed(record, comm, launch_of(record), run_of(record)))
-    return found
+            rows.append(Observed(record, comm, launch_of(record), run_of(record)))
+    return rows
 
 
 def is_of_nccl(record: Record) -> bool:
@@ -75,31 +75,31 @@ def is_observable(record: Record) -> bool:
 
 
 def settings_of(record: Record) -> Settings:
-    """NCCL as the record says it was set up; of an unknown release the newest."""
+    """Return NCCL's settings of the record; of an unknown release the newest."""
     release = record.library_version if names_one(record.library_version) else DEFAULT_VERSION
     return Options(record.algorithm, record.protocol, release).settings()
 
 
 def launch_of(record: Record) -> Launch:
-    """How the record's processes launched."""
-    told = record.fingerprint
-    return Launch(int(told.get("gpus_per_thread", 1)), int(told.get("threads_per_process", 1)))
+    """Return how the record's processes launched."""
+    fields = record.fingerprint
+    return Launch(int(fields.get("gpus_per_thread", 1)), int(fields.get("threads_per_process", 1)))
 
 
 def run_of(record: Record) -> str:
-    """What all rows of one run have in common."""
-    told = record.fingerprint.get("id", "")
-    return f"{record.source} {told} {record.collective} {record.algorithm} {record.protocol} {record.ranks}"
+    """Return what all rows of one run have in common."""
+    fields = record.fingerprint.get("id", "")
+    return f"{record.source} {fields} {record.collective} {record.algorithm} {record.protocol} {record.ranks}"
 
 
 def choose(rows: Sequence[Observed], facts: Facts) -> Chosen:
-    """What NCCL took of each row under these facts; left out is what it cannot do, or what has no form."""
+    """Return NCCL's choice per row under these facts, without rows that cannot run or have no form."""
     alike: dict[tuple[int, str, str, str], list[int]] = {}
     for place, row in enumerate(rows):
         record = row.record
         key = id(row.comm), record.collective, record.dtype or "float32", record.redop or "sum"
         alike.setdefault(key, []).append(place)
-    found: dict[int, tuple[Task, float]] = {}
+    tasks: dict[int, tuple[Task, float]] = {}
     for (_, kind, dtype, redop), places in alike.items():
         comm = facts.on(rows[places[0]].comm)
         sizes = [rows[place].record.nbytes for place in places]
@@ -109,6 +109,6 @@ def choose(rows: Sequence[Observed], facts: Facts) -> Chosen:
             pair = list(ALGORITHMS)[best // len(PROTOCOLS)], list(PROTOCOLS)[best % len(PROTOCOLS)]
             if np.isfinite(belief[best]) and has_form(kind, pair):
                 sure = float(np.clip(np.log(belief[second] / belief[best]) / _CLEAR, 0.1, 1.0))
-                found[place] = Task(comm, kind, nbytes, pair, rows[place].launch), sure
-    kept = sorted(found)
-    return Chosen([found[place][0] for place in kept], kept, np.array([found[place][1] for place in kept]))
+                tasks[place] = Task(comm, kind, nbytes, pair, rows[place].launch), sure
+    kept = sorted(tasks)
+    return Chosen([tasks[place][0] for place in kept], kept, np.array([tasks[place][1] for place in kept]))

@@ -1,4 +1,4 @@
-"""What a calibrated NCCL says of records: the library of each, with its release, its pins and its launch."""
+"""A calibrated NCCL's predictions of records, each with its release, pins and launch."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +16,7 @@ from ringside.validation.measured.observed import observed
 
 
 class Libraries:
-    """NCCL as each record had it, on a machine with these values, whose model was ``fitted`` with others."""
+    """NCCL as of each record, on a machine with these values, whose model was ``fitted`` with others."""
 
     def __init__(
         self, cluster: str, values: Mapping[str, str], model: Measured | None, fitted: Mapping[str, str]
@@ -25,7 +25,7 @@ class Libraries:
         self._calibrated = Calibrated(model, self._machine) if model else None
 
     def predict(self, record: Record) -> tuple[Candidate, Estimate, bool]:
-        """What NCCL takes for the record's collective, how long, and whether that rests on measurements."""
+        """Return NCCL's choice, its time, and whether that rests on measurements."""
         library = self._of(record)
         collective = collective_of(record)
         candidate = library.choose(collective)

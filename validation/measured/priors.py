@@ -1,4 +1,4 @@
-"""The physical parameters of a machine's NCCL times, and what is expected of them before any measurement.
+"""The physical parameters of a machine's NCCL times, and their priors before any measurement.
 
 Each is positive; a prior is log-normal. Latencies are factors on the constants of NCCL's own tuner,
 bandwidths begin at the data sheet's. Microseconds and GB/s.
@@ -12,7 +12,7 @@ from ringside.sim.libraries.nccl.measured.messages import ALGORITHMS, PROTOCOLS
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """What is expected: ``value``, and ``sigma``, its standard deviation in natural logarithms."""
+    """A prior: ``value``, and ``sigma``, its standard deviation in natural logarithms."""
 
     name: str
     value: float
@@ -21,7 +21,7 @@ class Prior:
 
 
 def priors(system: System) -> tuple[Prior, ...]:
-    """Every parameter of a machine with what is expected of it."""
+    """Return the priors of all parameters of a machine."""
     nvlink = nvlink_in_datasheet(system.nvlink, system.compute_capability) / GB
     inside = 0.77 * nvlink if nvlink else 0.8 * system.pcie / GB
     between = 0.9 * max(system.nics * system.nic_path, system.nic) / GB

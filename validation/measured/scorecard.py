@@ -1,7 +1,7 @@
-"""How far the measured model is off on rows that were kept back from its fit, beside simple rules.
+"""The errors of the measured model on held-out rows, beside simple rules.
 
-Every question fits some rows of a machine and judges others: more nodes, another site, the sizes between.
-No row is ever judged by a fit that it took part in.
+Every question fits some rows of a machine and judges others: more nodes, another site, the sizes between. A
+row is never judged by a fit that included it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,13 +18,13 @@ from ringside.validation.published.calibrations import is_left_out, mates_of
 
 KIB, MIB = 1024, 1024**2
 SMALL, LARGE = 64 * KIB, 64 * MIB
-"""The gap that is kept back of a run."""
+"""The gap held out of a run."""
 
 HALF = 4 * MIB
-"""Up to here a run is fitted, above judged."""
+"""The size up to which a run is fitted; larger sizes are judged."""
 
 _LEAST, _LOG = 4, 12
-"""Rows that a fit needs, and that make a log."""
+"""The minimum number of rows for a fit, and for a log."""
 
 ANOTHER = "another site"
 ONE_KNOWN = "another site, one row known"
@@ -32,7 +32,7 @@ ONE_KNOWN = "another site, one row known"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Rows to fit and rows to judge of one machine; ``factor`` is by how many times the nodes grow."""
+    """Rows to fit and rows to judge of one machine; ``factor`` is the growth of the node count."""
 
     name: str
     machine: str
@@ -44,7 +44,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One row: what was measured, and what the model and each baseline said; NaN is nothing."""
+    """One row: measured, predicted by the model and by each baseline; NaN for no prediction."""
 
     question: str
     machine: str
@@ -57,7 +57,7 @@ class Judged:
 
     @property
     def error(self) -> float:
-        """Absolute relative error of the model."""
+        """The model's absolute relative error."""
         return abs(self.time_s / self.record.time_s - 1)
 
     @property
@@ -66,7 +66,7 @@ class Judged:
         return self.lo_s <= self.record.time_s <= self.hi_s
 
     def baseline_error(self, name: str) -> float:
-        """The same of a baseline."""
+        """Return the same error of a baseline."""
         return abs(self.baselines[name] / self.record.time_s - 1)
 
 
@@ -85,10 +85,10 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class SiteScore:
-    """Errors at sites that no fit has seen, where each site counts once, however many rows it has.
+    """Errors at unseen sites, where each site counts once, whatever its number of rows.
 
-    Over the sites' medians there are their median and their mean; ``large`` is their median over rows of
-    128 MiB and more alone, NaN without any. ``mean`` is over all rows.
+    The figures are the median and the mean of the sites' medians; ``large`` is their median over rows of 128
+    MiB and more alone, NaN without any. ``mean`` is over all rows.
     """
 
     name: str
@@ -100,7 +100,7 @@ class SiteScore:
 
 
 def questions(records: Sequence[Record]) -> Iterator[Question]:
-    """All that the published rows allow to ask."""
+    """Yield all questions that the published rows support."""
     usable = [record for record in records if is_observable(record)]
     for machine in sorted({record.cluster for record in usable}):
         own = observed([record for record in usable if record.cluster == machine], machine, {})
@@ -113,16 +113,16 @@ def questions(records: Sequence[Record]) -> Iterator[Question]:
 
 
 def judge(question: Question) -> list[Judged]:
-    """Fit, predict, and lay beside what was measured.
+    """Fit, predict, and compare with the measurements.
 
-    Logs of another site are judged twice: as they are, and by the fit scaled with one row of each.
+    Logs of another site are judged twice: with the fit, and with the fit scaled by one row of each log.
     """
     model = fit(question.fitted, pooled=question.pooled).model
     chosen = choose(question.judged, model.facts)
     if not chosen.tasks:
         return []
     rows = [question.judged[place] for place in chosen.kept]
-    found = _beside(question, question.name, rows, model.predict(chosen.tasks))
+    judged = _beside(question, question.name, rows, model.predict(chosen.tasks))
     for run in dict.fromkeys(row.run for row in rows) if question.pooled else ():
         of_run = sorted(
             (place for place, row in enumerate(rows) if row.run == run),
@@ -133,8 +133,8 @@ def judge(question: Question) -> list[Judged]:
         known = of_run.pop(len(of_run) // 3)  # where latency and bandwidth both count
         scaled = model.anchored([chosen.tasks[known]], [rows[known].record.time_s])
         answer = scaled.predict([chosen.tasks[place] for place in of_run])
-        found += _beside(question, ONE_KNOWN, [rows[place] for place in of_run], answer)
-    return found
+        judged += _beside(question, ONE_KNOWN, [rows[place] for place in of_run], answer)
+    return judged
 
 
 def _beside(question: Question, name: str, rows: Sequence[Observed], answer: Answer) -> list[Judged]:
@@ -150,7 +150,7 @@ def _beside(question: Question, name: str, rows: Sequence[Observed], answer: Ans
 
 
 def scores(judged: Sequence[Judged]) -> list[Score]:
-    """Every question, and the rows of more nodes and other sites parted by what they are."""
+    """Score every question, and the rows of more nodes and other sites by class."""
     far = [row for row in judged if row.question in ("more nodes", ANOTHER)]
     parted: list[tuple[str, Sequence[Judged], Callable[[Judged], str]]] = [
         ("question", judged, lambda row: row.question),
@@ -163,31 +163,31 @@ def scores(judged: Sequence[Judged]) -> list[Score]:
             lambda row: f"{row.factor:g} x as many",
         ),
     ]
-    found = []
+    scored = []
     for group, rows, key in parted:
         names = dict.fromkeys(sorted(map(key, rows), key=_order))
-        found += [_score(group, name, [row for row in rows if key(row) == name]) for name in names]
-    return found
+        scored += [_score(group, name, [row for row in rows if key(row) == name]) for name in names]
+    return scored
 
 
 def site_scores(judged: Sequence[Judged]) -> list[SiteScore]:
-    """Both questions of another site, where any was asked."""
-    found = []
+    """Score both questions of another site, where there are any."""
+    scored = []
     for name in (ANOTHER, ONE_KNOWN):
         rows = [row for row in judged if row.question == name]
         if rows:
             medians, large = _medians(rows), _medians([row for row in rows if row.record.nbytes >= 128 * MIB])
-            found.append(
+            scored.append(
                 SiteScore(
                     *(name, len(medians), float(np.median(medians)), float(np.mean(medians))),
                     *(float(np.median(large or [np.nan])), float(np.mean([row.error for row in rows]))),
                 )
             )
-    return found
+    return scored
 
 
 def _medians(rows: Sequence[Judged]) -> list[float]:
-    """The median error of each site."""
+    """Return the median error of each site."""
     sites: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         sites.setdefault((row.machine, row.record.site), []).append(row.error)
@@ -195,7 +195,7 @@ def _medians(rows: Sequence[Judged]) -> list[float]:
 
 
 def size_class(nbytes: int) -> str:
-    """The class of a size."""
+    """Return the class of a size."""
     for most, name in ((64 * KIB, "to 64 KiB"), (4 * MIB, "to 4 MiB"), (128 * MIB - 1, "to 128 MiB")):
         if nbytes <= most:
             return name
@@ -203,10 +203,10 @@ def size_class(nbytes: int) -> str:
 
 
 def _order(name: str) -> tuple[int, str]:
-    """Names in their own order, sizes and factors by what they count."""
-    told = ["to 64 KiB", "to 4 MiB", "to 128 MiB", "128 MiB and more"]
-    if name in told:
-        return told.index(name), name
+    """Return a sort key of a name; sizes and factors sort by value."""
+    classes = ["to 64 KiB", "to 4 MiB", "to 128 MiB", "128 MiB and more"]
+    if name in classes:
+        return classes.index(name), name
     factor = name.partition(" x ")[0]
     return (int(float(factor) * 100), "") if factor != name else (0, name)
 
@@ -218,14 +218,14 @@ def _score(group: str, name: str, rows: Sequence[Judged]) -> Score:
         *(group, name, len(rows), float(np.median(errors)), float(np.percentile(errors, 90))),
         float(np.mean([row.inside for row in rows])),
         {
-            rule: float(np.nanmedian(found)) if np.isfinite(found).mean() >= 0.5 else float("nan")
-            for rule, found in others.items()
+            rule: float(np.nanmedian(errors)) if np.isfinite(errors).mean() >= 0.5 else float("nan")
+            for rule, errors in others.items()
         },
     )
 
 
 def _more_nodes(machine: str, own: Sequence[Observed]) -> Iterator[Question]:
-    """Fit the smaller node counts, judge the larger: each count but the first two is a place to part."""
+    """Fit the smaller node counts, judge the larger; each count but the first two is a split."""
     counts = sorted({row.comm.nodes for row in own})
     for most in counts[1:-1] if len(counts) > 2 else counts[:1] * (len(counts) == 2 and counts[0] > 1):
         fitted = [row for row in own if row.comm.nodes <= most]
@@ -246,7 +246,7 @@ def _other_sites(machine: str, own: Sequence[Observed], mates: Sequence[Observed
 
 
 def _of_run(machine: str, run: Sequence[Observed]) -> Iterator[Question]:
-    """Sizes between, a gap in the middle, and all that is larger."""
+    """Judge sizes between, a gap in the middle, and all larger sizes."""
     if len({row.record.nbytes for row in run}) < _LOG:
         return
     ordered = sorted(run, key=lambda row: row.record.nbytes)

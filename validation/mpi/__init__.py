@@ -1,1 +1,1 @@
-"""MPI as it was measured: rows become tasks, tasks are fitted, predicted and judged."""
+"""MPI's measured model: rows become tasks, which are fitted, predicted and judged."""

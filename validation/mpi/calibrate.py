@@ -1,4 +1,4 @@
-"""From measured MPI rows to what a calibration file holds, and the report of it."""
+"""Calibrate MPI's model from measured rows, and report the fit."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +17,7 @@ WORST_ROWS = 3
 
 
 def calibrate_mpi(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> StoredMpi:
-    """Fit MPI's model to the records of one cluster that it has a form for."""
+    """Fit MPI's model to those records of one cluster that it has a form for."""
     known = [record for record in records if is_observable(record)]
     if len(known) < MIN_ROWS:
         raise RecordError(f"too few records of MPI to fit ({len(known)}); measure {MIN_ROWS} sizes or more")
@@ -47,12 +47,12 @@ def calibrate_mpi(records: Sequence[Record], cluster: str, settings: Mapping[str
 
 
 def report_mpi(stored: StoredMpi) -> list[str]:
-    """What was fitted, beside what was expected, for a person to read."""
+    """Report the fitted parameters beside their priors."""
     lines = [
         "",
         f"mpi, {stored.described}: error median {stored.median_error:.1%}, 90th percentile "
         f"{stored.p90_error:.1%}",
-        f"  {'kept_MiB':<13} {stored.kept_MiB:>8.4g}            from where scratch memory is asked for anew",
+        f"  {'kept_MiB':<13} {stored.kept_MiB:>8.4g}            above it, scratch memory is allocated again",
     ]
     for name in PARAMETERS:
         one = EXPECTED[name]

@@ -1,7 +1,7 @@
-"""The fit: what is expected of a machine's MPI, corrected by its measurements (robust MAP).
+"""The fit: priors of a machine's MPI parameters, updated by its measurements (robust MAP).
 
 Log-normal priors, a soft-L1 loss of log time; whether scratch memory is kept between calls is whichever
-explains the rows better; then the correction for what is left.
+explains the rows better; then the correction of the residuals.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,12 +17,13 @@ from ringside.validation.mpi.observed import Observed
 Floats = NDArray[np.float64]
 
 SPREAD = 0.08
-"""Log spread of rows about the form."""
+"""Log spread of rows around the form."""
 
 LEAST_NOISE = 0.05
 
 SHARED = ("inside_us", "inside_GBps", "memory_GBps")
-"""What only rows with several ranks on a node tell of, and all that these change where there are others."""
+"""Parameters that only rows with several ranks per node determine; where there are others, such rows set no
+more."""
 
 
 def fit(rows: Sequence[Observed]) -> Measured:
@@ -40,19 +41,19 @@ def fit(rows: Sequence[Observed]) -> Measured:
 
 
 def _values(rows: Sequence[Observed]) -> dict[str, float]:
-    """By the rows of one rank a node first, if there are any; then what is shared, by the others."""
+    """Fit rows with one rank per node first, if any; then the shared parameters to the others."""
     usual = {name: one.value for name, one in EXPECTED.items()}
     alone = [row for row in rows if row.task.port.per_node == 1]
     trials = [_descend(alone or rows, usual | {"kept_MiB": kept}, PARAMETERS) for kept in KEPT_MIB]
-    _, found = min(trials, key=lambda trial: trial[0])
+    _, values = min(trials, key=lambda trial: trial[0])
     shared = [row for row in rows if row.task.port.per_node > 1]
-    return _descend(shared, found, SHARED)[1] if alone and shared else found
+    return _descend(shared, values, SHARED)[1] if alone and shared else values
 
 
 def _descend(
     rows: Sequence[Observed], values: Mapping[str, float], free: Sequence[str]
 ) -> tuple[float, dict[str, float]]:
-    """The values of largest posterior, and their cost; what no row asks for stays as it is expected."""
+    """Return the maximum a posteriori, and its cost; parameters without rows stay at their priors."""
     work = work_of([row.task for row in rows])
     log_us = np.log([row.record.time_s * 1e6 for row in rows])
     centre = np.log([EXPECTED[name].value for name in free])
@@ -66,5 +67,5 @@ def _descend(
         soft = np.sign(off) * np.sqrt(2 * (np.sqrt(1 + off**2) - 1))
         return np.concatenate([soft, (x - centre) / sigma])
 
-    found = least_squares(residuals, centre, x_scale=sigma)
-    return float(found.cost), tried(found.x)
+    solution = least_squares(residuals, centre, x_scale=sigma)
+    return float(solution.cost), tried(solution.x)

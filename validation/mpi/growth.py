@@ -1,4 +1,4 @@
-"""How fast the band of MPI's model must grow with every doubling beyond the measured nodes and tasks a node.
+"""How fast the band of MPI's model must grow per doubling beyond the measured nodes and tasks per node.
 
 Every machine is fitted on its smaller node counts and judged on its larger ones, for every node count that
 splits its rows. Published rows, algorithms forced by name.
@@ -18,17 +18,17 @@ from ringside.validation.mpi.fit import fit
 from ringside.validation.mpi.observed import is_observable, observed
 
 WITHIN = 0.8
-"""Part of rows that a band holds."""
+"""The share of rows that a band holds."""
 
 STEP = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What a machine's held-out rows ask for.
+    """A machine's required growth, from held-out rows.
 
-    ``per_doubling`` is the least growth, in log time, whose band holds four of five; ``covered`` is the part
-    that the band of `PER_DOUBLING` holds.
+    ``per_doubling`` is the least growth, in log time, whose band holds four of five rows; ``covered`` is the
+    share that the band of `PER_DOUBLING` holds.
     """
 
     machine: str
@@ -38,7 +38,7 @@ class Growth:
 
 
 def growth(records: Sequence[Record]) -> Iterator[Growth]:
-    """A line for every machine that was measured on several node counts."""
+    """Yield a line for every machine that was measured on several node counts."""
     forced = [record for record in records if is_observable(record) and record.algorithm != "auto"]
     for machine in sorted({record.cluster for record in forced}):
         rows = [record for record in forced if record.cluster == machine]
@@ -53,7 +53,7 @@ def growth(records: Sequence[Record]) -> Iterator[Growth]:
 
 
 def _residuals(rows: Sequence[Record], most: int) -> tuple[Floats, Floats, Floats] | None:
-    """Of rows on more nodes than ``most``: error in log time, deviation without growth, doublings beyond."""
+    """Return error in log time, deviation without growth, and doublings, of rows beyond ``most`` nodes."""
     fitted = [record for record in rows if record.num_nodes <= most]
     judged = [record for record in rows if record.num_nodes > most]
     if len(fitted) < MIN_ROWS:

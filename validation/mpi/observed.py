@@ -1,4 +1,4 @@
-"""Measured MPI rows as the model sees them."""
+"""Measured MPI rows as tasks of the model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,15 +36,15 @@ def is_observable(record: Record) -> bool:
 
 
 def algorithm_of(record: Record) -> str:
-    """The algorithm that ran; Open MPI's own choice where none was forced."""
+    """Return the algorithm that ran; Open MPI's own choice where none was forced."""
     return decide(collective_of(record)) if record.algorithm == "auto" else record.algorithm
 
 
 def observed(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> list[Observed]:
-    """The records on the cluster's ports; its count of ranks or nodes is each record's own."""
+    """Return the records on the cluster's ports; ranks and nodes are each record's own."""
     name = split(cluster)[0]
     ports: dict[tuple[int, int], Port] = {}
-    found = []
+    rows = []
     for record in records:
         nodes = record.num_nodes or record.ranks
         if record.ranks % nodes:
@@ -55,12 +55,12 @@ def observed(records: Sequence[Record], cluster: str, settings: Mapping[str, str
         if shape not in ports:
             ports[shape] = _port(name, settings, *shape)
         collective = collective_of(record)
-        found.append(Observed(record, Task(collective, algorithm_of(record), ports[shape])))
-    return found
+        rows.append(Observed(record, Task(collective, algorithm_of(record), ports[shape])))
+    return rows
 
 
 def _port(name: str, settings: Mapping[str, str], nodes: int, each: int) -> Port:
-    """The same for every number of nodes but one, so two are drawn."""
+    """Return the port; it is equal for all node counts but one, so two are drawn."""
     graph = _drawn(name, tuple(sorted(settings.items())), min(nodes, 2), each)
     count = min(nodes, 2) * each
     graph = spread_over(graph, count, EVEN)

@@ -1,4 +1,4 @@
-"""What MPI's model says of measured rows."""
+"""MPI's model of measured rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -12,7 +12,7 @@ from ringside.validation.mpi.observed import is_observable, observed
 def predictions(
     records: Sequence[Record], cluster: str, settings: Mapping[str, str], calibration: Calibration | None
 ) -> Iterator[tuple[float, float, float]]:
-    """Seconds of each record and the ends of its band, as calibrated or with usual figures."""
+    """Yield the seconds of each record and the ends of its band, calibrated or with default parameters."""
     if not records:
         return iter(())
     if calibration and calibration.mpi is None:

@@ -1,7 +1,7 @@
-"""How far MPI's model is off on rows that were kept back from its fit, and how often it names the winner.
+"""The errors of MPI's model on held-out rows, and how often it names the winner.
 
-Every question fits some rows of a machine and judges others: more nodes, another collective. No row is judged
-by a fit that it took part in.
+Every question fits some rows of a machine and judges others: more nodes, another collective. A row is never
+judged by a fit that included it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,10 +14,10 @@ from ringside.validation.mpi.fit import fit
 from ringside.validation.mpi.observed import is_observable, observed
 
 TIED = 0.1
-"""Algorithms so near the quickest were measured as quick as it, by what runs of one kind differ."""
+"""Algorithms this close to the fastest count as tied, by the variation between runs of one kind."""
 
 ASKED = (("mare-nostrum", "all_reduce", 32, 60), ("leonardo", "all_gather", 4, 32))
-"""Machine, collective, nodes fitted and nodes judged of what a small calibration must answer."""
+"""Machine, collective, nodes fitted and nodes judged for small calibrations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A record that was kept back, and what the model said of it."""
+    """A held-out record, and the model's prediction."""
 
     record: Record
     time_s: float
@@ -41,17 +41,17 @@ class Judged:
 
     @property
     def error(self) -> float:
-        """Absolute relative error."""
+        """The absolute relative error."""
         return abs(self.time_s / self.record.time_s - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A question's answer: of the judged rows but for ``fit_error``, the median of those fitted.
+    """A question's score over the judged rows, except ``fit_error``, the median of those fitted.
 
-    ``covered`` is the part of rows between the ends of the model's interval. Of ``cells``, sizes on a number
-    of nodes that several algorithms were measured at, ``won`` name the very quickest and ``near`` one that
-    took no more than `TIED` longer.
+    ``covered`` is the share of rows inside the model's interval. ``cells`` are sizes on a number of nodes
+    with several measured algorithms; in ``won`` the model names the fastest, in ``near`` one at most `TIED`
+    slower.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Score:
 
 
 def questions(records: Sequence[Record]) -> Iterator[Question]:
-    """The two that a calibration on few nodes must answer, then each machine's by nodes and by collective."""
+    """Yield the two questions of small calibrations, then each machine's by nodes and by collective."""
     known = [record for record in records if is_observable(record)]
     forced = [record for record in known if record.algorithm != "auto" and record.ranks == record.num_nodes]
     for machine, kind, few, many in ASKED:
@@ -104,17 +104,17 @@ def score(question: Question) -> Score:
         times = model.seconds([row.task for row in observed(records, question.machine, {})])
         return [Judged(record, *map(float, ends)) for record, *ends in zip(records, *times, strict=True)]
 
-    found = judged(question.judged)
-    errors = [one.error for one in found]
-    cells, won, near = winners(found)
+    held_out = judged(question.judged)
+    errors = [one.error for one in held_out]
+    cells, won, near = winners(held_out)
     return Score(
         name=question.name,
         fitted=len(question.fitted),
         fit_error=float(np.median([one.error for one in judged(question.fitted)])),
-        judged=len(found),
+        judged=len(held_out),
         median_error=float(np.median(errors)),
         p90_error=float(np.percentile(errors, 90)),
-        covered=float(np.mean([one.lo_s <= one.record.time_s <= one.hi_s for one in found])),
+        covered=float(np.mean([one.lo_s <= one.record.time_s <= one.hi_s for one in held_out])),
         cells=cells,
         won=won,
         near=near,
@@ -122,9 +122,9 @@ def score(question: Question) -> Score:
 
 
 def winners(rows: Sequence[Judged]) -> tuple[int, int, int]:
-    """Cells where several algorithms were measured, how many name the quickest, how many one as quick.
+    """Return cells with several measured algorithms, those with the fastest named, those with a tied one.
 
-    An algorithm that was measured in several implementations counts by its quickest.
+    An algorithm measured in several implementations counts by its fastest.
     """
     cells: dict[tuple[str, int, int], dict[str, Judged]] = {}
     for row in rows:
@@ -133,11 +133,11 @@ def winners(rows: Sequence[Judged]) -> tuple[int, int, int]:
         best = at.get(record.algorithm)
         if best is None or record.time_s < best.record.time_s:
             at[record.algorithm] = row
-    found = [list(rows_at.values()) for rows_at in cells.values() if len(rows_at) > 1]
+    contests = [list(rows_at.values()) for rows_at in cells.values() if len(rows_at) > 1]
     won = near = 0
-    for several in found:
+    for several in contests:
         least = min(row.record.time_s for row in several)
         named = min(several, key=lambda row: row.time_s).record.time_s
         won += named == least
         near += named <= least * (1 + TIED)
-    return len(found), won, near
+    return len(contests), won, near

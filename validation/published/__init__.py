@@ -1,4 +1,4 @@
-"""Measurements that others made and published, one run a file; each file names its source."""
+"""Published measurements of others, one run per file; each file names its source."""
 
 from pathlib import Path
 
@@ -7,6 +7,6 @@ from ringside.validation.readers import read
 
 
 def published() -> list[Record]:
-    """All published measurements, file by file in the order of their names."""
+    """Return all published measurements, in order of file names."""
     files = sorted(Path(__file__).parent.glob("*.json"))
     return [record for file in files for record in read(file).records]

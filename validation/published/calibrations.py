@@ -1,7 +1,7 @@
-"""The calibrations that are shipped, made from the published measurements.
+"""The shipped calibrations, fitted to the published measurements.
 
-``python -m ringside.validation.published.calibrations`` writes them. What is inside a node is shared by all
-machines of one box, what is between nodes belongs to the name.
+``python -m ringside.validation.published.calibrations`` writes them. Parameters inside a node are shared by
+all machines of one box, parameters between nodes are the machine's own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,30 +14,30 @@ from ringside.validation.measured.observed import is_observable
 from ringside.validation.published import published
 
 DATE = "2026-11-22"
-"""When the data were last added to."""
+"""When data were last added."""
 
 
 def calibrations() -> dict[str, Calibration]:
-    """A calibration for every machine that rows with a form were published of."""
+    """Return a calibration for every machine with published rows of a known form."""
     records = usable()
     machines = sorted({record.cluster for record in records})
     return {machine: calibration(machine, of_machine(machine, records)) for machine in machines}
 
 
 def usable() -> list[Record]:
-    """The published rows that calibrations are made from."""
+    """Return the published rows that calibrations use."""
     return [record for record in published() if is_observable(record) and not is_left_out(record)]
 
 
 def is_left_out(record: Record) -> bool:
-    """Polaris was measured with two settings of libfabric, a quarter apart: the later one counts."""
+    """Whether the row is superseded: of Polaris' two libfabric settings the later counts."""
     return "_set4_" in record.fingerprint["id"]
 
 
 def of_machine(machine: str, records: Sequence[Record]) -> list[Record]:
-    """The rows that a machine is calibrated by: its own, and its box mates' of one node.
+    """Return a machine's rows for calibration: its own, and those of its box mates on one node.
 
-    A single site that was measured on one node and on several needs nobody else's.
+    A single site that was measured on one node and on several needs no other's.
     """
     own = [record for record in records if record.cluster == machine]
     counts, sites = {record.num_nodes for record in own}, {record.site for record in own}
@@ -46,7 +46,7 @@ def of_machine(machine: str, records: Sequence[Record]) -> list[Record]:
 
 
 def mates_of(machine: str) -> tuple[str, ...]:
-    """The other machines of the same box."""
+    """Return the other machines of the same box."""
     return tuple(mate for box in BOXES.values() if machine in box for mate in box if mate != machine)
 
 
@@ -64,10 +64,10 @@ def calibration(machine: str, records: Sequence[Record]) -> Calibration:
     )
 
 
-def write_all(found: Mapping[str, Calibration], where: Path) -> None:
-    """Write one file a machine."""
+def write_all(calibrations: Mapping[str, Calibration], where: Path) -> None:
+    """Write one file per machine."""
     where.mkdir(exist_ok=True)
-    for machine, one in found.items():
+    for machine, one in calibrations.items():
         path = where / f"{machine}.yaml"
         one.write(path)
         fitted = one.nccl or one.mpi

@@ -1,9 +1,9 @@
-"""Measurements from any file that people have of them, recognised by what is in it.
+"""Measurements from any common file format, recognised by content.
 
-Readable are Ringside's own JSON lines, what nccl-tests prints, what it writes with ``-J``, the JSON of
-rccl-tests and of NCCL Inspector, that of published measurements, and PICO's CSV. A row without a usable
-time (none given, not a number, or of a collective over 0 bytes, which NCCL does not carry out) is skipped
-and counted; whatever cannot be true, or is cut off, is refused with the place where it stands.
+Supported are Ringside's own JSON lines, nccl-tests' text output and its JSON (``-J``), the JSON of rccl-tests
+and of NCCL Inspector, that of published measurements, and PICO's CSV. A row without a usable time (none
+given, not a number, or of a collective over 0 bytes, which NCCL does not carry out) is skipped and counted;
+invalid or truncated content is refused with its place.
 """
 
 import json
@@ -30,11 +30,11 @@ __all__ = ["Reading", "json_of", "read", "read_all", "text_of"]
 
 
 def read(path: Path) -> Reading:
-    """All measurements in a file; raise `RecordError` if it holds none."""
+    """Read all measurements in a file; raise `RecordError` if it holds none."""
     try:
         reading = _read(text_of(path), path)
     except RecursionError:
-        raise RecordError(f"{path}: JSON nested beyond all measure; {EXPECTED}") from None
+        raise RecordError(f"{path}: JSON nested too deep; {EXPECTED}") from None
     if not reading.records:
         raise RecordError(
             f"{path}: none of its {reading.skipped} rows holds a usable time; expected one or more"
@@ -43,7 +43,7 @@ def read(path: Path) -> Reading:
 
 
 def read_all(paths: Iterable[Path]) -> Reading:
-    """All measurements in several files together."""
+    """Read all measurements in several files."""
     readings = [read(path) for path in paths]
     records = tuple(record for reading in readings for record in reading.records)
     notes = tuple(note for reading in readings for note in reading.notes)
@@ -51,7 +51,7 @@ def read_all(paths: Iterable[Path]) -> Reading:
 
 
 def text_of(path: Path) -> str:
-    """What a file holds; raise `RecordError` if that is no text."""
+    """Return a file's content; raise `RecordError` if it is not text."""
     try:
         content = regular(path).read_bytes()
     except FileNotFoundError:
@@ -64,7 +64,7 @@ def text_of(path: Path) -> str:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise RecordError(f"{path}, line {line}: binary, no UTF-8 text; {EXPECTED}") from None
+        raise RecordError(f"{path}, line {line}: binary, not UTF-8 text; {EXPECTED}") from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise RecordError(f"{path}, line {line}: binary, holds NUL bytes; {EXPECTED}")
@@ -92,12 +92,12 @@ def _read(text: str, path: Path) -> Reading:
     raise RecordError(f"{path}: a JSON object with neither 'results' nor 'rows'; {EXPECTED}")
 
 
-def _lines(found: list[tuple[str, Any]], path: Path) -> Reading:
-    """What other tools write, an object for each row or operation."""
-    if found and all(is_row(content) for _, content in found):
-        return read_rccl_tests(found, path)
-    if found and all(is_operation(content) for _, content in found):
-        return read_inspector(found, path)
+def _lines(objects: list[tuple[str, Any]], path: Path) -> Reading:
+    """Read another tool's objects, one per row or operation."""
+    if objects and all(is_row(content) for _, content in objects):
+        return read_rccl_tests(objects, path)
+    if objects and all(is_operation(content) for _, content in objects):
+        return read_inspector(objects, path)
     raise RecordError(
         f"{path}: JSON objects that are neither rccl-tests' rows nor all NCCL Inspector's collectives, "
         f"such as another profiler's events; {EXPECTED}"
@@ -105,12 +105,12 @@ def _lines(found: list[tuple[str, Any]], path: Path) -> Reading:
 
 
 def objects_of(text: str, path: Path) -> list[tuple[str, Any]]:
-    """The JSON objects of an array, or that stand one after another, each with its place."""
+    """Return the JSON objects of an array, or of a sequence, each with its place."""
     text = text.strip()
     if text.startswith("["):
         items = json_of(f'{{"items":{text}}}', path)["items"]
         return [(f"{path}, item {number}", item) for number, item in enumerate(items, start=1)]
-    decoder, found = json.JSONDecoder(), []
+    decoder, objects = json.JSONDecoder(), []
     at, line = 0, 1
     while at < len(text):
         start, place = at, f"{path}, line {line}"
@@ -118,20 +118,20 @@ def objects_of(text: str, path: Path) -> list[tuple[str, Any]]:
             content, at = decoder.raw_decode(text, at)
         except ValueError as error:
             raise RecordError(f"{place}: broken or cut off JSON: {error}; {EXPECTED}") from None
-        found.append((place, content))
+        objects.append((place, content))
         while at < len(text) and text[at].isspace():
             at += 1
         line += text.count("\n", start, at)
-    return found
+    return objects
 
 
 def json_of(text: str, path: Path) -> dict[str, Any]:
-    """One JSON object; raise `RecordError` with the place where it breaks off."""
+    """Parse one JSON object; raise `RecordError` with the place of an error."""
     try:
         content: dict[str, Any] = json.loads(text)
     except json.JSONDecodeError as error:
         where = f"{path}, line {error.lineno}, column {error.colno}"
         raise RecordError(f"{where}: broken or cut off JSON: {error.msg}; {EXPECTED}") from None
     except ValueError as error:
-        raise RecordError(f"{path}: JSON with a number beyond all measure: {error}; {EXPECTED}") from None
+        raise RecordError(f"{path}: JSON with a number out of range: {error}; {EXPECTED}") from None
     return content

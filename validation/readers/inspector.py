@@ -1,9 +1,9 @@
-"""NCCL Inspector's JSON: what the profiler plugin of that name writes of each collective on each rank.
+"""NCCL Inspector's JSON: the output of the profiler plugin of that name per collective and rank.
 
-One object a collective and rank, of which a file holds those of one process: join the files of a run
-with ``cat`` to have all ranks. A record is the median, over a communicator's collectives of one kind and
-size, of the slowest rank that is there. Inspector counts a rank's own part of what is gathered or scattered,
-nccl-tests and records count the whole (inspector.cc, inspectorComputeCollBw).
+One object per collective and rank; a file holds those of one process: join the files of a run with ``cat`` to
+have all ranks. A record is the median, over a communicator's collectives of one kind and size, of the slowest
+rank present. Inspector counts a rank's own part of what is gathered or scattered, nccl-tests and records
+count the whole (inspector.cc, inspectorComputeCollBw).
 """
 
 from pathlib import Path
@@ -52,11 +52,11 @@ def is_operation(content: Any) -> bool:
     )
 
 
-def read_inspector(found: list[tuple[str, Any]], path: Path) -> Reading:
-    """A record for each communicator, kind and size; operations of no time, and sends, are skipped."""
+def read_inspector(objects: list[tuple[str, Any]], path: Path) -> Reading:
+    """Return a record per communicator, kind and size; skip operations without a time, and sends."""
     slowest: dict[tuple[str, str, int], dict[int, tuple[float, str, _Operation]]] = {}
     skipped = 0
-    for place, content in found:
+    for place, content in objects:
         try:
             operation = _Operation.model_validate(content) if "coll_perf" in content else None
         except ValidationError as error:

@@ -1,9 +1,9 @@
-"""Measurements between every two nodes of a cluster: nccl-tests logs, one or more a pair, or a table.
+"""Measurements between every two nodes of a cluster: nccl-tests logs, one or more per pair, or a table.
 
-A log's rank lines name its two nodes; where it has none, the last two words of its name do
-(``nccl_N2_G4_node-07_node-12.log``). A table is CSV with the columns node_a, node_b, size_bytes and
-either time_us or bandwidth_GBps; collective and gpus_per_node may stand beside them. Where a file says
-nowhere how many GPUs each node gave, it is half of the ranks that are told.
+A log's rank lines name its two nodes; without them, the last two parts of its name do
+(``nccl_N2_G4_node-07_node-12.log``). A table is CSV with the columns node_a, node_b, size_bytes and either
+time_us or bandwidth_GBps; collective and gpus_per_node are optional. Where a file does not give the GPUs per
+node, it is half of the given ranks.
 """
 
 import csv
@@ -28,7 +28,7 @@ _ENDINGS = (".log", ".txt", ".out", ".json", ".csv")
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """How long one collective over two nodes took, of which each gave so many GPUs."""
+    """The time of one collective over two nodes with the same number of GPUs each."""
 
     nodes: tuple[str, str]
     collective: str
@@ -39,37 +39,37 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """What was measured, and what was begun and gave no row: nodes, none if unknown, and in which file."""
+    """The measurements, and the runs that gave no row: their nodes, if known, and their file."""
 
     measured: tuple[Pair, ...]
     failed: tuple[tuple[tuple[str, ...], str], ...] = ()
 
 
 def read_pairs(files: Sequence[Path], ranks: int = 2) -> Pairs:
-    """The pairs in all files, a folder standing for its logs; raise `RecordError` if there are none.
+    """Read the pairs in all files, and in the logs of folders; raise `RecordError` if there are none.
 
-    A log that ends before its rows do is a run that failed, which is evidence of its own. ``ranks`` are a
-    run's, on both nodes together, for files that do not say it.
+    A log that ends before its rows is a failed run, which is evidence too. ``ranks`` are a run's, on both
+    nodes together, for files that do not give them.
     """
     if ranks < 2 or ranks % 2:
         raise ValueError(
-            f"--ranks {ranks}: half of them on each of two nodes; write 2, or twice the GPUs of a node"
+            f"--ranks {ranks}: half of them on each of two nodes; write 2, or twice the GPUs per node"
         )
     measured: list[Pair] = []
     failed: list[tuple[tuple[str, ...], str]] = []
     ended: CutOffError | None = None
     for path in (file for given in files for file in _files(given)):
         try:
-            found = _read(path, ranks // 2)
+            pairs = _read(path, ranks // 2)
         except CutOffError as error:
             ended = ended or error
             failed.append((_begun_on(path), str(path)))
             continue
-        measured += found.measured
-        failed += found.failed
+        measured += pairs.measured
+        failed += pairs.failed
     if not measured:
         raise ended or RecordError(
-            "no pair was measured in what was given; expected nccl-tests logs of two nodes each"
+            "the given files contain no pair; expected nccl-tests logs of two nodes each"
         )
     return Pairs(tuple(measured), tuple(failed))
 
@@ -80,13 +80,13 @@ def _files(path: Path) -> list[Path]:
     files = sorted(file for file in path.iterdir() if file.suffix in _ENDINGS)
     if not files:
         raise RecordError(
-            f"{path}: no file in it ends in {', '.join(_ENDINGS)}; expected the logs of all pairs"
+            f"{path}: no file with the ending {', '.join(_ENDINGS)}; expected the logs of all pairs"
         )
     return files
 
 
 def _read(path: Path, each: int) -> Pairs:
-    """One file's; ``each`` is how many GPUs a node gave, where it does not say."""
+    """Read one file; ``each`` is the default number of GPUs per node."""
     text = text_of(path)
     if text.partition("\n")[0].replace(" ", "").split(",")[:2] == ["node_a", "node_b"]:
         return Pairs(tuple(_table(text, path, each)))
@@ -105,7 +105,7 @@ def _read(path: Path, each: int) -> Pairs:
 
 
 def _begun_on(path: Path) -> tuple[str, ...]:
-    """The nodes of a run of which the log is cut off, by its rank lines or its name; none if neither says."""
+    """Return the nodes of a truncated log's run, by its rank lines or its name; none if unknown."""
     hosts = hosts_of(path.read_bytes().decode("utf-8", "replace"))
     if len(hosts) == 2:
         return tuple(hosts)
@@ -115,28 +115,28 @@ def _begun_on(path: Path) -> tuple[str, ...]:
         return ()
 
 
-def _pairs(run: BenchmarkRun, found: Reading) -> Pairs:
+def _pairs(run: BenchmarkRun, reading: Reading) -> Pairs:
     nodes = _nodes(run)
-    return Pairs(tuple(Pair(nodes, r.collective, r.ranks // 2, r.nbytes, r.time_s) for r in found.records))
+    return Pairs(tuple(Pair(nodes, r.collective, r.ranks // 2, r.nbytes, r.time_s) for r in reading.records))
 
 
 def _nodes(run: BenchmarkRun) -> tuple[str, str]:
     hosts = sorted({device.host for device in run.devices})
     if len(hosts) != 2:
-        raise RecordError(f"{run.place}: a run on {len(hosts)} nodes; expected two nodes, one pair a run")
+        raise RecordError(f"{run.place}: a run on {len(hosts)} nodes; expected two nodes, one pair per run")
     return hosts[0], hosts[1]
 
 
 def _by_name(path: Path, each: int) -> tuple[RankDevice, ...]:
-    """The ranks that a file's name tells of: two nodes, and ``G4`` for four GPUs on each, else ``each``."""
-    words = path.stem.split("_")
-    if len(words) < 2 or words[-1] == words[-2]:
+    """Return the ranks by a file's name: two nodes, and ``G4`` for four GPUs on each, else ``each``."""
+    parts = path.stem.split("_")
+    if len(parts) < 2 or parts[-1] == parts[-2]:
         raise RecordError(
             f"{path}: neither rank lines nor the name say which two nodes these are; "
             "expected a name that ends in both, such as nccl_G4_node-07_node-12.log"
         )
-    each = next((int(word[1:]) for word in words[:-2] if re.fullmatch(r"G[1-9]\d{0,3}", word)), each)
-    return tuple(RankDevice(rank, 0, words[-2 + rank // each], "") for rank in range(2 * each))
+    each = next((int(word[1:]) for word in parts[:-2] if re.fullmatch(r"G[1-9]\d{0,3}", word)), each)
+    return tuple(RankDevice(rank, 0, parts[-2 + rank // each], "") for rank in range(2 * each))
 
 
 def _table(text: str, path: Path, each: int) -> list[Pair]:

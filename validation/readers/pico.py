@@ -1,10 +1,10 @@
-"""PICO's CSV of MPI collectives: a row a system, collective, algorithm and buffer, a median in nanoseconds.
+"""PICO's CSV of MPI collectives: a row per system, collective, algorithm and buffer, median nanoseconds.
 
-Columns are known by name (github.com/HLC-Lab/pico; its summaries say ``collective_type``, ``algo_name`` and
-``buffer_size``, to which the node count is to be added). A buffer is what a rank has of all blocks together.
-Buffers in a GPU's memory make a site of their own. Tasks a node may stand in the free text of ``notes``
-("4 tasks per node"), beside a column that says 1. Skipped are rows of algorithms that MPI's model does not
-have, and rows of fewer elements than ranks, for which nothing was sent.
+Columns are recognised by name (github.com/HLC-Lab/pico; its summaries say ``collective_type``, ``algo_name``
+and ``buffer_size``, and need a node count added). A buffer is a rank's total over all blocks. Buffers in GPU
+memory are a site of their own. Tasks per node may be in the free text of ``notes`` ("4 tasks per node"),
+beside a column that says 1. Rows of algorithms that MPI's model does not have are skipped, and rows of fewer
+elements than ranks, which sent nothing.
 """
 
 import csv
@@ -50,11 +50,11 @@ def is_pico(text: str) -> bool:
 
 
 def read_pico(text: str, path: Path) -> Reading:
-    """All rows; those without a time are counted as skipped."""
+    """Read all rows; those without a time are counted as skipped."""
     lines = csv.DictReader(text.splitlines())
     columns = _found(lines.fieldnames or ())
     if columns is None:
-        raise RecordError(f"{path}: no CSV of PICO's; {EXPECTED}")
+        raise RecordError(f"{path}: not a CSV of PICO's; {EXPECTED}")
     records, skipped = [], 0
     for number, row in enumerate(lines, start=2):
         record = _record(row, columns, f"{path}, line {number}")
@@ -66,9 +66,9 @@ def read_pico(text: str, path: Path) -> Reading:
 
 
 def _found(names: Sequence[str]) -> dict[str, str] | None:
-    """Which column says what; ``None`` where one that is needed is missing."""
-    found = {key: name for key, known in (_COLUMNS | _OPTIONAL).items() for name in known if name in names}
-    return found if set(_COLUMNS) <= set(found) else None
+    """Return the column of each field; ``None`` where a required one is missing."""
+    columns = {key: name for key, known in (_COLUMNS | _OPTIONAL).items() for name in known if name in names}
+    return columns if set(_COLUMNS) <= set(columns) else None
 
 
 def _record(row: Mapping[str, str | None], columns: Mapping[str, str], place: str) -> Record | None:
@@ -111,7 +111,7 @@ def _record(row: Mapping[str, str | None], columns: Mapping[str, str], place: st
 
 
 def _tasks_per_node(cells: Mapping[str, str], place: str) -> int:
-    """What the notes say, unless the column says more than one; refused where they contradict each other."""
+    """Return the notes' number, unless the column has more than one; raise where they contradict."""
     column = int(_number(cells.get("each") or "1", place, "tasks_per_node"))
     noted = _NOTED_TASKS.search(cells.get("notes", ""))
     if noted is None:
@@ -126,12 +126,12 @@ def _kind(text: str, place: str) -> str:
 
 
 def _product(text: str, place: str) -> int:
-    """A count of nodes, which may be a torus': ``4x4x4``."""
+    """Parse a node count, which may be a torus': ``4x4x4``."""
     return math.prod(int(_number(part, place, "nodes")) for part in text.split("x"))
 
 
 def _algorithm(text: str) -> str:
-    """Open MPI's name of it: without who ran it, the library itself or PICO over send and receive."""
+    """Return Open MPI's name, without its implementation (the library's or PICO's)."""
     bare = text.lower().removeprefix("default-").replace("-", "_")
     for suffix in ("_ompi", "_over", "_mpich"):
         bare = bare.removesuffix(suffix)
@@ -140,9 +140,9 @@ def _algorithm(text: str) -> str:
 
 def _number(text: str, place: str, what: str) -> float:
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
+        value = math.nan
+    if not math.isfinite(value):
         raise RecordError(f"{place}: {what} is {text!r}; expected a number")
-    return found
+    return value

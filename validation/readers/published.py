@@ -1,4 +1,4 @@
-"""The JSON of measurements that others published: one run a file, its source and machine beside its rows."""
+"""The JSON of published measurements: one run per file, with its source and machine beside its rows."""
 
 import re
 from pathlib import Path
@@ -32,7 +32,7 @@ _KEPT = (
 )
 
 _HELD_UP = 2.0
-"""How many times its repeat in place a row takes that something held up: both move the same bytes."""
+"""The factor over its in-place repeat above which a row was disturbed: both move the same bytes."""
 
 
 class _Row(BaseModel):
@@ -72,7 +72,7 @@ class _Run(BaseModel):
 
 
 def read_published(content: dict[str, Any], path: Path) -> Reading:
-    """All rows of one file."""
+    """Read all rows of one file."""
     try:
         run = _Run.model_validate(content)
         kind = kind_of(run.collective)
@@ -80,9 +80,9 @@ def read_published(content: dict[str, Any], path: Path) -> Reading:
         raise complaint(error, str(path)) from None
     except ValueError as error:
         raise RecordError(f"{path}: collective: {error}") from None
-    found = [_record(run, kind, row, f"{path}, rows.{i}") for i, row in enumerate(run.rows)]
-    records = tuple(record for record in found if record is not None)
-    return Reading(records, len(found) - len(records))
+    converted = [_record(run, kind, row, f"{path}, rows.{i}") for i, row in enumerate(run.rows)]
+    records = tuple(record for record in converted if record is not None)
+    return Reading(records, len(converted) - len(records))
 
 
 def _record(run: _Run, kind: str, row: _Row, place: str) -> Record | None:
@@ -119,6 +119,6 @@ def _record(run: _Run, kind: str, row: _Row, place: str) -> Record | None:
 
 
 def _option(letter: str, command: str) -> int:
-    """What nccl-tests' ``-t`` or ``-g`` is in a command, 1 where it is not there."""
-    found = re.search(rf"(?<!\S)-{letter}\s*(\d{{1,4}})(?!\S)", command)
-    return int(found[1]) if found else 1
+    """Return nccl-tests' ``-t`` or ``-g`` of a command, 1 by default."""
+    match = re.search(rf"(?<!\S)-{letter}\s*(\d{{1,4}})(?!\S)", command)
+    return int(match[1]) if match else 1

@@ -1,6 +1,6 @@
-"""rccl-tests' own JSON (``-Z json -x FILE``): an array of rows, or a row a line.
+"""rccl-tests' own JSON (``-Z json -x FILE``): an array of rows, or a row per line.
 
-A row is one size in or out of place of one cycle, and says its ranks and nodes.
+A row is one size in or out of place of one cycle, with its ranks and nodes.
 """
 
 from pathlib import Path
@@ -41,10 +41,10 @@ def is_row(content: Any) -> bool:
     return isinstance(content, dict) and {"numCycle", "busBw", "size"} <= content.keys()
 
 
-def read_rccl_tests(found: list[tuple[str, Any]], path: Path) -> Reading:
-    """All rows, given with their places: out of place, or in place where that is all there is."""
+def read_rccl_tests(objects: list[tuple[str, Any]], path: Path) -> Reading:
+    """Read all rows, given with their places: out of place, or in place without the former."""
     halves: dict[tuple[int, str, int, str, str], dict[bool, tuple[str, _Row]]] = {}
-    for place, content in found:
+    for place, content in objects:
         try:
             row = _Row.model_validate(content)
         except ValidationError as error:

@@ -1,4 +1,4 @@
-"""What a file of measurements yields, and the bounds within which a measurement can be true."""
+"""The records of a file, and the bounds of plausible measurements."""
 
 import math
 import reprlib
@@ -11,7 +11,7 @@ from ringside.sim.record import Record, RecordError
 from ringside.topologies.units import MAX_SIZE
 
 MAX_RANKS = 2**24
-"""More ranks than any machine has; a larger number is a slip of the pen."""
+"""More ranks than any machine has; a larger number is a typing mistake."""
 
 NCCL_TESTS_STATISTIC = "mean over iterations (nccl-tests)"
 
@@ -25,12 +25,12 @@ _SHOWN = 3
 
 
 class CutOffError(RecordError):
-    """A log that ends before its measurements do, as that of a run that crashed."""
+    """A log that ends before its measurements, such as that of a crashed run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The records of a file, how many of its rows held no usable time, and what it leaves out besides."""
+    """The records of a file, the number of rows without a usable time, and notes on other omissions."""
 
     records: tuple[Record, ...]
     skipped: int = 0
@@ -38,12 +38,12 @@ class Reading:
 
 
 def sound(record: Record, place: str) -> Record:
-    """The record itself; raise `RecordError` if no measurement can have given its numbers."""
+    """Return the record; raise `RecordError` if its numbers are implausible."""
     spread = (record.min_s, record.max_s, record.p95_s)
     problems = [
         (
             record.collective in KINDS,
-            f"{record.collective!r} is no collective; expected one of {', '.join(KINDS)}",
+            f"{record.collective!r} is not a collective; expected one of {', '.join(KINDS)}",
         ),
         (1 <= record.ranks <= MAX_RANKS, f"{_short(record.ranks)} ranks; expected 1 to {MAX_RANKS}"),
         (0 <= record.num_nodes <= record.ranks, f"{_short(record.num_nodes)} nodes; expected 0 to the ranks"),
@@ -61,12 +61,12 @@ def sound(record: Record, place: str) -> Record:
 
 
 def seconds(microseconds: float | None) -> float | None:
-    """Microseconds as seconds; ``None`` where a file gives none, or no number."""
+    """Convert microseconds to seconds; ``None`` for none, or an invalid number."""
     return microseconds / 1e6 if microseconds is not None and math.isfinite(microseconds) else None
 
 
 def kind_at(place: str, text: str) -> str:
-    """The collective that a file names; raise `RecordError` with the place for what is none."""
+    """Parse a collective's name; raise `RecordError` with the place for an unknown one."""
     try:
         return kind_of(text)
     except ValueError as error:
@@ -74,13 +74,13 @@ def kind_at(place: str, text: str) -> str:
 
 
 def dtype_of(text: str) -> str:
-    """Our word for a data type of nccl-tests: ``float`` is float32; empty where it is none."""
+    """Return Ringside's name of an nccl-tests data type: ``float`` is float32; empty if invalid."""
     word = text.strip().lower()
     return _DTYPES.get(word, word if word.isidentifier() else "")
 
 
 def complaint(error: ValidationError, name: str) -> RecordError:
-    """What is wrong with a JSON file's content, the first few places named."""
+    """Describe the validation errors of a JSON file, with the first few places."""
     problems = error.errors(include_url=False)
     texts = [
         f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}, not {reprlib.repr(problem['input'])}"

@@ -1,7 +1,7 @@
-"""What traces tell of a job's communication: skew apart from transfer, by kind and size, and by rank.
+"""A job's communication from traces: skew separate from transfer, by kind and size, and by rank.
 
-A collective lasts on each rank from that rank's arrival to the end. Until the last one has come nothing can
-be finished: that part is *skew*, which no network mends. From the last arrival to the end is *transfer*.
+A collective lasts on each rank from that rank's arrival to the end. It cannot finish before the last arrival:
+that part is *skew*, which no network improves. From the last arrival to the end is *transfer*.
 """
 
 from collections import Counter, defaultdict
@@ -22,7 +22,7 @@ Key = tuple[str | None, int | None, int | None, tuple[int, ...] | None]
 
 
 class Meeting(NamedTuple):
-    """One collective on all traced ranks; moments on the common clock, by rank."""
+    """One collective on all traced ranks; times on the common clock, by rank."""
 
     match: Match
     arrivals: dict[int, float]
@@ -30,7 +30,7 @@ class Meeting(NamedTuple):
 
     @property
     def last(self) -> int:
-        """Who came last."""
+        """The rank that came last."""
         return max(self.arrivals, key=lambda rank: self.arrivals[rank])
 
     @property
@@ -40,7 +40,7 @@ class Meeting(NamedTuple):
 
     @property
     def lead_s(self) -> float:
-        """By how much the last came after the one before it."""
+        """How much later the last rank came than the one before it."""
         *_, second, last = sorted(self.arrivals.values())
         return last - second
 
@@ -52,7 +52,7 @@ class Meeting(NamedTuple):
 
     @property
     def transfer_s(self) -> float:
-        """From the last arrival until it has ended everywhere."""
+        """From the last arrival to the last end."""
         return max(0.0, *self.transfers.values())
 
 
@@ -60,10 +60,10 @@ class Meeting(NamedTuple):
 class Row:
     """All collectives of one kind, size and shape of group.
 
-    ``members`` are the ranks of a group from its first on, that one as 0, where traces tell them.
-    ``time_s`` is what they took in all, the mean over the traced ranks. ``transfer_s`` is the median, by
-    which the bandwidths go. Of one rank it is an estimate: the shortest of them, which waited least.
-    ``last`` is who came last most often, and in which share of them.
+    ``members`` are the ranks of a group relative to its first, where traces have them. ``time_s`` is their
+    total time, the mean over the traced ranks. ``transfer_s`` is the median, which gives the bandwidths; for
+    a single rank it is an estimate: the shortest one, which waited least. ``last`` is the rank that came last
+    most often, and in which share.
     """
 
     kind: str | None
@@ -80,7 +80,7 @@ class Row:
 
     @property
     def stride(self) -> int | None:
-        """How far the group's ranks are apart, if all are as far: 1 for neighbours."""
+        """The distance of the group's ranks, if constant: 1 for neighbours."""
         steps = {b - a for a, b in pairwise(self.members or ())}
         return steps.pop() if len(steps) == 1 else None
 
@@ -91,18 +91,18 @@ class Row:
 
     @property
     def busbw(self) -> float | None:
-        """Bus bandwidth in bytes/s, as nccl-tests defines it; not known without kind and ranks."""
+        """Bus bandwidth in bytes/s, as nccl-tests defines it; None without kind and ranks."""
         if self.algbw is None or self.ranks is None or self.kind not in KINDS:
             return None
         return self.algbw * KINDS[self.kind].busbw_factor(self.ranks)
 
 
 class RankRow(NamedTuple):
-    """One rank: what it communicated, and what of that was not hidden behind its own work.
+    """One rank: its communication, and the part not hidden behind its own work.
 
     ``share`` and ``exposed_share`` are of ``window_s``, from its first work or collective to its last.
-    ``last`` counts how often it came last; ``lead_s`` is by how much it did, the median; ``waited_s`` how
-    long it waited for others in all. Of calls alone nothing is known of times.
+    ``last`` counts how often it came last; ``lead_s`` is by how much, the median; ``waited_s`` its total wait
+    for others. Calls alone have no times.
     """
 
     rank: int | None
@@ -117,7 +117,7 @@ class RankRow(NamedTuple):
 
     @property
     def share(self) -> float | None:
-        """Of its window in which it communicated."""
+        """The share of its window in which it communicated."""
         return (
             self.communication_s / self.window_s
             if self.communication_s and self.window_s
@@ -126,13 +126,13 @@ class RankRow(NamedTuple):
 
     @property
     def exposed_share(self) -> float | None:
-        """Of its window in which it communicated and did nothing else."""
+        """The share of its window in which it communicated and did nothing else."""
         return self.exposed_s / self.window_s if self.exposed_s and self.window_s else self.exposed_s
 
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What is known of a job from its traces; ``meetings`` and ``clocks`` take two ranks or more."""
+    """The analysis of a job's traces; ``meetings`` and ``clocks`` need two ranks or more."""
 
     traces: tuple[Trace, ...]
     rows: tuple[Row, ...]
@@ -143,23 +143,23 @@ class Analysis:
 
     @property
     def disagreement(self) -> float | None:
-        """How far transfer times of one collective differ over its ranks: median share of their median."""
-        found = []
+        """The median deviation of a collective's transfer times over ranks, relative to their median."""
+        differences = []
         for meeting in self.meetings:
             if middle := median(meeting.transfers.values()):
-                found += [abs(one - middle) / abs(middle) for one in meeting.transfers.values()]
-        return median(found) if found else None
+                differences += [abs(one - middle) / abs(middle) for one in meeting.transfers.values()]
+        return median(differences) if differences else None
 
 
 def analyse(traces: Sequence[Trace]) -> Analysis:
-    """Match, bring clocks together and sum up."""
+    """Match collectives, align clocks and summarise."""
     if len(traces) == 1:
         trace = traces[0]
         rows = _rows_alone([(trace, one) for one in trace.collectives])
         return Analysis((trace,), tuple(rows), (_rank(trace, []),))
     matched = match(traces)
     clocks = align(traces, matched.matches)
-    meetings = [one for found in matched.matches if (one := _meeting(found, clocks))]
+    meetings = [one for match in matched.matches if (one := _meeting(match, clocks))]
     ranks = [_rank(trace, meetings) for trace in traces]
     met = {id(one) for meeting in meetings for one in meeting.match.members.values()}
     rest = [(trace, one) for trace in traces for one in trace.collectives if id(one) not in met]
@@ -168,38 +168,38 @@ def analyse(traces: Sequence[Trace]) -> Analysis:
 
 
 def busy(trace: Trace) -> list[tuple[float, float]]:
-    """When a rank did some work that is no collective."""
+    """Return the times of a rank's work other than collectives."""
     return union((span.begin_s, span.end_s) for span in trace.work)
 
 
 def communicating(trace: Trace) -> list[tuple[float, float]]:
-    """When some collective or message was under way on a rank, waiting for others included."""
+    """Return the times in which a rank's collectives or messages are in progress, including waits."""
     return union((one.begin_s, one.end_s) for one in trace.collectives if one.end_s is not None)
 
 
 def window(trace: Trace) -> tuple[float, float]:
-    """From a rank's first work or collective to its last."""
+    """Return the window from a rank's first work or collective to its last."""
     spans = [*busy(trace), *communicating(trace)]
     return (min(spans)[0], max(end for _, end in spans)) if spans else (0.0, 0.0)
 
 
-def _meeting(found: Match, clocks: Clocks) -> Meeting | None:
-    if len(found.members) < 2 or any(one.end_s is None for one in found.members.values()):
+def _meeting(match: Match, clocks: Clocks) -> Meeting | None:
+    if len(match.members) < 2 or any(one.end_s is None for one in match.members.values()):
         return None
     shift = clocks.shift_s
     return Meeting(
-        found,
-        {rank: one.begin_s + shift[rank] for rank, one in found.members.items()},
-        {rank: one.end_s + shift[rank] for rank, one in found.members.items() if one.end_s is not None},
+        match,
+        {rank: one.begin_s + shift[rank] for rank, one in match.members.items()},
+        {rank: one.end_s + shift[rank] for rank, one in match.members.items() if one.end_s is not None},
     )
 
 
 def _rows(meetings: Sequence[Meeting]) -> list[Row]:
     groups: dict[Key, list[Meeting]] = defaultdict(list)
     for meeting in meetings:
-        found = meeting.match
-        one = next(iter(found.members.values()))
-        groups[found.kind, found.nbytes, found.ranks, _members(one, found.ranks)].append(meeting)
+        match = meeting.match
+        one = next(iter(match.members.values()))
+        groups[match.kind, match.nbytes, match.ranks, _members(one, match.ranks)].append(meeting)
     rows = []
     for (kind, nbytes, ranks, members), own in groups.items():
         lasted = [[meeting.ends[r] - at for r, at in meeting.arrivals.items()] for meeting in own]
@@ -217,10 +217,10 @@ def _rows(meetings: Sequence[Meeting]) -> list[Row]:
     return sorted(rows, key=_largest_first)
 
 
-def _rows_alone(found: Iterable[tuple[Trace, Traced]]) -> list[Row]:
-    """Rows of what was seen on one rank only, or met nobody: each is counted."""
+def _rows_alone(seen: Iterable[tuple[Trace, Traced]]) -> list[Row]:
+    """Return rows of collectives seen on one rank only, or unmatched: each is counted."""
     groups: dict[Key, list[Traced]] = defaultdict(list)
-    for trace, one in found:
+    for trace, one in seen:
         size = group_size(trace, one)
         groups[one.kind, one.nbytes(size), size, _members(one, size)].append(one)
     rows = []
@@ -237,7 +237,7 @@ def _rows_alone(found: Iterable[tuple[Trace, Traced]]) -> list[Row]:
 
 
 def _members(one: Traced, size: int | None) -> tuple[int, ...] | None:
-    """The ranks of a group from its first on; all in turn where it is one of the whole job without a name."""
+    """Return the ranks of a group relative to its first; all for an unnamed group of the job."""
     ranks = one.group.ranks
     if ranks:
         return tuple(rank - ranks[0] for rank in ranks)

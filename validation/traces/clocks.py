@@ -1,7 +1,7 @@
-"""The clocks of ranks that were traced on several machines, brought together by what they did together.
+"""Align the clocks of traced ranks on several machines by their common collectives.
 
 No rank can leave an all-reduce, an all-gather, a reduce-scatter, an all-to-all or a barrier before the last
-has come, and all leave it almost at once. So a rank's clock is off by the median, over these, of how much
+has come, and all leave it almost at once. So a rank's clock offset is the median, over these, of how much
 later than the others' median it saw the end.
 """
 
@@ -20,10 +20,10 @@ _CLOSE = 1e-10
 
 
 class Clocks(NamedTuple):
-    """For each rank the seconds to add to its own moments; ``residual_s`` is how far ends still are apart.
+    """The seconds to add to each rank's times; ``residual_s`` is the remaining distance of ends.
 
-    That is the median over collectives and ranks, after the clocks are brought together; ``moved_s`` is the
-    most by which a clock was moved; ``used`` how many collectives told.
+    That is the median over collectives and ranks after alignment; ``moved_s`` is the largest correction of a
+    clock; ``used`` the number of collectives used.
     """
 
     shift_s: dict[int, float]
@@ -33,7 +33,7 @@ class Clocks(NamedTuple):
 
 
 def align(traces: Sequence[Trace], matches: Sequence[Match]) -> Clocks:
-    """Bring clocks together by the ends of collectives; without any they are taken as they are."""
+    """Align clocks by the ends of collectives; without any they stay as they are."""
     origin = min(trace.origin_ns for trace in traces)
     own = {trace.rank: (trace.origin_ns - origin) / 1e9 for trace in traces if trace.rank is not None}
     ends = [
@@ -50,10 +50,10 @@ def align(traces: Sequence[Trace], matches: Sequence[Match]) -> Clocks:
             for rank, end in some.items():
                 after[rank].append(end - middle)
         change = 0.0
-        for rank, found in after.items():
-            if found:
-                change = max(change, abs(median(found) - late[rank]))
-                late[rank] = median(found)
+        for rank, offsets in after.items():
+            if offsets:
+                change = max(change, abs(median(offsets) - late[rank]))
+                late[rank] = median(offsets)
         if change < _CLOSE:
             break
     common = median(late.values())

@@ -1,9 +1,8 @@
-"""Which collective of one rank is the same as which of another.
+"""Match the collectives of one rank to those of others.
 
-Collectives of a group meet by their sequence number or their Comms Id where the traces have one; else by
-their order in the step of the profiler in which the host called them, so that windows which begin at other
-collectives do no harm; else by order alone. What meets must be of one kind and, where the kind has one
-size, of one size.
+Collectives of a group match by their sequence number or their Comms Id where the traces have one; else by
+their order in the profiler step in which the host called them, so windows may begin at different collectives;
+else by order alone. Matches must be of one kind and, where the kind has one size, of one size.
 """
 
 from collections import Counter, defaultdict
@@ -14,7 +13,7 @@ from ringside.validation.readers.kineto import Trace, Traced
 from ringside.validation.readers.kineto.trace import BATCH, MESSAGES, UNTOLD
 
 UNEVEN = ("all_to_all", UNTOLD, "send", "recv", BATCH)
-"""Kinds whose members may put in different sizes."""
+"""Kinds whose members may have different sizes."""
 
 Key = tuple[Hashable, ...]
 
@@ -22,7 +21,7 @@ _ORDER = "order"
 
 
 class Match(NamedTuple):
-    """One collective on all ranks that were traced; ``ranks`` is the size of its group, if known."""
+    """One collective on all traced ranks; ``ranks`` is the size of its group, if known."""
 
     kind: str | None
     nbytes: int | None
@@ -31,7 +30,7 @@ class Match(NamedTuple):
 
 
 class Matched(NamedTuple):
-    """All that was matched, what does not agree in sentences, and how many found no partner."""
+    """All matches, descriptions of mismatches, and the number without a partner."""
 
     matches: list[Match]
     mismatches: list[str]
@@ -39,14 +38,14 @@ class Matched(NamedTuple):
 
 
 def world(trace: Trace) -> int | None:
-    """The ranks of a group that a trace does not name: all, where it lists no group of other ranks."""
+    """Return the ranks of an unnamed group: all, where the trace lists no group of other ranks."""
     if trace.ranks is None or any(group.size != trace.ranks for group in trace.groups):
         return None
     return trace.ranks
 
 
 def group_size(trace: Trace, one: Traced) -> int | None:
-    """How many ranks a collective has: as the trace says, by its sizes, or as `world` takes it to be."""
+    """Return the number of ranks of a collective: from the trace, its sizes, or `world`."""
     if one.group.size is not None:
         return one.group.size
     if one.ranks is not None and one.ranks <= (trace.ranks or one.ranks):
@@ -57,7 +56,7 @@ def group_size(trace: Trace, one: Traced) -> int | None:
 
 
 def match(traces: Sequence[Trace]) -> Matched:
-    """Match the collectives of all ranks; messages are left alone."""
+    """Match the collectives of all ranks; messages are left out."""
     by_key: dict[Key, dict[int, tuple[Trace, Traced]]] = defaultdict(dict)
     for trace in traces:
         assert trace.rank is not None
@@ -72,7 +71,7 @@ def match(traces: Sequence[Trace]) -> Matched:
         if key[:-1] in lost or len(members) != _wanted(trace, first, traced):
             alone += len(members)
         elif text := _disagree(members):
-            mismatches.append(f"{_place(key)}: {text}; it and what follows there are left out")
+            mismatches.append(f"{_place(key)}: {text}; it and everything after it are left out")
             lost.add(key[:-1])
             alone += len(members)
         else:
@@ -81,9 +80,9 @@ def match(traces: Sequence[Trace]) -> Matched:
 
 
 def _wanted(trace: Trace, one: Traced, traced: Sequence[int | None]) -> int:
-    """How many of the traced ranks meet in a collective; all of them where the trace does not say which.
+    """Return how many traced ranks take part in a collective; all where the trace does not say which.
 
-    A group of fewer ranks than the job has, of which no trace says which, is told by its ``Comms Id`` alone.
+    A group of fewer ranks than the job, without a list in any trace, is identified by its ``Comms Id`` alone.
     """
     if one.group.ranks is not None:
         return sum(rank in one.group.ranks for rank in traced)
@@ -94,7 +93,7 @@ def _wanted(trace: Trace, one: Traced, traced: Sequence[int | None]) -> int:
 
 
 def _uncounted(by_key: Mapping[Key, Mapping[int, object]]) -> tuple[set[Key], list[str]]:
-    """The groups that have order alone and unequal counts, so that nobody knows where they begin alike."""
+    """Return the groups with order alone and unequal counts, whose common beginning is unknown."""
     counts: dict[Key, Counter[int]] = defaultdict(Counter)
     for key, members in by_key.items():
         if key[1] == _ORDER:
@@ -122,7 +121,7 @@ def _made(members: dict[int, tuple[Trace, Traced]]) -> Match:
 
 
 def _keys(trace: Trace, traces: Sequence[Trace]) -> Iterator[tuple[Key, Traced]]:
-    """Each collective of a rank with what it has in common with the same one of another rank."""
+    """Yield each collective of a rank with the key that it shares with its matches."""
     groups: dict[Key, list[Traced]] = defaultdict(list)
     for one in sorted(trace.collectives, key=_order):
         if one.kind not in MESSAGES:
@@ -146,7 +145,7 @@ def _keys(trace: Trace, traces: Sequence[Trace]) -> Iterator[tuple[Key, Traced]]
 
 
 def _in_steps(group: Key, own: list[Traced]) -> Iterator[tuple[Key, Traced]]:
-    """By step and place in it; what was called before the first step is counted back from it."""
+    """Yield by step and position in it; calls before the first step count back from it."""
     inside = [number for number, one in enumerate(own) if one.step is not None]
     first = inside[0] if inside else len(own)
     step, at = "after none", 0
@@ -161,7 +160,7 @@ def _in_steps(group: Key, own: list[Traced]) -> Iterator[tuple[Key, Traced]]:
 
 
 def _order(one: Traced) -> tuple[bool, float]:
-    """In the order of the host's calls; what was called before the trace begins goes first."""
+    """Return a sort key in the order of the host's calls; calls before the trace come first."""
     return one.called_s is not None, one.begin_s if one.called_s is None else one.called_s
 
 
@@ -170,7 +169,7 @@ def _when(trace: Trace, one: Traced) -> float:
 
 
 def _disagree(members: dict[int, tuple[Trace, Traced]]) -> str:
-    """How the members of a collective differ, in words; nothing if they do not."""
+    """Describe how the members of a collective differ; empty if they do not."""
     ranks = list(members)
     first_trace, first = members[ranks[0]]
     for rank in ranks[1:]:

@@ -1,10 +1,9 @@
 """Traces as a `Program`: work at its recorded length, collectives that another network may carry.
 
-A rank's work is cut into stretches where something waits: a collective begins after all work that the host
-had asked for when it called it, as PyTorch's streams have it, and work waits for the collectives that the
-host made it wait for, or, where a trace has no such waits, for those that ended while nothing else ran just
-before it. What no such reason explains, the host's own delays above all, stays as a gap of its recorded
-length.
+A rank's work is split where something waits: a collective begins after all work that the host had launched
+before its call, as on PyTorch's streams, and work waits for the collectives that the host made it wait for,
+or, where a trace has no such waits, for those that ended while nothing else ran just before it. Unexplained
+time, mainly the host's own delays, stays as a gap of its recorded length.
 """
 
 from bisect import bisect_right
@@ -33,10 +32,10 @@ _TOLERANCE_S = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class TracedProgram:
-    """A program, and the recorded transfer time of each collective by rank and place.
+    """A program, and the recorded transfer time of each collective by rank and position.
 
-    ``roles`` names for each rank the traced one that is played for it; ``kept`` counts collectives and
-    messages that stay at their recorded length, because the traces do not tell who met or how much moved.
+    ``roles`` names for each rank the traced one that stands for it; ``kept`` counts collectives and messages
+    that stay at their recorded length, because the traces lack their partners or sizes.
     """
 
     program: Program
@@ -48,14 +47,14 @@ class TracedProgram:
 
     @property
     def is_alike(self) -> bool:
-        """Whether ranks that were not traced are taken to do what a traced one does."""
+        """Whether ranks without a trace are assumed to behave like a traced one."""
         return len(set(self.roles)) < len(self.roles)
 
 
 class _Piece(NamedTuple):
-    """A collective on one rank's own clock; the call that it is, or ``None`` where it is kept as it was.
+    """A collective on one rank's own clock; its call, or ``None`` where its recorded length is kept.
 
-    ``transfer`` is what it takes when all have come. Of one rank alone the rest is waiting that stays.
+    ``transfer`` is its time after the last arrival. For a single traced rank the rest is a wait that stays.
     """
 
     begin: float
@@ -70,7 +69,7 @@ class _Piece(NamedTuple):
 
 
 def program_of(analysis: Analysis) -> TracedProgram:
-    """The program of what was traced, in groups of the library that was traced: Gloo's, or NCCL's."""
+    """Return the program of the traces, in groups of the traced library: Gloo, or NCCL."""
     traces = analysis.traces
     library = rules_of(traces[0].backend).name
     ranks = _ranks(traces)
@@ -99,15 +98,15 @@ def program_of(analysis: Analysis) -> TracedProgram:
 
 
 def _ranks(traces: Sequence[Trace]) -> int:
-    """How many ranks the job has, or at the least had to have."""
-    said = next((trace.ranks for trace in traces if trace.ranks), 0)
+    """Return the number of ranks of the job, or the minimum that the traces imply."""
+    count = next((trace.ranks for trace in traces if trace.ranks), 0)
     sizes = [group_size(trace, one) or 0 for trace in traces for one in trace.collectives]
-    return said or max([1, *sizes, *((trace.rank or 0) + 1 for trace in traces)])
+    return count or max([1, *sizes, *((trace.rank or 0) + 1 for trace in traces)])
 
 
 def _shared(analysis: Analysis, ranks: int, library: str) -> dict[int, list[_Piece]]:
-    """Each traced rank's collectives; those in which all met are calls, each in a group of its own."""
-    found: dict[int, list[_Piece]] = {trace.rank: [] for trace in analysis.traces if trace.rank is not None}
+    """Return each traced rank's collectives; fully matched ones are calls, each in a group of its own."""
+    pieces: dict[int, list[_Piece]] = {trace.rank: [] for trace in analysis.traces if trace.rank is not None}
     met: set[int] = set()
     for number, meeting in enumerate(analysis.meetings):
         members = _members(meeting, ranks)
@@ -121,16 +120,16 @@ def _shared(analysis: Analysis, ranks: int, library: str) -> dict[int, list[_Pie
         call = Call(group, meeting.match.kind or "", collective)
         for rank, traced in meeting.match.members.items():
             met.add(id(traced))
-            found[rank].append(_piece(traced, call, max(0.0, meeting.transfers[rank])))
+            pieces[rank].append(_piece(traced, call, max(0.0, meeting.transfers[rank])))
     for trace in analysis.traces:
         for traced in trace.collectives:
             if trace.rank is not None and id(traced) not in met and traced.end_s is not None:
-                found[trace.rank].append(_piece(traced, None, 0.0))
-    return found
+                pieces[trace.rank].append(_piece(traced, None, 0.0))
+    return pieces
 
 
 def _members(meeting: Meeting, ranks: int) -> tuple[int, ...] | None:
-    """The ranks of a collective's group: as named, all of the job, or those that met if these are as many."""
+    """Return the ranks of a collective's group: named, all of the job, or all that matched."""
     named = next(iter(meeting.match.members.values())).group.ranks
     size = meeting.match.ranks or (ranks if len(meeting.arrivals) == ranks else None)
     if named or size == ranks:
@@ -139,14 +138,14 @@ def _members(meeting: Meeting, ranks: int) -> tuple[int, ...] | None:
 
 
 def _of_one(trace: Trace, ranks: int, library: str) -> dict[int, list[_Piece]]:
-    """The collectives of the one rank that was traced, each with all of its group."""
+    """Return the collectives of a single traced rank, each with its whole group."""
     groups: dict[tuple[str | None, tuple[int, ...], str], Group] = {}
     shortest: dict[tuple[str | None, int | None, int | None], float] = {}
     timed = [one for one in trace.collectives if one.duration_s is not None]
     for one in timed:
         key = _alike(trace, one)
         shortest[key] = min(shortest.get(key, inf), one.duration_s or 0.0)
-    found = []
+    pieces = []
     for one in timed:
         size = group_size(trace, one)
         members = one.group.ranks or (tuple(range(ranks)) if size == ranks else None)
@@ -158,12 +157,12 @@ def _of_one(trace: Trace, ranks: int, library: str) -> dict[int, list[_Piece]]:
                 groups[of] = Group(one.group.name or "world", members, library, RULES[library].workers)
             call = Call(groups[of], one.kind or "", collective)
         transfer = shortest[_alike(trace, one)]
-        found.append(_piece(one, call, transfer, (one.duration_s or 0.0) - transfer))
-    return {trace.rank or 0: found}
+        pieces.append(_piece(one, call, transfer, (one.duration_s or 0.0) - transfer))
+    return {trace.rank or 0: pieces}
 
 
 def _collective(kind: str | None, nbytes: int | None, ranks: int) -> Collective | None:
-    """What a library is asked for, if the traces tell enough."""
+    """Return the collective for a library, if the traces suffice."""
     if kind == "barrier":
         return Collective("all_reduce", ranks, BARRIER_BYTES)
     if kind not in KINDS or nbytes is None:
@@ -172,7 +171,7 @@ def _collective(kind: str | None, nbytes: int | None, ranks: int) -> Collective 
 
 
 def _alike(trace: Trace, one: Traced) -> tuple[str | None, int | None, int | None]:
-    """What collectives have in common that take as long if nobody is late."""
+    """Return the key of collectives that take equally long without skew."""
     size = group_size(trace, one)
     return one.kind, one.nbytes(size), size
 
@@ -187,7 +186,7 @@ def _piece(one: Traced, call: Call | None, transfer: float, wait: float = 0.0) -
 
 
 class _Writer:
-    """Writes down one rank, from ``start`` on its own clock."""
+    """Writes the operations of one rank, from ``start`` on its own clock."""
 
     def __init__(self, trace: Trace, start: float, pieces: Sequence[_Piece]) -> None:
         self.operations: list[Operation] = []
@@ -196,7 +195,7 @@ class _Writer:
         self._pieces = sorted(pieces, key=lambda one: (one.begin, one.called))
         self._work = sorted(trace.work, key=lambda span: span[:2])
         self._until = [start]
-        """By how many pieces of work are behind it, when the last of these ended."""
+        """The end of the last piece of work, by the number of pieces before it."""
         for span in self._work:
             self._until.append(max(self._until[-1], span.end_s))
         before = [self._work_before(piece) for piece in self._pieces]
@@ -208,7 +207,7 @@ class _Writer:
         self._write(cuts, before, awaited)
 
     def _write(self, cuts: list[int], before: list[int], awaited: dict[int, list[int]]) -> None:
-        """All stretches of work and all collectives, in the order in which they began."""
+        """Write all work and all collectives, in order of their begin."""
         stretches = [(self._work[a].begin_s, 0, a, b) for a, b in pairwise(cuts)]
         pieces = [(piece.begin, 1, number, 0) for number, piece in enumerate(self._pieces)]
         for _, is_piece, first, last in sorted([*stretches, *pieces]):
@@ -240,7 +239,7 @@ class _Writer:
             self.seconds[place] = piece.transfer
 
     def _gap(self, seconds: float, lane: str, after: tuple[int, ...]) -> tuple[int, ...]:
-        """Nothing for a while, after which the lane goes on; what the next one is after, then."""
+        """Leave the lane idle for some seconds; return what the next operation waits for."""
         if seconds <= _TOLERANCE_S:
             return after
         self._post(Operation(Compute(seconds), lane, after, name="gap", category=_GAP))
@@ -251,7 +250,7 @@ class _Writer:
         return len(self.operations) - 1
 
     def _work_before(self, piece: _Piece) -> int:
-        """How many pieces of work a collective comes after: asked for before it, and ended when it began."""
+        """Return the number of work pieces launched before a collective and ended at its begin."""
         number = bisect_right(self._work, piece.begin, key=lambda span: span.begin_s)
         while number and (
             (self._work[number - 1].called_s or 0.0) > piece.called
@@ -261,25 +260,25 @@ class _Writer:
         return number
 
     def _awaited(self) -> dict[int, list[int]]:
-        """By the first piece of work that waits: the collectives that it waits for."""
-        found: dict[int, list[int]] = {}
+        """Return the collectives that work waits for, by the first waiting piece."""
+        awaited: dict[int, list[int]] = {}
         pending: list[int] = []
         waits = self._trace.waits
-        begun = asked = 0
+        begun = called = 0
         for number, span in enumerate(self._work):
             while begun < len(self._pieces) and self._pieces[begun].begin <= span.begin_s:
                 pending.append(begun)
                 begun += 1
             if waits:
                 reached = bisect_right(waits, span.begin_s if span.called_s is None else span.called_s)
-                if reached <= asked:
+                if reached <= called:
                     continue
-                asked, last = reached, waits[reached - 1]
+                called, last = reached, waits[reached - 1]
                 own = [one for one in pending if self._pieces[one].called < last]
                 own = [one for one in own if self._pieces[one].end <= span.begin_s + _TOLERANCE_S]
             else:
                 own = [one for one in pending if self._until[number] < self._pieces[one].end <= span.begin_s]
             if own:
-                found[number] = own
+                awaited[number] = own
                 pending = [one for one in pending if one not in own]
-        return found
+        return awaited

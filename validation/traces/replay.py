@@ -1,4 +1,4 @@
-"""What if the network were another: a traced program on a cluster, beside what was recorded."""
+"""What-if analysis for networks: a traced program on a cluster, compared with the recording."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,11 +33,11 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """The recording played again, with its own times, on a cluster like its own, and on another.
+    """The recording replayed with its own times, on a cluster like its own, and on another.
 
-    ``own`` is ``None`` where the traces do not tell a known cluster, or its library is not modelled, and
-    ``why`` says what they tell. ``steps`` is how many steps of the profiler were recorded,
-    ``step_s`` how long one took: the whole window where there is none.
+    ``own`` is ``None`` where the traces do not identify a known cluster, or its library is not modelled;
+    ``why`` gives the evidence. ``steps`` is the number of recorded profiler steps, ``step_s`` their length:
+    the whole window without any.
     """
 
     traced: TracedProgram
@@ -48,10 +48,10 @@ class WhatIf:
     steps: int
     step_s: float
 
-    def step_on(self, found: Replay) -> float:
-        """How long a step takes on a cluster: as recorded, changed by as much as the whole replay is."""
+    def step_on(self, replay: Replay) -> float:
+        """Return the length of a step on a cluster: as recorded, scaled like the whole replay."""
         recorded = self.recorded.makespan_s
-        return self.step_s * found.timeline.makespan_s / recorded if recorded else self.step_s
+        return self.step_s * replay.timeline.makespan_s / recorded if recorded else self.step_s
 
 
 def what_if(
@@ -63,13 +63,11 @@ def what_if(
     calibration: Calibration | str | None = AUTO,
     placement: str = EVEN,
 ) -> WhatIf:
-    """Play the traces again; raise `TraceError` if they hold nothing that could be."""
+    """Replay the traces; raise `TraceError` if they hold nothing to replay."""
     first = analysis.traces[0]
     traced = program_of(analysis)
     if not any(traced.program.operations(trace.rank or 0) for trace in analysis.traces):
-        raise TraceError(
-            f"{first.path}: neither work nor timed collectives, so that there is nothing to replay"
-        )
+        raise TraceError(f"{first.path}: neither work nor timed collectives, so there is nothing to replay")
     steps = [step.end_s - step.begin_s for trace in analysis.traces for step in trace.steps]
     own, why = _own(traced, first)
     other = None
@@ -84,7 +82,7 @@ def what_if(
 
 
 def _own(traced: TracedProgram, trace: Trace) -> tuple[Replay | None, str]:
-    """The replay on a cluster like the one that was recorded on, where NCCL is modelled there; and why."""
+    """Replay on a cluster like the recorded one, where NCCL is modelled there; return the evidence too."""
     named, why = own_cluster(trace)
     if named is None:
         return None, why
@@ -98,7 +96,7 @@ def _own(traced: TracedProgram, trace: Trace) -> tuple[Replay | None, str]:
 
 
 def as_recorded(traced: TracedProgram) -> ProgramTimeline:
-    """The program with the transfer times that were recorded: how well it stands for the recording."""
+    """Replay with the recorded transfer times: this shows how well the program represents the recording."""
     return simulate_given(traced.program, traced.seconds, traced.roles)
 
 
@@ -111,7 +109,7 @@ def replay(
     calibration: Calibration | str | None = AUTO,
     placement: str = EVEN,
 ) -> Replay:
-    """The program on a cluster, whose machines have its ranks as ``placement`` says."""
+    """Replay the program on a cluster, with ranks placed by ``placement``."""
     ranks = traced.program.ranks
     libraries = Libraries(library, cluster, values or {}, ranks, network, calibration, placement)
     job = Job(traced.program, tuple(range(ranks)), traced.roles)
@@ -119,7 +117,7 @@ def replay(
 
 
 def own_cluster(trace: Trace) -> tuple[str | None, str]:
-    """The named cluster on which a trace was recorded, as its GPUs tell; else ``None``, and why."""
+    """Return the named cluster of a trace, from its GPUs; else ``None``, and why."""
     if not trace.gpu or not trace.ranks:
         return None, "the trace names no GPU, or not how many ranks there were"
     nodes = max(1, -(-trace.ranks // trace.gpus))
@@ -135,7 +133,7 @@ def own_cluster(trace: Trace) -> tuple[str | None, str]:
 
 
 def predicted(row: Row, libraries: Libraries) -> float | None:
-    """How long the library says that a row's collective takes, of its group's ranks."""
+    """Return the library's time of a row's collective, among its group's ranks."""
     members = row.members
     if row.nbytes is None or row.ranks is None or not members or max(members) >= libraries.ranks:
         return None
@@ -143,5 +141,5 @@ def predicted(row: Row, libraries: Libraries) -> float | None:
         collective = Collective(row.kind or "", row.ranks, row.nbytes)
         library = libraries.of(members)
     except ValueError:
-        return None  # no collective, or a group that does not fit on whole machines
+        return None  # not a collective, or a group that does not fit on whole machines
     return library.time(collective, library.choose(collective)).time_s

@@ -1,1 +1,1 @@
-"""Training by FSDP, pipelines and tensor parallelism: programs beside what was really run."""
+"""Training by FSDP, pipelines and tensor parallelism: programs against real runs."""

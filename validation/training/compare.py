@@ -1,4 +1,4 @@
-"""A training step's program beside the steps that were really run: who says what, and how long it takes."""
+"""A training step's program against real steps: their communication, and their time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from ringside.validation.training.program import program_of
 
 
 class Asked(NamedTuple):
-    """One collective or message in the order in which a rank asks for it.
+    """One collective or message in the order of a rank's calls.
 
-    ``ranks`` are the group's, or of a message the other end alone.
+    ``ranks`` are the group's, or for a message the other end alone.
     """
 
     kind: str
@@ -30,29 +30,29 @@ class Asked(NamedTuple):
 
 
 def planned(program: Program) -> tuple[tuple[Asked, ...], ...]:
-    """What each rank asks for by its program."""
+    """Return each rank's communication by its program."""
     return tuple(_of_program(program, rank) for rank in range(program.ranks))
 
 
 def seen(step: Step) -> tuple[tuple[Asked, ...], ...]:
-    """What each rank asked for in a real step."""
+    """Return each rank's communication in a real step."""
     return tuple(_of_rank(rank) for rank in step)
 
 
 def _of_program(program: Program, rank: int) -> tuple[Asked, ...]:
-    found: list[Asked] = []
+    calls: list[Asked] = []
     for operation in program.operations(rank):
         action = operation.action
         if isinstance(action, Call):
-            found.append(Asked(action.collective.kind, _own_nbytes(action, rank), action.group.ranks))
+            calls.append(Asked(action.collective.kind, _own_nbytes(action, rank), action.group.ranks))
         for part in action.parts if isinstance(action, Together) else (action,):
             if isinstance(part, Send | Recv):
-                found.append(Asked("send" if isinstance(part, Send) else "recv", part.nbytes, (part.peer,)))
-    return tuple(found)
+                calls.append(Asked("send" if isinstance(part, Send) else "recv", part.nbytes, (part.peer,)))
+    return tuple(calls)
 
 
 def _own_nbytes(call: Call, rank: int) -> int:
-    """What a rank has for a collective: of an uneven all_to_all its own row."""
+    """Return a rank's bytes of a collective: of an uneven all_to_all its own row."""
     splits = call.collective.splits
     if splits is None:
         return call.collective.nbytes
@@ -65,11 +65,11 @@ def _of_rank(rank: RankStep) -> tuple[Asked, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedTraining:
-    """Real steps beside their program; ``predicted_s`` is its makespan where a network was measured."""
+    """Real steps against their program; ``predicted_s`` is its makespan where a network was measured."""
 
     record: TrainingRecord
     differences: tuple[str, ...]
-    """Where the two say something else: the first on each rank, in each step."""
+    """The first difference on each rank, in each step."""
     same_order: bool
     same_bytes: bool
     asked: int
@@ -77,12 +77,12 @@ class ComparedTraining:
 
     @property
     def error(self) -> float | None:
-        """The predicted step over the median measured one, less one."""
+        """The predicted step over the median measured one, minus one."""
         return None if self.predicted_s is None else self.predicted_s / self.record.step_s - 1
 
 
 def compare_training(record: TrainingRecord) -> ComparedTraining:
-    """A measured run beside its program."""
+    """Compare a measured run with its program."""
     program = program_of(record.job)
     plan = planned(program)
     steps = [seen(step) for step in record.steps]
@@ -102,10 +102,10 @@ def compare_training(record: TrainingRecord) -> ComparedTraining:
 
 
 def predict(program: Program, graph: Topology) -> float:
-    """Seconds of a program over Gloo, on a network as ping-pong found it."""
+    """Return the seconds of a program over Gloo, on a network measured by ping-pong."""
     where = tuple(range(program.ranks))
-    (found,) = simulate([Job(program, where)], Libraries.on("gloo", graph, program.ranks))
-    return found.makespan_s
+    (timeline,) = simulate([Job(program, where)], Libraries.on("gloo", graph, program.ranks))
+    return timeline.makespan_s
 
 
 def _without_bytes(ranks: Sequence[Sequence[Asked]]) -> list[list[tuple[str, tuple[int, ...]]]]:
@@ -113,13 +113,13 @@ def _without_bytes(ranks: Sequence[Sequence[Asked]]) -> list[list[tuple[str, tup
 
 
 def _differences(plan: Sequence[Sequence[Asked]], step: Sequence[Sequence[Asked]]) -> list[str]:
-    found = []
+    differences = []
     for rank, (ours, theirs) in enumerate(zip(plan, step, strict=True)):
         for number, (one, other) in enumerate(zip_longest(ours, theirs)):
             if one != other:
-                found.append(
+                differences.append(
                     f"rank {rank}, number {number}: {other or 'nothing'}, where the program has "
                     f"{one or 'nothing'}"
                 )
                 break
-    return found
+    return differences

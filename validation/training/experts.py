@@ -1,4 +1,4 @@
-"""The program of layers of experts that `ringside.real.training.experts` really runs."""
+"""The program of the expert layers of `ringside.real.training.experts`."""
 
 from ringside.real.training.job import Experts, TrainingJob
 from ringside.sim.collective import Collective
@@ -10,7 +10,7 @@ from ringside.sim.training.stage import Stage
 
 
 def write_experts(job: TrainingJob, model: Experts, rank: RankList) -> None:
-    """Write what a rank does in a step."""
+    """Write a rank's operations of a step."""
     along = rank.communicators.along
     layer = _layer(job, model, along(rank.rank, "expert").ranks.index(rank.rank))
     stage = Stage(rank, [layer] * model.layers, Unshared())
@@ -23,7 +23,7 @@ def write_experts(job: TrainingJob, model: Experts, rank: RankList) -> None:
 
 
 def _layer(job: TrainingJob, model: Experts, position: int) -> RankLayer:
-    """A layer on the rank at this position among those that deal experts out; all layers are alike."""
+    """Return a layer on the rank at this position among those that shard experts; all layers are alike."""
     ranks, each = job.expert, model.experts // job.expert
     load = model.load(position, ranks)
     counts = [model.counts(sender) for sender in range(ranks)]
@@ -34,7 +34,7 @@ def _layer(job: TrainingJob, model: Experts, position: int) -> RankLayer:
         [[count * model.hidden for count in row] for row in way]
         for way in (rows, list(zip(*rows, strict=True)))
     )
-    told = Exchange(("expert",), Collective("all_gather", ranks, 8 * ranks * model.experts))
+    announced = Exchange(("expert",), Collective("all_gather", ranks, 8 * ranks * model.experts))
     sent, returned, probabilities, theirs = (
         Exchange(("expert",), Collective.uneven(way))
         for way in (there, back, rows, list(zip(*rows, strict=True)))
@@ -42,6 +42,6 @@ def _layer(job: TrainingJob, model: Experts, position: int) -> RankLayer:
     half, back_half = model.forward_s / 2, model.backward_s / 2
     return RankLayer(
         name="experts",
-        forward=(Work(half), told, sent, probabilities, Work(load * half), returned),
+        forward=(Work(half), announced, sent, probabilities, Work(load * half), returned),
         backward=(sent, Work(load * back_half), theirs, returned, Work(back_half)),
     )

@@ -31,10 +31,10 @@ from ringside.sim.workload.workload import Tensor
 from ringside.validation.training.experts import write_experts
 
 HOST_S = 5e-4
-"""Seconds by which some hosts are later than others in each layer: more than a latency, less than matters."""
+"""Seconds by which some hosts lag in each layer: more than a latency, too little to matter."""
 
 _UNKNOWN = Roofline(1e10, 1e10, 4)
-"""A pace for decoders that compute on CPUs, of whose times nothing is claimed."""
+"""A pace for decoders that compute on CPUs, about whose times nothing is claimed."""
 
 
 def program_of(job: TrainingJob) -> Program:
@@ -59,14 +59,14 @@ def program_of(job: TrainingJob) -> Program:
 
 def _whole(job: TrainingJob, rank: RankList) -> None:
     layers = _layers(job)
-    # a model that sleeps has the gradients of its inputs too, one that reads tokens has none
+    # a sleeping model has gradients of its inputs too, one that reads tokens does not
     sharing = _sharing(job, rank, layers, inputs_need_gradient=isinstance(job.model, Sleeping))
     Stage(rank, layers, sharing).pass_all(job.micro_batches)
     sharing.after_step()
 
 
 def _redundant(job: TrainingJob, rank: RankList) -> None:
-    """DistributedDataParallel's step, and a broadcast of each parameter by whose optimizer stepped on it."""
+    """Write DistributedDataParallel's step, and a broadcast of each parameter by the rank that stepped it."""
     layers = [part for layer in _layers(job) for part in _arriving(job, layer)]
     group = rank.communicators.along(rank.rank, "replicate")
     plan = plan_of_layers("replica", layers, job.replicate, DataParallel(no_sync=job.no_sync), Costs())
@@ -77,11 +77,11 @@ def _redundant(job: TrainingJob, rank: RankList) -> None:
 
 
 _WHOLE = {"fsdp": _whole, "zero_redundancy": _redundant}
-"""Who writes a rank's list of a strategy where there is no pipeline."""
+"""The writer of a rank's list per strategy without a pipeline."""
 
 
 def _arriving(job: TrainingJob, layer: RankLayer) -> tuple[RankLayer, ...]:
-    """A layer as its gradients come: a sleeping one's row at once, its column, then that of its input."""
+    """Split a layer by arrival of gradients: a sleeping one's row at once, its column, then its input's."""
     model = job.model
     if not isinstance(model, Sleeping):
         return tuple(arriving((layer,)))
@@ -97,7 +97,7 @@ def _arriving(job: TrainingJob, layer: RankLayer) -> tuple[RankLayer, ...]:
 def _piped(job: TrainingJob) -> Callable[[RankList], None]:
     where = job.placement
     runtime = find_runtime("torch", job.schedule)
-    found = prepare(tables(job.schedule, job.pipeline, job.virtual, job.micro_batches), where, runtime)
+    prepared = prepare(tables(job.schedule, job.pipeline, job.virtual, job.micro_batches), where, runtime)
 
     def write(rank: RankList) -> None:
         position = job.mesh.place(rank.rank)["pipeline"]
@@ -108,7 +108,7 @@ def _piped(job: TrainingJob) -> Callable[[RankList], None]:
                 layers = tuple(map(_later, layers))
             sharing = _sharing(job, rank, layers, inputs_need_gradient=number > 0)
             stages[number] = Stage(rank, layers, sharing, f"stage {number}")
-        runtime(Messages(rank, where, _between(job)), stages, found[position])
+        runtime(Messages(rank, where, _between(job)), stages, prepared[position])
         for stage in stages.values():
             stage.sharing.after_step()
 
@@ -133,7 +133,7 @@ def _sharing(
 
 
 def _stage_layers(job: TrainingJob, stage: int) -> tuple[RankLayer, ...]:
-    """The layers of a stage; a decoder's embedding stands before the first, its head behind the last."""
+    """Return the layers of a stage; a decoder's embedding precedes the first, its head follows the last."""
     own, every = job.layers_of(stage), _layers(job)
     if isinstance(job.model, Sleeping):
         every = every[own.start : own.stop]
@@ -143,7 +143,7 @@ def _stage_layers(job: TrainingJob, stage: int) -> tuple[RankLayer, ...]:
 
 
 def _layers(job: TrainingJob) -> tuple[RankLayer, ...]:
-    """All layers as one rank has them."""
+    """Return all layers as one rank has them."""
     model = job.model
     if isinstance(model, Sleeping):
         return tuple(_sleeping(job, model, number) for number in range(model.layers))
@@ -163,16 +163,16 @@ def _layers(job: TrainingJob) -> tuple[RankLayer, ...]:
 
 
 def _first(layer: RankLayer) -> RankLayer:
-    """A pipeline's first layer: nobody needs the gradients of its inputs, or exchanges them."""
+    """Return a pipeline's first layer, without the exchange of its inputs' gradients."""
     gathered = tuple(part for part in layer.backward[:1] if isinstance(part, Exchange))
     return _undivided(replace(layer, backward=(*gathered, *layer.weight_gradient)))
 
 
 def _later(layer: RankLayer) -> RankLayer:
-    """A layer on a rank that is a little later than its neighbours, as one of two real ranks always is.
+    """Return a layer on a rank slightly later than its neighbours, as one of two real ranks always is.
 
-    Over Gloo messages of two ranks to each other pass on the way only if both are asked for within a latency;
-    otherwise the later rank's word that it will receive stands behind what it sends.
+    Over Gloo, crossing messages of two ranks overlap only if both are started within a latency; otherwise the
+    later rank's announcement of its receive waits behind its send.
     """
     host = Work(HOST_S)
     return replace(
@@ -184,7 +184,7 @@ def _later(layer: RankLayer) -> RankLayer:
 
 
 def _undivided(layer: RankLayer) -> RankLayer:
-    """A layer of the first stage, of which torch makes all gradients when it is time for weights'."""
+    """Return a layer of the first stage, for which torch computes all gradients at the weights' time."""
     return replace(layer, input_gradient=(), weight_gradient=layer.backward)
 
 
@@ -211,7 +211,7 @@ def _sleeping(job: TrainingJob, model: Sleeping, number: int) -> RankLayer:
 
 
 def _shared(job: TrainingJob, model: Sleeping) -> Attention:
-    """What stands for attention in a layer whose rows are shared: merges cost nothing beside the sleeps."""
+    """Return the attention of a layer with shared rows: merges cost nothing beside the sleeps."""
     elements = model.rows // job.context * model.inner // job.tensor
     return Attention(
         context=job.shared, roofline=Roofline(inf, inf, 4), dtype="float32", forward_s=model.forward_s,
@@ -220,7 +220,7 @@ def _shared(job: TrainingJob, model: Sleeping) -> Attention:
 
 
 def _exchanges(job: TrainingJob, kind: str) -> Pass:
-    """What tensor-parallel ranks exchange of a micro-batch: two collectives where they cut its rows."""
+    """Return the tensor-parallel exchange of a micro-batch: two collectives where its rows are sharded."""
     if job.tensor == 1 or (kind != "all_reduce") != job.sequence_parallel:
         return ()
     assert isinstance(job.model, Sleeping)
@@ -229,7 +229,7 @@ def _exchanges(job: TrainingJob, kind: str) -> Pass:
 
 
 def _between(job: TrainingJob) -> int:
-    """Bytes of a micro-batch between two stages."""
+    """Return the bytes of a micro-batch between two stages."""
     model = job.model
     assert not isinstance(model, Experts)
     rows = model.rows if isinstance(model, Sleeping) else model.batch * model.sequence

@@ -62,7 +62,7 @@ def command(
         answer = question.ask()
     console.warn_of(answer.measured)
     if plot:
-        from ringside.pictures.comparison import draw_comparison
+        from ringside.pictures.measured.comparison import draw_comparison
 
         draw_comparison(list(answer.compared), plot)
     if html:

@@ -29,7 +29,7 @@ def run(
             judged[str(file)] = compare_steps(record)
             bar.done(f"predicted {file}")
     if plot:
-        from ringside.pictures.training import draw_timelines
+        from ringside.pictures.jobs.training import draw_timelines
 
         pairs = [timelines(name, one) for name, one in judged.items()]
         draw_timelines({title: step for pair in pairs for title, step in pair.items()}, plot)

@@ -40,7 +40,7 @@ def command(
             on_interval=lambda interval_s: bar.done(f"a checkpoint every {format_span(interval_s)}"),
         )
     if plot:
-        from ringside.pictures.goodput import draw_goodput
+        from ringside.pictures.jobs.goodput import draw_goodput
 
         title = question.known.title if question.known else ""
         best_s = answer.best_interval_s

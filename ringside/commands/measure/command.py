@@ -124,7 +124,7 @@ def ddp(
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Measure steps of DistributedDataParallel, of a model or of layers that sleep."""
+    """Measure steps of DistributedDataParallel, with a model or with sleeping layers."""
     from ringside.commands.measure import ddp as measure_ddp
 
     hook, powersgd = hook_of(comm_hook)
@@ -203,7 +203,7 @@ def elastic(
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Kill ranks of a real job; lay its goodput beside the predicted."""
+    """Kill ranks of a real job; compare its goodput with the prediction."""
     from ringside.commands.measure import elastic as measure_elastic
 
     measure_elastic.run(

@@ -79,7 +79,7 @@ def run(
     if trace:
         write_file(trace, step.dumps())
     if plot:
-        from ringside.pictures.training import draw_timelines
+        from ringside.pictures.jobs.training import draw_timelines
 
         draw_timelines({f"{step.workload} on {ranks} ranks, measured": step}, plot)
     if as_json:

@@ -72,7 +72,7 @@ def run(
         found = _measured(jobs, output, kills, seed, ranks)
     compared = compare_runs(found) if len(found) > 1 and kills else []
     if plot:
-        from ringside.pictures.elastic import draw_elastic
+        from ringside.pictures.measured.elastic import draw_elastic
 
         draw_elastic(compared, plot)
     if as_json:

@@ -41,7 +41,7 @@ def command(
     check_outputs([plot], inputs=question.files)
     verdict = question.ask()
     if plot:
-        from ringside.pictures.pairs import draw_pairs
+        from ringside.pictures.measured.pairs import draw_pairs
 
         draw_pairs(verdict, plot)
     if json:

@@ -47,7 +47,7 @@ def command(
             rules = write_rules(answer, tuner_csv) if tuner_csv else []
             picks = answer.picks
         if plot:
-            from ringside.pictures.picks import draw_picks
+            from ringside.pictures.collectives.picks import draw_picks
 
             draw_picks(picks, _title(answer), plot)
     if json:

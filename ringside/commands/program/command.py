@@ -104,7 +104,7 @@ def command(
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Prove that a job of collectives and messages ends, or say who waits; simulate or run it."""
+    """Prove that a job of collectives and messages ends, or show who waits; simulate or run it."""
     _refuse_misplaced(console.given(context), real=real, only_check=only_check, placed=cluster is not None)
     if cluster is not None and not only_check:
         from ringside.commands.program import on_cluster as program_on_cluster

@@ -183,7 +183,7 @@ def _disturbed(
 def _draw(found: ProgramTimeline, plot: Path | None, trace: Path | None) -> None:
     """Draw a job that nothing disturbs, and write its trace."""
     if plot:
-        from ringside.pictures.program import draw_program
+        from ringside.pictures.jobs.program import draw_program
 
         draw_program(found, plot)
     if trace:

@@ -41,7 +41,7 @@ def command(
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Judge NCCL's times by published rows that set nothing of them, beside simple rules."""
+    """Score NCCL's predicted times on held-out published rows, beside simple rules."""
     if what == TRAINING:
         raise ValueError("training has words of its own; write it first: ringside scorecard training")
     if what != COLLECTIVES:
@@ -58,7 +58,7 @@ def training(
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Judge training steps by published ones, one of each series known."""
+    """Score predicted training steps on published ones, given one row of each series."""
     from ringside.commands.scorecard import training as scorecard_training
 
     scorecard_training.run(table or [], plot, html, as_json=json)
@@ -79,7 +79,7 @@ def run(plot: Path | None, html: Path | None, *, as_json: bool) -> None:
             bar.done(f"{question.name} of {question.machine}")
     found, of_sites = scores(judged), site_scores(judged)
     if plot:
-        from ringside.pictures.scorecard import draw_scorecard
+        from ringside.pictures.measured.scorecard import draw_scorecard
 
         draw_scorecard(found, plot)
     rows, sites = [_row(score) for score in found], [_of_sites(score) for score in of_sites]

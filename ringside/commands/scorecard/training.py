@@ -43,7 +43,7 @@ def run(names: Sequence[str], plot: Path | None, html: Path | None, *, as_json: 
             bar.done(table.name)
     summed = [one for table, rows, _ in found for one in scores(table.name, rows)]
     if plot:
-        from ringside.pictures.scorecard_training import draw_training
+        from ringside.pictures.measured.training import draw_training
 
         draw_training(summed, plot)
     content = {"tables": [_as_json(table, rows, counted) for table, rows, counted in found]}

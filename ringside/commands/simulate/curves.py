@@ -10,7 +10,7 @@ _TIMES = {"measured": "measured", "model": "closed-form"}
 
 def draw(answer: CollectiveTimes, path: Path) -> None:
     """Draw times and bus bandwidths against nodes, or against sizes of one cluster."""
-    from ringside.pictures.curves import Point, draw_curves
+    from ringside.pictures.collectives.curves import Point, draw_curves
 
     points = [
         Point(count, one.collective, one.time_s, (one.time_lo_s, one.time_hi_s), one.algorithm)

@@ -8,7 +8,7 @@ from ringside.topologies.units import format_duration, format_size
 
 def draw(library: Library, cluster: str, prediction: Prediction, path: Path) -> None:
     """Draw the events of one prediction, and say below the title which of its time they leave out."""
-    from ringside.pictures.timeline import draw_timeline
+    from ringside.pictures.collectives.timeline import draw_timeline
 
     timeline, collective = prediction.timeline, prediction.collective
     assert timeline is not None  # whatever was traced has one

@@ -71,7 +71,7 @@ def command(
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Ask one command line at many points, in parallel; once more, and it goes on where it was."""
+    """Run one command at many points, in parallel; run it again to continue an interrupted sweep."""
     if example:
         if study or output:
             raise ValueError("--example prints a study; leave the others out")

@@ -179,7 +179,7 @@ def _show_schedule(
         prove(plan)
         links = plan.links()
     if plot:
-        from ringside.pictures.schedule import draw_schedule
+        from ringside.pictures.collectives.schedule import draw_schedule
 
         draw_schedule(links, f"{algorithm} all_reduce on {cluster}", plot)
     if as_json:

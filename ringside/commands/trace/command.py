@@ -46,7 +46,7 @@ def command(
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Tell collectives, skew and transfer of a profiled job; replay it on another cluster."""
+    """Show collectives, skew and transfer of a profiled job; replay it on another cluster."""
     lost = console.given(context) & {"settings", "library", "placement", "network", "calibration"}
     if lost and cluster is None:
         words = ", ".join("--set" if name == "settings" else f"--{name}" for name in sorted(lost))
@@ -84,7 +84,7 @@ def run(
         with console.simulating("replaying"):
             found = what_if(analysis, cluster, library, values, network, known, placement)
     if found and plot:
-        from ringside.pictures.trace import draw_trace
+        from ringside.pictures.jobs.trace import draw_trace
 
         draw_trace(found, plot)
     if found and trace:

@@ -363,7 +363,7 @@ def _rows(
 def _draw(
     parameter: str | None, values: list[float], rows: list[Outcome], best: float | None, plot: Path
 ) -> None:
-    from ringside.pictures.training import draw_sweep, draw_timelines
+    from ringside.pictures.jobs.training import draw_sweep, draw_timelines
 
     steps = [row.step for row in rows]
     if parameter:

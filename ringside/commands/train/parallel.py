@@ -262,7 +262,7 @@ def run(
         found.write(f"{step.workload} on {step.ranks} ranks, disturbed", plot, trace)
         return replace(answer, disturbed=found)
     if plot:
-        from ringside.pictures.pipeline import draw_pipeline
+        from ringside.pictures.jobs.pipeline import draw_pipeline
 
         draw_pipeline(step, plot)
     if trace:

@@ -222,7 +222,7 @@ def run(
         )
     best = found.searched.best
     if best and plot:
-        from ringside.pictures.pipeline import draw_pipeline
+        from ringside.pictures.jobs.pipeline import draw_pipeline
 
         draw_pipeline(best, plot)
     if best and trace:

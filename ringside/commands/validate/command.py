@@ -146,7 +146,7 @@ def _report(
         if len(cells) < planned:
             console.print_comments([f"cut off: {len(cells)} of {planned} cells"])
     if plot:
-        from ringside.pictures.validation import draw_validation
+        from ringside.pictures.measured.validation import draw_validation
 
         draw_validation(cells, plot)
     if html:

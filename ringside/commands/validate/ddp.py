@@ -68,7 +68,7 @@ def _report(
             console.print_comments([f"cut off: {len(judged)} of {planned} cells"])
     trial, worst = max(judged, key=lambda pair: abs(pair[1].step_error))
     if plot:
-        from ringside.pictures.training import draw_timelines
+        from ringside.pictures.jobs.training import draw_timelines
 
         draw_timelines(timelines(_name(trial), worst), plot)
     if html:

@@ -50,7 +50,7 @@ def command(
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Ask what another network, more nodes or another algorithm would change, and what then limits."""
+    """Predict the effect of another network, more nodes or another algorithm, and the new limit."""
     given = console.given(context)
     collective = what in KINDS
     if lost := given & ({"batch"} if collective else {"size", "algorithm", "protocol"}):

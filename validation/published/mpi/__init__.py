@@ -1,4 +1,4 @@
-"""MPI collectives that others measured on Leonardo and MareNostrum 5; `README.md` beside says more."""
+"""Published MPI collectives on Leonardo and MareNostrum 5; see `README.md`."""
 
 from pathlib import Path
 
@@ -9,5 +9,5 @@ PICO = Path(__file__).with_name("pico.csv")
 
 
 def published_mpi() -> list[Record]:
-    """All rows, in the file's order."""
+    """Return all rows, in the file's order."""
     return list(read(PICO).records)

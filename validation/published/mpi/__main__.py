@@ -14,7 +14,7 @@ HEAD = (
 
 
 def main() -> None:
-    """Print a line a question, then the growth of the band that each machine asks for."""
+    """Print a line per question, then the growth of the band per machine."""
     records = published_mpi()
     print("\n".join(table([score(question) for question in questions(records)])))
     for one in growth(records):
@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def table(scores: Sequence[Score]) -> list[str]:
-    """The scores as lines; left of the bar is what was fitted, right of it what was kept back."""
+    """Return the scores as lines: fitted on the left of the bar, held out on the right."""
     lines = [HEAD]
     for one in scores:
         cells = [f"{part:>3} of {one.cells:<2}" if one.cells else "-" for part in (one.won, one.near)]
@@ -33,7 +33,7 @@ def table(scores: Sequence[Score]) -> list[str]:
             f"{one.name:58} {one.fitted:>11} {one.fit_error:>7.1%} | {one.judged:>6} "
             f"{one.median_error:>7.1%} {one.p90_error:>6.0%} {one.covered:>7.0%} {cells[0]:>9} {cells[1]:>9}"
         )
-    return [*lines, f"tied: took at most {TIED:.0%} longer than the quickest that was measured"]
+    return [*lines, f"tied: at most {TIED:.0%} slower than the fastest measured"]
 
 
 if __name__ == "__main__":

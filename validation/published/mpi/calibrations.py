@@ -1,4 +1,4 @@
-"""MPI's calibrations that are shipped, made from the published measurements.
+"""The shipped MPI calibrations, fitted to the published measurements.
 
 ``python -m ringside.validation.published.mpi.calibrations`` writes them.
 """
@@ -15,12 +15,12 @@ DATE = "2026-11-23"
 
 
 def calibrations() -> dict[str, Calibration]:
-    """A calibration for every machine, of the rows whose algorithm was forced."""
+    """Return a calibration for every machine, from rows with a forced algorithm."""
     records = [record for record in published_mpi() if is_observable(record) and record.algorithm != "auto"]
-    found = {}
+    calibrations = {}
     for machine in sorted({record.cluster for record in records}):
         mine = [record for record in records if record.cluster == machine]
-        found[machine] = Calibration(
+        calibrations[machine] = Calibration(
             cluster=machine,
             topology=machine,
             date=DATE,
@@ -30,7 +30,7 @@ def calibrations() -> dict[str, Calibration]:
             used=tuple(sorted(digest(record) for record in mine)),
             mpi=calibrate_mpi(mine, machine, {}),
         )
-    return found
+    return calibrations
 
 
 if __name__ == "__main__":

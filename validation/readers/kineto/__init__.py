@@ -1,4 +1,4 @@
-"""Traces of the PyTorch profiler, as Kineto writes them: what each rank communicated and computed."""
+"""Traces of the PyTorch profiler, as written by Kineto: each rank's communication and compute."""
 
 from ringside.validation.readers.kineto.read import read_text, read_traces
 from ringside.validation.readers.kineto.trace import Trace, Traced, TracedGroup, TraceError

@@ -1,8 +1,8 @@
-"""What a call of communication says of itself: kind, sizes, group, in any of PyTorch's ways to write it.
+"""The properties of a communication call: kind, sizes, group, in any of PyTorch's formats.
 
 From PyTorch 2.2 on ``record_param_comms``, and the kernel that it launched, have the sizes in their
-arguments. Before, the shapes of the tensors stand on the operators around the launch, if shapes were
-recorded: on ``nccl:all_reduce`` what goes in, on ``c10d::alltoall_base_`` what comes out and goes in.
+arguments. Before, the shapes of the tensors are on the operators around the launch, if shapes were recorded:
+on ``nccl:all_reduce`` the input, on ``c10d::alltoall_base_`` the output and the input.
 """
 
 import math
@@ -23,7 +23,7 @@ _MOST_RANKS = 2**24
 
 
 class Told(NamedTuple):
-    """What is known of a call; ``name`` is the word it goes by."""
+    """The known properties of a call; ``name`` is the trace's own."""
 
     name: str
     kind: str | None
@@ -40,7 +40,7 @@ class Told(NamedTuple):
 
 
 def from_args(args: dict[str, Any], place: Place) -> Told | None:
-    """What the arguments of a kernel, or of ``record_param_comms``, say; ``None`` where they say nothing."""
+    """Parse the arguments of a kernel, or of ``record_param_comms``; ``None`` without any."""
     name = args.get("Collective name")
     if not isinstance(name, str):
         return None
@@ -55,7 +55,7 @@ def from_args(args: dict[str, Any], place: Place) -> Told | None:
     rank = _count(args, "Rank", place)
     peer = None
     if kind in ("send", "recv"):
-        # of a message, Rank is its other end
+        # for a message, Rank is its other end
         peer, rank = _count(args, "Dst Rank" if kind == "send" else "Src Rank", place), None
     elif rank is not None:
         rank = group.ranks[rank] if group.ranks and rank < len(group.ranks) else None
@@ -67,19 +67,19 @@ def from_args(args: dict[str, Any], place: Place) -> Told | None:
 
 
 def from_operators(events: Sequence[Event], size: int | None) -> Told | None:
-    """What operators around a launch say together; ``size`` is how many ranks the group has, if known.
+    """Parse the operators around a launch; ``size`` is the group's number of ranks, if known.
 
-    Raise `TraceError` with the place for shapes that no tensor has.
+    Raise `TraceError` with the place for invalid shapes.
     """
     for event in events:
-        if event.name == RECORD and (told := from_args(event.args, event.place)):
-            return told
+        if event.name == RECORD and (call := from_args(event.args, event.place)):
+            return call
     name, kind, backend, dtype = "", None, None, None
     given = got = None
     for event in events:
         shapes, types = _shapes(event)
-        if found := annotated(event.name):
-            backend, name = found[0], found[1]
+        if annotation := annotated(event.name):
+            backend, name = annotation[0], annotation[1]
             kind = kind_of(name)
             given, dtype = _bytes(shapes, types)
         elif event.name.startswith("c10d::"):
@@ -100,7 +100,7 @@ def from_operators(events: Sequence[Event], size: int | None) -> Told | None:
 def _both(
     kind: str | None, given: int | None, got: int | None, size: int | None
 ) -> tuple[int | None, int | None]:
-    """In and out, one from the other where the kind says how."""
+    """Return input and output sizes, one from the other where the kind defines it."""
     if kind in ("all_reduce", "broadcast", "reduce", "barrier", "send", "recv"):
         return given, given if got is None else got
     if size and given is not None and got is None:
@@ -109,7 +109,7 @@ def _both(
 
 
 def _bytes(shapes: Sequence[Any], types: Sequence[Any]) -> tuple[int | None, str | None]:
-    """Bytes of all tensors with these shapes, and their type; not known if one of them is not."""
+    """Return the bytes of all tensors with these shapes, and their type; None if one is unknown."""
     total, dtype = 0, None
     for shape, word in zip(shapes, types, strict=False):
         dtype = dtype_of(str(word))
@@ -124,13 +124,13 @@ def _shapes(event: Event) -> tuple[list[Any], list[Any]]:
     shapes = event.args.get("Input Dims", event.args.get("Input dims", []))
     types = event.args.get("Input type", [])
     if not isinstance(shapes, list) or not isinstance(types, list):
-        raise TraceError(f"{event.place}: shapes of inputs that are no list")
+        raise TraceError(f"{event.place}: shapes of inputs that are not a list")
     for shape in shapes:
         for dims in shape if isinstance(shape, list) and shape and isinstance(shape[0], list) else [shape]:
             if not isinstance(dims, list) or any(
                 isinstance(n, bool) or not isinstance(n, int) or not 0 <= n < _MOST for n in dims
             ):
-                raise TraceError(f"{event.place}: {str(dims)[:60]} is the shape of no tensor")
+                raise TraceError(f"{event.place}: {str(dims)[:60]} is not a tensor's shape")
     return shapes, types
 
 
@@ -139,7 +139,7 @@ def _group(args: dict[str, Any], place: Place) -> TracedGroup:
     words = [args.get(f"Process Group {what}") for what in ("Name", "Description")]
     ranks = ranks_of(args.get("Process Group Ranks"))
     if ranks is None and size and size < _MOST_RANKS:
-        # a long list is cut by PyTorch; its first rank and stride, where there is one, say the same
+        # PyTorch truncates a long list; its first rank and stride, if present, define it too
         first, stride = args.get("Global rank start"), args.get("Global rank stride")
         if isinstance(first, int) and isinstance(stride, int) and first >= 0 and stride > 0:
             ranks = tuple(range(first, first + size * stride, stride))
@@ -161,13 +161,13 @@ def _count(args: dict[str, Any], key: str, place: Place) -> int | None:
 
 
 def ranks_of(value: Any) -> tuple[int, ...] | None:
-    """The ranks of a group from a list or its text; ``None`` if they cannot be those of a group."""
-    found = _numbers(value)
-    return found if found and min(found) >= 0 and len(set(found)) == len(found) else None
+    """Parse the ranks of a group from a list or its text; ``None`` if they are invalid."""
+    numbers = _numbers(value)
+    return numbers if numbers and min(numbers) >= 0 and len(set(numbers)) == len(numbers) else None
 
 
 def _numbers(value: Any) -> tuple[int, ...] | None:
-    """The numbers of a list, or of its text as PyTorch writes it; ``None`` if it is cut off or is none."""
+    """Parse a list of numbers, or its text as PyTorch writes it; ``None`` if truncated or not a list."""
     if isinstance(value, str):
         if "..." in value or not value.startswith("["):
             return None

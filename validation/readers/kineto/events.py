@@ -1,4 +1,4 @@
-"""The events of a trace by what they are to us: kernels, launches, calls of communication, steps.
+"""The events of a trace by role: kernels, launches, communication calls, steps.
 
 Kineto's categories have changed: PyTorch 1.8 wrote ``Kernel``, ``Runtime`` and ``Operator``.
 """
@@ -16,15 +16,15 @@ _GPU = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"})
 _RUNTIME = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "runtime", "privateuse1_runtime"})
 _HOST = frozenset({"cpu_op", "operator", "user_annotation"})
 KNOWN = _GPU | _RUNTIME | _HOST
-"""Categories of which a trace of the PyTorch profiler has some."""
+"""Categories that identify a trace of the PyTorch profiler."""
 
 _WAITS = re.compile(r"^(cuda|hip)(StreamWaitEvent|(Stream|Event|Device)Synchronize)")
 _NANOSECONDS = 1e17
-"""A moment beyond the year 5000 in microseconds was written in nanoseconds."""
+"""A time beyond the year 5000 in microseconds is in nanoseconds."""
 
 _STEP = "ProfilerStep#"
 RECORD = "record_param_comms"
-"""PyTorch's operator around each call of communication, with its sizes in newer releases."""
+"""PyTorch's operator around each communication call, with its sizes in newer releases."""
 
 
 class Event(NamedTuple):
@@ -39,7 +39,7 @@ class Event(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A call of the runtime that started something on a GPU."""
+    """A runtime call that started work on a GPU."""
 
     at: float
     thread: tuple[Any, Any]
@@ -48,12 +48,12 @@ class Launch(NamedTuple):
 
 @dataclass(slots=True)
 class Events:
-    """What a trace holds that tells of communication and of the work beside it."""
+    """The events of a trace about communication and the work beside it."""
 
     kernels: list[Event] = field(default_factory=list)
-    """Those of communication."""
+    """Communication kernels."""
     work: list[tuple[float, float, Any, Any]] = field(default_factory=list)
-    """Begin, end, correlation and device of all else that a GPU did."""
+    """Begin, end, correlation and device of all other GPU work."""
     launches: dict[Any, Launch] = field(default_factory=dict)
     calls: list[Event] = field(default_factory=list)
     """Operators and annotations of communication, on the host."""
@@ -63,12 +63,12 @@ class Events:
     """All other operators of the host."""
     first: float = math.inf
     known: int = 0
-    """How many events have a category of Kineto's."""
+    """The number of events with a category of Kineto's."""
 
     def take(self, event: Any, place: Place) -> None:
-        """Keep what is of use of one event, as it stands in the file."""
+        """Keep the useful fields of one event of the file."""
         if not isinstance(event, dict):
-            raise TraceError(f"{place}: an event that is no object")
+            raise TraceError(f"{place}: an event that is not an object")
         if event.get("ph") != "X":
             return
         category = event.get("cat")
@@ -83,7 +83,7 @@ class Events:
         self.first = min(self.first, begin)
         args = event.get("args") or {}
         if not isinstance(args, dict):
-            raise TraceError(f"{place}: 'args' that are no object")
+            raise TraceError(f"{place}: 'args' that are not an object")
         if category in _GPU:
             self._on_gpu(event, name, begin, end, args, place)
         elif category in _RUNTIME:
@@ -127,7 +127,7 @@ class Events:
 
 
 def _times(event: dict[str, Any], place: Place) -> tuple[float, float]:
-    found = []
+    times = []
     for key in ("ts", "dur"):
         value = event.get(key, 0 if key == "dur" else None)
         try:
@@ -137,10 +137,10 @@ def _times(event: dict[str, Any], place: Place) -> tuple[float, float]:
             sound = False
         if not sound or (key == "dur" and number < 0):
             raise TraceError(f"{place}: {key!r} is {str(value)[:40]!r}; expected microseconds")
-        found.append(number)
-    if found[0] >= _NANOSECONDS:
-        found = [number / 1000 for number in found]
-    return found[0], found[0] + found[1]
+        times.append(number)
+    if times[0] >= _NANOSECONDS:
+        times = [number / 1000 for number in times]
+    return times[0], times[0] + times[1]
 
 
 def _thread(event: dict[str, Any]) -> tuple[Any, Any]:
@@ -148,5 +148,5 @@ def _thread(event: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _hashable(value: Any) -> Any:
-    """A process, thread or correlation as it is, or as text: some tools write them as strings."""
+    """Return a process, thread or correlation as it is, or as text: some tools write them as strings."""
     return value if isinstance(value, int | str) else str(value)

@@ -1,6 +1,6 @@
-"""The traces that a command line names: files, folders, gzip, tar archives, each as one text.
+"""The traces of the command line: files, folders, gzip, tar archives, each as one text.
 
-Some kilobytes of gzip may unpack to more than a machine holds: nothing is unpacked beyond `MAX_BYTES`.
+A few kilobytes of gzip may unpack to more than a machine holds: nothing is unpacked beyond `MAX_BYTES`.
 """
 
 import gzip
@@ -22,14 +22,14 @@ _GZIP = b"\x1f\x8b"
 _BLOCK = 2**20
 
 MAX_BYTES = 2**31
-"""Bytes of one trace, unpacked, that are read."""
+"""The maximum unpacked bytes of one trace."""
 
 MAX_ARCHIVE = 2**36
-"""Bytes of an archive, unpacked, of which traces are read one after another."""
+"""The maximum unpacked bytes of an archive, whose traces are read one by one."""
 
 
 def texts(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
-    """Each trace's path and text, one at a time; in an archive the path goes on inside it."""
+    """Yield each trace's path and text, one at a time; an archive's paths continue inside it."""
     for path in paths:
         for file in _files(path):
             yield from _texts_of(file)
@@ -38,10 +38,10 @@ def texts(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    found = sorted(one for one in path.rglob("*") if one.is_file() and one.name.endswith(_NAMES))
-    if not found:
+    files = sorted(one for one in path.rglob("*") if one.is_file() and one.name.endswith(_NAMES))
+    if not files:
         raise TraceError(f"{path}: a folder without a trace; {EXPECTED}")
-    return found
+    return files
 
 
 def _texts_of(path: Path) -> Iterator[tuple[Path, str]]:
@@ -76,14 +76,14 @@ def _members(path: Path, packed: IO[bytes]) -> Iterator[tuple[Path, str]]:
 
 
 def _opened(packed: IO[bytes]) -> Any:
-    """The bytes of a file, or those that it packs, as a file."""
+    """Return a file's bytes, or those that it packs, as a file."""
     is_packed = packed.read(len(_GZIP)) == _GZIP
     packed.seek(0)
     return gzip.GzipFile(fileobj=packed) if is_packed else packed
 
 
 def _unpacked(path: Path, packed: IO[bytes]) -> bytes:
-    """All bytes of a trace, which are counted before any of them is kept."""
+    """Return all bytes of a trace, counted before any of them is kept."""
     content = _opened(packed)
     count = 0
     while block := content.read(_BLOCK):
@@ -96,7 +96,7 @@ def _unpacked(path: Path, packed: IO[bytes]) -> bytes:
 
 
 class _Bounded:
-    """An archive's bytes, unpacked, as a file of which no more is read than is allowed."""
+    """An archive's unpacked bytes, as a file with a limit."""
 
     def __init__(self, path: Path, packed: IO[bytes]) -> None:
         self._path = path
@@ -104,14 +104,14 @@ class _Bounded:
         self.tell = self._file.tell
 
     def seek(self, position: int) -> int:
-        """Go on at a position; what is packed is unpacked up to there."""
+        """Seek to a position; packed content is unpacked up to there."""
         if position > MAX_ARCHIVE:
             raise _too_large(self._path, MAX_ARCHIVE)
         where: int = self._file.seek(position)
         return where
 
     def read(self, size: int) -> bytes:
-        """The next bytes; headers of an archive say themselves of how many they are."""
+        """Return the next bytes; an archive's headers declare their number themselves."""
         if size > MAX_BYTES:
             raise _too_large(self._path, MAX_BYTES)
         content: bytes = self._file.read(size)
@@ -119,9 +119,7 @@ class _Bounded:
 
 
 def _too_large(path: Path, most: int) -> TraceError:
-    return TraceError(
-        f"{path}: more than {most:,} bytes when it is unpacked; allowed: up to that; profile fewer steps"
-    )
+    return TraceError(f"{path}: more than {most:,} bytes unpacked, the limit; profile fewer steps")
 
 
 def _text(path: Path, content: bytes) -> str:
@@ -131,4 +129,4 @@ def _text(path: Path, content: bytes) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise TraceError(f"{path}, line {line}: binary, no UTF-8 text; {EXPECTED}") from None
+        raise TraceError(f"{path}, line {line}: binary, not UTF-8 text; {EXPECTED}") from None

@@ -1,4 +1,4 @@
-"""Each kernel of communication with the call that launched it, and calls that launched none."""
+"""Link each communication kernel to the call that launched it, and find calls that launched none."""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
@@ -11,7 +11,7 @@ from ringside.validation.readers.kineto.names import annotated
 from ringside.validation.readers.kineto.trace import BATCH, MESSAGES
 
 _DEPTH = 32
-"""How many calls may stand inside one another, or begin while one is on its way."""
+"""The maximum number of nested or overlapping calls."""
 
 _SILENT = ("init", "wait")
 """Calls that move nothing."""
@@ -21,7 +21,7 @@ ON_DEVICE = ("nccl", "xccl")
 
 
 class Calls:
-    """The calls of communication of a trace, by thread and by External id."""
+    """The communication calls of a trace, by thread and by External id."""
 
     def __init__(self, events: Events) -> None:
         self._launches = events.launches
@@ -38,43 +38,43 @@ class Calls:
         launches = [launch for kernel in events.kernels if (launch := self.launch(kernel))]
         self._launched = {id(call) for launch in launches for call in self.around(launch)}
         self._moments: dict[Any, list[float]] = defaultdict(list)
-        """By thread, when it launched kernels of communication."""
+        """When each thread launched communication kernels."""
         for launch in sorted(launches, key=lambda launch: launch.at):
             self._moments[launch.thread].append(launch.at)
 
     def around(self, launch: Launch) -> list[Event]:
-        """The calls that were under way where something was launched, the outermost first."""
+        """Return the calls in progress at a launch, the outermost first."""
         own = self._by_thread.get(launch.thread, [])
         last = bisect_right(self._begins.get(launch.thread, []), launch.at)
         return [call for call in own[max(0, last - _DEPTH) : last] if launch.at <= call.end]
 
     def of(self, kernel: Event) -> tuple[Told | None, str]:
-        """What is known of a kernel from its own arguments or its calls, and where that stands or lacks."""
-        told = from_args(kernel.args, kernel.place)
+        """Return the known properties of a kernel from its arguments or its calls, and their source."""
+        call = from_args(kernel.args, kernel.place)
         launch = self.launch(kernel)
         around = self.around(launch) if launch else []
         if not around and (number := external_id(kernel)) != str(kernel.args.get("correlation")):
             around = self._by_id.get(number or "", [])
         if around:
             self._took[id(around[0])] += 1
-        if told:
-            return told, "args"
+        if call:
+            return call, "args"
         if launch and "Graph" in launch.name:
-            return None, "launched as a part of a graph, which names no operator"
-        told = from_operators(around, None)
-        if told is None or told.kind is None:  # such as nccl:coalesced, at the end of a group call
-            told = (self._group_call(launch) if launch else None) or told
-        if told:
-            return told, "operator"
+            return None, "launched by a graph, which names no operator"
+        call = from_operators(around, None)
+        if call is None or call.kind is None:  # such as nccl:coalesced, at the end of a group call
+            call = (self._group_call(launch) if launch else None) or call
+        if call:
+            return call, "operator"
         return None, "its operator is not in the trace" if launch else "launched outside of the trace"
 
     def launch(self, kernel: Event) -> Launch | None:
-        """Where on the host a kernel was launched, if the trace has that."""
+        """Return the launch of a kernel on the host, if the trace has it."""
         correlation = kernel.args.get("correlation")
         return self._launches.get(correlation if isinstance(correlation, int | str) else str(correlation))
 
     def outermost(self) -> Iterator[tuple[Event, list[Event]]]:
-        """Each call that stands in no other, with all that stand in it."""
+        """Yield each outermost call, with all calls inside it."""
         for own in self._by_thread.values():
             inside: list[Event] = []
             for call in own:
@@ -88,13 +88,13 @@ class Calls:
                 yield inside[0], inside
 
     def shared(self) -> int:
-        """How many calls launched several kernels."""
+        """Return the number of calls that launched several kernels."""
         return sum(count > 1 for count in self._took.values())
 
     def _group_call(self, launch: Launch) -> Told | None:
-        """What a kernel that was launched at the end of a group call carries.
+        """Return the content of a kernel that was launched at the end of a group call.
 
-        That is what the thread asked for since it last launched one, and has launched nothing for.
+        That is all the thread's calls since its last launch, which launched nothing.
         """
         own = self._by_thread.get(launch.thread, [])
         moments = self._moments[launch.thread]
@@ -102,8 +102,8 @@ class Calls:
         first = bisect_right(own, moments[before - 1], key=lambda call: call.begin) if before else 0
         last = bisect_right(own, launch.at, key=lambda call: call.begin)
         parts = [call for call in own[first:last] if call.name == RECORD and id(call) not in self._launched]
-        found = [told for call in parts if (told := from_args(call.args, call.place))]
-        return _together(found) if found else None
+        calls = [inner for call in parts if (inner := from_args(call.args, call.place))]
+        return _together(calls) if calls else None
 
 
 def _together(parts: Sequence[Told]) -> Told:
@@ -132,18 +132,18 @@ def _sum(sizes: Sequence[int | None]) -> int | None:
 
 
 def external_id(event: Event) -> str | None:
-    """The number of the operator that an event belongs to."""
+    """Return the id of the operator that an event belongs to."""
     number = event.args.get("External id", event.args.get("external id"))
     return None if number is None else str(number)
 
 
 def told_of_host(inside: Sequence[Event]) -> tuple[Told | None, str]:
-    """What is known of a call that the host itself carries out, or of which only the call is there."""
-    told = from_operators(inside, None)
-    if told is None:
+    """Return the known properties of a call that the host carries out, or that has no kernel."""
+    call = from_operators(inside, None)
+    if call is None:
         return None, "its operator names neither kind nor size"
-    unsized = told.in_bytes is None and told.out_bytes is None
-    return told, "shapes were not recorded: profile with record_shapes=True" if unsized else "operator"
+    unsized = call.in_bytes is None and call.out_bytes is None
+    return call, "shapes were not recorded: profile with record_shapes=True" if unsized else "operator"
 
 
 def is_host_backend(call: Event) -> bool:

@@ -1,4 +1,4 @@
-"""The words of PyTorch, NCCL and Gloo for kinds of communication and for data types."""
+"""PyTorch's, NCCL's and Gloo's names of kinds of communication and of data types."""
 
 import re
 
@@ -10,7 +10,7 @@ WIDTHS = {
     **dict.fromkeys(("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"), 1),
     **{"uint16": 2, "uint32": 4, "uint64": 8, "complex32": 4},
 }
-"""Bytes of one element of whatever PyTorch communicates."""
+"""Bytes per element of PyTorch's communicated types."""
 
 _KINDS = {
     "sendrecv": UNTOLD,
@@ -27,7 +27,7 @@ _KINDS = {
     "send": "send",
     "recv": "recv",
 }
-"""What a name holds without its underscores, the more telling ones first."""
+"""Parts of names without underscores, the more specific first."""
 
 _TYPES = {
     "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16",
@@ -38,20 +38,20 @@ _TYPES = {
     "complex<float>": "complex64", "complex<double>": "complex128",
     "float8e4m3fn": "float8_e4m3fn", "float8e5m2": "float8_e5m2",
 }  # fmt: skip
-"""By c10::ScalarType's word, or C++'s, without underscores and blanks."""
+"""Types by c10::ScalarType's name, or C++'s, without underscores and blanks."""
 
 _KERNEL = re.compile(r"^(?:void\s+)?\w*?(?:nccl|rccl|msccl)\w*", re.IGNORECASE)
 _ANNOTATION = re.compile(r"^(nccl|gloo|mpi|ucc|xccl):(\w+)$")
 
 
 def kind_of(name: str) -> str | None:
-    """The kind of communication that a name means; ``None`` for one that tells nothing, as ``Generic``."""
+    """Return the kind of communication that a name denotes; ``None`` for others, such as ``Generic``."""
     bare = name.lower().replace("_", "")
     return next((kind for word, kind in _KINDS.items() if word in bare), None)
 
 
 def kernel_kind(name: str) -> str | None:
-    """The kind that the name of a kernel of NCCL tells; what follows the first bracket are its arguments."""
+    """Return the kind of an NCCL kernel by its name, without the arguments after the first bracket."""
     return kind_of(re.split(r"[(<]", name, maxsplit=1)[0])
 
 
@@ -61,13 +61,13 @@ def is_communication(name: str) -> bool:
 
 
 def annotated(name: str) -> tuple[str, str] | None:
-    """Backend and operation of an annotation such as ``nccl:all_reduce``; ``None`` for any other name."""
-    found = _ANNOTATION.match(name)
-    return (found[1], found[2]) if found else None
+    """Parse backend and operation of an annotation such as ``nccl:all_reduce``; ``None`` for others."""
+    match = _ANNOTATION.match(name)
+    return (match[1], match[2]) if match else None
 
 
 def dtype_of(word: str) -> str | None:
-    """PyTorch's name of a data type, from ``Float``, ``c10::BFloat16``, ``long int``; ``None`` if unknown."""
+    """Return PyTorch's name of a type such as ``Float``, ``c10::BFloat16``, ``long int``, or ``None``."""
     bare = word.lower().replace("c10::", "").replace("_", "").replace(" ", "")
-    found = _TYPES.get(bare, word.lower())
-    return found if found in WIDTHS else None
+    name = _TYPES.get(bare, word.lower())
+    return name if name in WIDTHS else None

@@ -1,4 +1,4 @@
-"""A file's events as `Trace`s: one for each rank, which is one file, or one GPU of a file of several."""
+"""A file's events as `Trace`s: one per rank, which is one file, or one GPU of a file of several."""
 
 import json
 import re
@@ -21,19 +21,19 @@ _RANK = re.compile(r"(?:rank|worker)[-_]?(\d+)", re.IGNORECASE)
 
 
 def read_traces(paths: Iterable[Path]) -> list[Trace]:
-    """All traces that the paths name: files, folders, archives; raise `TraceError` for what is none."""
-    found = [trace for path, text in texts(paths) for trace in read_text(path, text)]
-    _check_one_job(found)
-    found.sort(key=lambda trace: (trace.rank is None, trace.rank or 0))
-    said = next((trace.ranks for trace in found if trace.ranks), None)
-    if said is None and len(found) > 1 and [trace.rank for trace in found] == list(range(len(found))):
-        note = f"the traces do not say how many ranks there were: taken for the {len(found)} that are here"
-        return [replace(trace, ranks=len(found), notes=(*trace.notes, note)) for trace in found]
-    return [replace(trace, ranks=said) for trace in found]
+    """Read all traces of the paths: files, folders, archives; raise `TraceError` for anything else."""
+    traces = [trace for path, text in texts(paths) for trace in read_text(path, text)]
+    _check_one_job(traces)
+    traces.sort(key=lambda trace: (trace.rank is None, trace.rank or 0))
+    ranks = next((trace.ranks for trace in traces if trace.ranks), None)
+    if ranks is None and len(traces) > 1 and [trace.rank for trace in traces] == list(range(len(traces))):
+        note = f"the traces do not give the number of ranks: assumed to be these {len(traces)}"
+        return [replace(trace, ranks=len(traces), notes=(*trace.notes, note)) for trace in traces]
+    return [replace(trace, ranks=ranks) for trace in traces]
 
 
 def read_text(path: Path, text: str) -> list[Trace]:
-    """The traces of one file's text."""
+    """Read the traces of one file's text."""
     events = Events()
     head = read_json(path, text, events.take)
     if not events.known:
@@ -65,13 +65,15 @@ class _Job:
         self.rank = self._rank()
 
     def trace(self, device: str | None, rank: int | None) -> Trace:
-        """What one GPU did, or the whole file where it has one GPU at most."""
+        """Return the trace of one GPU, or of the whole file where it has at most one GPU."""
         events = self._events
         kernels = [one for one in events.kernels if device is None or str(_device(one)) == device]
-        found = [self._of_kernel(kernel) for kernel in kernels]
-        found += [self._of_host(call, [call]) for call in events.calls if is_host_backend(call)]
-        if not found:
-            found = [self._of_host(call, inside, timed=False) for call, inside in self._calls.outermost()]
+        collectives = [self._of_kernel(kernel) for kernel in kernels]
+        collectives += [self._of_host(call, [call]) for call in events.calls if is_host_backend(call)]
+        if not collectives:
+            collectives = [
+                self._of_host(call, inside, timed=False) for call, inside in self._calls.outermost()
+            ]
         work = [span for span in events.work if device is None or str(span[3]) == device]
         ranks = self._info.get("world_size")
         return Trace(
@@ -85,30 +87,30 @@ class _Job:
             origin_ns=self._origin_ns,
             groups=tuple(self._groups.values()),
             steps=self._steps,
-            collectives=tuple(sorted(found, key=lambda one: one.begin_s)),
+            collectives=tuple(sorted(collectives, key=lambda one: one.begin_s)),
             work=tuple(self._work(work) if work or kernels else self._host_work()),
             waits=tuple(sorted(self._s(at) for at, _ in events.waits)),
-            notes=tuple(self._notes(device, kernels, found)),
+            notes=tuple(self._notes(device, kernels, collectives)),
         )
 
     def _of_kernel(self, kernel: Event) -> Traced:
-        told, source = self._calls.of(kernel)
+        call, source = self._calls.of(kernel)
         launch = self._calls.launch(kernel)
         grid = kernel.args.get("grid")
-        found = self._traced(told, source, kernel, None if launch is None else launch.at)
+        traced = self._traced(call, source, kernel, None if launch is None else launch.at)
         return replace(
-            found,
-            kind=found.kind or kernel_kind(kernel.name),
+            traced,
+            kind=traced.kind or kernel_kind(kernel.name),
             stream=str(kernel.args.get("stream", kernel.thread[1])),
             channels=grid[0] if isinstance(grid, list) and grid and isinstance(grid[0], int) else None,
         )
 
     def _of_host(self, call: Event, inside: Sequence[Event], *, timed: bool = True) -> Traced:
-        found = self._traced(*told_of_host(inside), call, call.begin)
-        return found if timed else replace(found, end_s=None)
+        traced = self._traced(*told_of_host(inside), call, call.begin)
+        return traced if timed else replace(traced, end_s=None)
 
-    def _traced(self, told: Told | None, source: str, event: Event, called: float | None) -> Traced:
-        own = told or Told(event.name, None)
+    def _traced(self, call: Told | None, source: str, event: Event, called: float | None) -> Traced:
+        own = call or Told(event.name, None)
         sized = own.in_bytes is not None or own.out_bytes is not None
         return Traced(
             kind=own.kind,
@@ -127,41 +129,41 @@ class _Job:
             stream=str(event.thread[1]),
             step=None if called is None else self._step(called),
             source=source if sized else None,
-            unknown="" if sized else _why(told, source),
+            unknown="" if sized else _why(call, source),
         )
 
-    def _notes(self, device: str | None, kernels: Sequence[Event], found: Sequence[Traced]) -> list[str]:
+    def _notes(
+        self, device: str | None, kernels: Sequence[Event], collectives: Sequence[Traced]
+    ) -> list[str]:
         notes = []
         if device is not None:
-            notes.append(f"{self._path.name} has kernels of several GPUs: each is taken for a rank")
+            notes.append(f"{self._path.name} has kernels of several GPUs: each is treated as a rank")
         if kernels and device is None and (shared := self._calls.shared()):
-            notes.append(f"{shared} calls launched several kernels each, which all tell the call's size")
-        if not kernels and any(one.end_s is None for one in found):
-            notes.append(
-                "no kernel of a collective is in the trace, only calls: how long they took is not known"
-            )
+            notes.append(f"{shared} calls launched several kernels each, which all state the call's size")
+        if not kernels and any(one.end_s is None for one in collectives):
+            notes.append("the trace has calls, but no kernels of collectives: their durations are unknown")
         return notes
 
     def _work(self, spans: Iterable[tuple[float, float, Any, Any]]) -> list[Span]:
         launches = self._events.launches
-        found = []
+        work = []
         for begin, end, correlation, _ in sorted(spans, key=lambda span: span[:2]):
             launch = launches.get(correlation)
-            found.append(Span(self._s(begin), self._s(end), self._s(launch.at) if launch else None))
-        return found
+            work.append(Span(self._s(begin), self._s(end), self._s(launch.at) if launch else None))
+        return work
 
     def _host_work(self) -> list[Span]:
-        """The outermost operators of the host's threads."""
-        found: list[Span] = []
+        """Return the outermost operators of the host's threads."""
+        spans: list[Span] = []
         until: dict[Any, float] = {}
         for begin, end, thread in sorted(self._events.operators, key=lambda one: (one[0], -one[1])):
             if begin >= until.get(thread, begin):
                 until[thread] = end
-                found.append(Span(self._s(begin), self._s(end), self._s(begin)))
-        return found
+                spans.append(Span(self._s(begin), self._s(end), self._s(begin)))
+        return spans
 
     def _s(self, at: float) -> float:
-        """Microseconds of the file as seconds from its first event."""
+        """Convert microseconds of the file to seconds from its first event."""
         return (at - self._events.first) / 1e6
 
     def _step(self, at: float) -> str | None:
@@ -170,7 +172,7 @@ class _Job:
         return steps[number].name if number >= 0 and at <= steps[number].end else None
 
     def _full(self, group: TracedGroup) -> TracedGroup:
-        """The group with what the head of the file says of it, where its own words are cut off."""
+        """Complete a truncated group by the file's header."""
         known = self._groups.get(group.name or "")
         if known is None or group.ranks is not None:
             return group
@@ -188,18 +190,18 @@ class _Job:
         rank = self._info.get("rank")
         if isinstance(rank, int) and rank >= 0:
             return rank
-        told = [from_args(call.args, call.place) for call in self._events.calls]
-        named = {one.rank for one in told if one and one.rank is not None}
+        calls = [from_args(call.args, call.place) for call in self._events.calls]
+        named = {one.rank for one in calls if one and one.rank is not None}
         if len(named) == 1:
             return named.pop()
-        found = _RANK.search(self._path.name)
-        return int(found[1]) if found and len(found[1]) < 9 else None
+        match = _RANK.search(self._path.name)
+        return int(match[1]) if match and len(match[1]) < 9 else None
 
 
-def _why(told: Told | None, source: str) -> str:
-    if told is None:
+def _why(call: Told | None, source: str) -> str:
+    if call is None:
         return source
-    if told.kind == "barrier":
+    if call.kind == "barrier":
         return "a barrier moves nothing"
     return source if source not in ("args", "operator") else "shapes or types were not recorded"
 
@@ -227,17 +229,17 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 
 
 def _groups(info: dict[str, Any]) -> dict[str, TracedGroup]:
-    """The process groups that the head of a file lists."""
-    found = {}
+    """Return the process groups in the file's header."""
+    groups = {}
     for one in _objects(info.get("pg_config")):
         ranks = one.get("ranks")
         name = one.get("pg_name")
         if isinstance(name, str) and (members := ranks_of(ranks)):
             description = one.get("pg_desc")
-            found[name] = TracedGroup(
+            groups[name] = TracedGroup(
                 name, description if isinstance(description, str) else None, len(members), members
             )
-    return found
+    return groups
 
 
 def _check_one_job(traces: Sequence[Trace]) -> None:
@@ -245,18 +247,18 @@ def _check_one_job(traces: Sequence[Trace]) -> None:
     if len(traces) > 1 and None in ranks:
         lost = traces[ranks.index(None)].path
         raise TraceError(
-            f"{lost}: which rank is it? neither the trace nor its name says; name it rank0.json or the like"
+            f"{lost}: unknown rank: neither the trace nor its name gives it; name it rank0.json or the like"
         )
     twice = next((rank for rank, count in Counter(ranks).items() if count > 1), None)
     if len(traces) > 1 and twice is not None:
         paths = [str(trace.path) for trace in traces if trace.rank == twice]
         raise TraceError(
-            f"{' and '.join(paths[:2])} are both of rank {twice}; name the traces of one job, one a rank"
+            f"{' and '.join(paths[:2])} are both of rank {twice}; name the traces of one job, one per rank"
         )
     sizes = {trace.ranks: trace.path for trace in traces if trace.ranks}
     if len(sizes) > 1:
-        said = ", ".join(f"{count} ranks in {path}" for count, path in sorted(sizes.items()))
-        raise TraceError(f"traces of several jobs: {said}; name those of one")
+        counts = ", ".join(f"{count} ranks in {path}" for count, path in sorted(sizes.items()))
+        raise TraceError(f"traces of several jobs: {counts}; name those of one")
     if sizes and any(rank is not None and rank >= next(iter(sizes)) for rank in ranks):
         most = max(filter(None, ranks))
         raise TraceError(f"rank {most} of a job of {next(iter(sizes))} ranks; name the traces of one job")

@@ -1,6 +1,6 @@
-"""The JSON of a trace, event by event: a file of gigabytes has millions, of which few are kept.
+"""Stream a trace's JSON event by event: a file of gigabytes has millions, of which few are kept.
 
-The standard library's decoder reads one value at a time, so that the place of what is wrong is known.
+The standard library's decoder reads one value at a time, so the place of an error is known.
 """
 
 import json
@@ -16,7 +16,7 @@ _BLANK = re.compile(r"[ \t\n\r]*")
 
 
 class Place:
-    """Where in a file something stands, worked out only when somebody asks."""
+    """A place in a file, computed only on demand."""
 
     __slots__ = ("at", "number", "path", "text")
 
@@ -24,7 +24,7 @@ class Place:
         self.path, self.text, self.at, self.number = path, text, at, number
 
     def kept(self) -> "Place":
-        """A place that stays where it is while this one goes on."""
+        """Return a copy that stays while this one advances."""
         return Place(self.path, self.text, self.at, self.number)
 
     def __str__(self) -> str:
@@ -34,10 +34,10 @@ class Place:
 
 
 def read_json(path: Path, text: str, take: Callable[[Any, Place], None]) -> dict[str, Any]:
-    """Hand each of ``traceEvents`` to ``take``, in order; return what stands beside them.
+    """Hand each of ``traceEvents`` to ``take``, in order; return all other members.
 
-    A bare array of events, which the Chrome trace format allows, has nothing beside. Raise `TraceError`
-    with the place where the JSON breaks off.
+    A bare array of events, which the Chrome trace format allows, has no others. Raise `TraceError` with the
+    place of invalid JSON.
     """
     place = Place(path, text)
     try:
@@ -46,13 +46,11 @@ def read_json(path: Path, text: str, take: Callable[[Any, Place], None]) -> dict
         place.at = error.pos
         raise TraceError(f"{place}: broken or cut off JSON: {error.msg}; record or copy it again") from None
     except RecursionError:
-        raise TraceError(
-            f"{place}: JSON nested beyond all measure; no trace of the PyTorch profiler"
-        ) from None
+        raise TraceError(f"{place}: JSON nested too deep; not a trace of the PyTorch profiler") from None
     except ValueError as error:
         if isinstance(error, TraceError):
             raise
-        raise TraceError(f"{place}: a number beyond all measure: {error}") from None
+        raise TraceError(f"{place}: a number out of range: {error}") from None
     return head
 
 
@@ -65,7 +63,7 @@ def _read(place: Place, take: Callable[[Any, Place], None]) -> dict[str, Any]:
     elif text[at : at + 1] == "{":
         at = _object(place, at, head, take)
     else:
-        raise TraceError(f"{place.path}: no JSON object; expected one with 'traceEvents'")
+        raise TraceError(f"{place.path}: not a JSON object; expected one with 'traceEvents'")
     if at < len(text):
         raise json.JSONDecodeError("something after the end", text, at)
     return head
@@ -77,12 +75,12 @@ def _object(place: Place, at: int, head: dict[str, Any], take: Callable[[Any, Pl
     while text[at : at + 1] != "}":
         key, at = _DECODER.raw_decode(text, at)
         if not isinstance(key, str):
-            raise json.JSONDecodeError("a key that is no string", text, at)
+            raise json.JSONDecodeError("a key that is not a string", text, at)
         at = _skip(text, _expect(text, at, ":"))
         place.at = at
         if key == "traceEvents":
             if text[at : at + 1] != "[":
-                raise TraceError(f"{place}: 'traceEvents' is no array")
+                raise TraceError(f"{place}: 'traceEvents' is not an array")
             head[key] = None
             at = _events(place, at, take)
         else:
@@ -101,7 +99,7 @@ def _events(place: Place, at: int, take: Callable[[Any, Place], None]) -> int:
         place.at, place.number = at, number
         event, at = decode(text, at)
         take(event, place)
-        # as _next would: the loop runs once for each of a million events
+        # inlined _next: the loop runs once for each of a million events
         at = skip(text, at).end()  # type: ignore[union-attr]
         if text[at : at + 1] == ",":
             at = skip(text, at + 1).end()  # type: ignore[union-attr]
@@ -115,7 +113,7 @@ def _events(place: Place, at: int, take: Callable[[Any, Place], None]) -> int:
 
 
 def _next(text: str, at: int, end: str) -> int:
-    """Where the next member begins, or the end of the object stands."""
+    """Return the position of the next member, or of the object's end."""
     at = _skip(text, at)
     if text[at : at + 1] == end:
         return at

@@ -1,6 +1,6 @@
-"""What a PyTorch profiler trace tells of one rank, as plain data; what it does not tell is ``None``.
+"""A PyTorch profiler trace of one rank, as plain data; unknown values are ``None``.
 
-Moments are seconds from the first event of the file; ``Trace.origin_ns`` is that event's own clock.
+Times are seconds from the first event of the file; ``Trace.origin_ns`` is that event's own clock.
 """
 
 from dataclasses import dataclass
@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 BATCH = "batch"
-"""Messages both ways in one kernel, as batch_isend_irecv's."""
+"""Messages in both directions in one kernel, such as batch_isend_irecv's."""
 
 MESSAGES = ("send", "recv", BATCH)
-"""Kinds of communication that are no collectives."""
+"""Kinds of communication other than collectives."""
 
 UNTOLD = "sendrecv kernel"
-"""What NCCL's SendRecv kernel did if no operator tells: an all-to-all, a gather, a scatter or messages."""
+"""NCCL's SendRecv kernel without an operator: an all-to-all, a gather, a scatter or messages."""
 
 
 class TraceError(ValueError):
-    """A trace that cannot be read, or traces that do not belong together; the message says where and why."""
+    """An unreadable trace, or traces of different jobs; the message says where and why."""
 
 
 class Span(NamedTuple):
-    """A stretch of time; ``called_s`` is when the host asked for what filled it, if the trace tells."""
+    """A span of time; ``called_s`` is the host's call for it, if the trace has it."""
 
     begin_s: float
     end_s: float
@@ -40,7 +40,7 @@ class TracedGroup(NamedTuple):
 
 
 UNNAMED = TracedGroup()
-"""The group of a call of which the trace names none."""
+"""The group of a call without a named group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +48,11 @@ class Traced:
     """One collective, or message, of one rank.
 
     ``kind`` is one of `ringside.sim.collective.KINDS`, ``barrier``, one of `MESSAGES` or `UNTOLD`; ``name``
-    is the trace's own word. ``in_bytes`` and ``out_bytes`` are what the rank puts in and gets. ``end_s`` is
-    not known where a trace has only the call. ``sequence`` counts within the group; ``identity`` (``Comms
-    Id``) is the same for one collective on all ranks. ``peer`` is the job's rank at a message's other end.
-    ``channels`` is the kernel's grid, ``stream`` the GPU's stream or the host's thread. ``source`` says where
-    the size stands: the kernel's ``args``, an ``operator``, or nowhere; ``unknown`` then says why.
+    is the trace's own. ``in_bytes`` and ``out_bytes`` are the rank's input and output. ``end_s`` is unknown
+    where a trace has only the call. ``sequence`` counts within the group; ``identity`` (``Comms Id``) is the
+    same for one collective on all ranks. ``peer`` is the job's rank at a message's other end. ``channels`` is
+    the kernel's grid, ``stream`` the GPU's stream or the host's thread. ``source`` is where the size comes
+    from: the kernel's ``args``, an ``operator``, or nowhere; ``unknown`` then says why.
     """
 
     kind: str | None
@@ -75,7 +75,7 @@ class Traced:
     unknown: str = ""
 
     def nbytes(self, ranks: int | None) -> int | None:
-        """nccl-tests' size on this rank, in a group of that size: `ringside.sim.collective.Collective`."""
+        """Return the size on this rank, in a group of ``ranks``, by nccl-tests' definition."""
         given, got = self.in_bytes, self.out_bytes
         if self.kind in ("all_gather", "gather"):
             return got if got is not None else given * ranks if given is not None and ranks else None
@@ -85,9 +85,9 @@ class Traced:
 
     @property
     def ranks(self) -> int | None:
-        """How many ranks its group has, where the kind has one part a rank: parts in the whole.
+        """The number of ranks of its group, where the kind has one part per rank.
 
-        By what goes in and comes out; None where that is not known, or parts are uneven.
+        From input and output; None where they are unknown, or parts are uneven.
         """
         given, got = self.in_bytes, self.out_bytes
         if self.kind in ("reduce_scatter", "scatter"):
@@ -100,16 +100,16 @@ class Traced:
 
     @property
     def duration_s(self) -> float | None:
-        """From its begin to its end on this rank, waiting for others included."""
+        """From its begin to its end on this rank, including waiting for others."""
         return None if self.end_s is None else self.end_s - self.begin_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """What one rank did while it was profiled.
+    """One rank's activity while it was profiled.
 
     ``work`` are the spans in which it computed: kernels and copies of its GPU, or the host's operators
-    where there is no GPU; ``waits`` the moments at which the host asked for somebody to wait.
+    without a GPU; ``waits`` the times of the host's calls for a wait.
     """
 
     path: Path
@@ -121,7 +121,7 @@ class Trace:
     gpus: int = 0
     origin_ns: int = 0
     groups: tuple[TracedGroup, ...] = ()
-    """Those that the head of the file lists."""
+    """Groups in the header of the file."""
     steps: tuple[Span, ...] = ()
     collectives: tuple[Traced, ...] = ()
     work: tuple[Span, ...] = ()

@@ -1,11 +1,11 @@
-"""What an old log leaves out and its table tells: which collective was run, and on how many ranks.
+"""Infer what an old log omits from its table: the collective, and the number of ranks.
 
-nccl-tests prints the program's name since 2.17. Before, the columns tell: who has an operator
-reduces, who has a root is broadcast or reduce; bus bandwidth x time / size is the collective's own
-factor of the rank count; all_to_all and sendrecv check no results in place (``N/A``).
+nccl-tests prints the program's name since 2.17. Before, the columns decide: an operator means a reduction, a
+root broadcast or reduce; bus bandwidth x time / size is the collective's own factor of the rank count;
+all_to_all and sendrecv check no results in place (``N/A``).
 
-Where no line lists the ranks, the same factor tells how many they are: 2(n-1)/n for all_reduce. What
-was printed was rounded, so each row leaves an interval; they are cut with one another.
+Where no line lists the ranks, the same factor gives their number: 2(n-1)/n for all_reduce. Printed numbers
+are rounded, so each row leaves an interval; the intervals are intersected.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,20 +21,20 @@ _KINDS = {
     (False, True): ("broadcast",),
     (False, False): ("all_gather", "all_to_all"),
 }
-"""By operator and root; sendrecv prints an operator that it has no use for."""
+"""Kinds by operator and root; sendrecv prints an operator that it does not use."""
 
 _UNCHECKED_IN_PLACE = ("all_to_all", "sendrecv")
 
 _MOST = 4096
-"""Beyond this many ranks no printed bandwidth tells two numbers apart."""
+"""Beyond this number of ranks no printed bandwidth distinguishes two numbers."""
 
 _ADVICE = "write a line '# nThread 1 nGpus 8' above for one process of 8 GPUs, or list the ranks"
 
 
 def infer_kind(rows: list[Cells], fits: Callable[[str], bool], place: str, file_name: str) -> str:
-    """The one collective that fits all evidence; raise `RecordError` where several do, or none.
+    """Return the one collective that fits all evidence; raise `RecordError` for several, or none.
 
-    ``fits`` says of a collective whether the bandwidths may be its own.
+    ``fits`` is whether the bandwidths may be a collective's.
     """
     first = rows[0]
     rooted = not first.head.get("root", "-1").startswith("-")
@@ -48,9 +48,9 @@ def infer_kind(rows: list[Cells], fits: Callable[[str], bool], place: str, file_
         possible = [kind for kind in possible if _bare(kind) in _bare(file_name)] or possible
     if len(possible) == 1:
         return possible[0]
-    found = f"fits {' and '.join(possible)}" if possible else f"fits none of {', '.join(KINDS)}"
+    evidence = f"fits {' and '.join(possible)}" if possible else f"fits none of {', '.join(KINDS)}"
     raise RecordError(
-        f"{place}: the log does not say which collective this is, and the table {found}; "
+        f"{place}: the log does not say which collective this is, and the table {evidence}; "
         "expected a line '# Collective test starting: all_reduce_perf' (or another) above: write one"
     )
 
@@ -70,10 +70,10 @@ def factor_fits(kind: str, rows: list[Cells], ranks: int) -> bool:
 
 
 def ranks_of(rows: list[Cells], kind: str, per_process: int, place: str) -> int:
-    """The one number of ranks that fits; raise `RecordError` where several do, or none.
+    """Return the one number of ranks that fits; raise `RecordError` for several, or none.
 
-    ``per_process``, if more than one, is how many ranks a process was told to drive (``-t`` times
-    ``-g``): a divisor of the number, and the number itself where the bandwidths do not tell.
+    ``per_process``, if more than one, is the number of ranks per process (``-t`` times ``-g``): a divisor of
+    the number, and the number itself where the bandwidths do not decide.
     """
     counts = fitting(rows, kind, per_process)
     if len(counts) == 1:
@@ -81,16 +81,16 @@ def ranks_of(rows: list[Cells], kind: str, per_process: int, place: str) -> int:
     if per_process > 1 and per_process in counts and not tells(kind):
         return per_process
     if not counts:
-        found = f"its bandwidths fit no number of ranks of {kind}"
+        evidence = f"its bandwidths fit no number of ranks of {kind}"
     elif tells(kind):
-        found = f"its bandwidths fit {counts[0]} to {counts[-1]} ranks"
+        evidence = f"its bandwidths fit {counts[0]} to {counts[-1]} ranks"
     else:
-        found = f"bandwidths of {kind} do not tell how many"
-    raise RecordError(f"{place}: no ranks are listed above, and {found}; {_ADVICE}")
+        evidence = f"bandwidths of {kind} do not depend on their number"
+    raise RecordError(f"{place}: no ranks are listed above, and {evidence}; {_ADVICE}")
 
 
 def fitting(rows: list[Cells], kind: str, per_process: int) -> list[int]:
-    """All numbers of ranks that the printed bandwidths allow."""
+    """Return all numbers of ranks that the printed bandwidths allow."""
     low, high = 0.0, float("inf")
     for least, most in _intervals(rows):
         low, high = max(low, least), min(high, most)
@@ -113,7 +113,7 @@ def tells(kind: str) -> bool:
 
 
 def _intervals(rows: list[Cells]) -> Iterator[tuple[float, float]]:
-    """Between which numbers each half row's bus bandwidth over its algorithm bandwidth lies."""
+    """Yield bounds of each half row's bus bandwidth over its algorithm bandwidth."""
     for row in rows:
         for half in (row.out_of_place, row.in_place):
             times, buses = _printed(half, "time"), _printed(half, "busbw")
@@ -123,7 +123,7 @@ def _intervals(rows: list[Cells]) -> Iterator[tuple[float, float]]:
 
 
 def _printed(half: dict[str, str], column: str) -> tuple[float, float] | None:
-    """Between which numbers lies what was rounded to the text."""
+    """Return the bounds of the number that was rounded to the text."""
     try:
         value = Decimal(half.get(column, ""))
     except InvalidOperation:

@@ -1,7 +1,7 @@
 """nccl-tests' JSON output (``-J``), versions 1 to 3 of its layout.
 
-Booleans are strings there and a time that is no number is ``"nan"``. ``env`` holds the whole
-environment, secrets included: of it only the NCCL_* variables are kept.
+Booleans are strings there and an invalid time is ``"nan"``. ``env`` holds the whole environment, secrets
+included: only its NCCL_* variables are kept.
 """
 
 from pathlib import Path
@@ -73,13 +73,13 @@ class _Output(_Part):
 
 
 def read_json(content: dict[str, Any], path: Path) -> Reading:
-    """All rows of one run."""
+    """Read all rows of one run."""
     run, rows = run_of(content, path)
     return run.reading(rows)
 
 
 def run_of(content: dict[str, Any], path: Path) -> tuple[BenchmarkRun, list[BenchmarkRow]]:
-    """The run and its rows."""
+    """Parse the run and its rows."""
     try:
         output = _Output.model_validate(content)
     except ValidationError as error:
@@ -121,7 +121,7 @@ def _timing(half: _Half | None, each: _Iterations | None, place: str) -> Timing 
         return None
     if half.cpu_time is not None:
         raise RecordError(
-            f"{place}: cpu_time is how long the CPU took to launch; expected time: run nccl-tests without -C"
+            f"{place}: cpu_time is the CPU's time to launch; expected time: run nccl-tests without -C"
         )
     spread = (each.min_us, each.max_us, each.p95_us) if each else ()
     return Timing(seconds(half.time), *(seconds(value) or 0.0 for value in spread))

@@ -1,7 +1,7 @@
-"""One nccl-tests run, whichever way it was written down, and the records that it makes.
+"""One nccl-tests run, in whatever format, and the records that it makes.
 
-Times alone are used: releases before mid-2020 printed algbw of all_gather and reduce_scatter with
-the factor (n-1)/n already in it (nccl-tests issue 45), so bandwidths are derived anew.
+Only times are used: releases before mid-2020 printed algbw of all_gather and reduce_scatter with the factor
+(n-1)/n included (nccl-tests issue 45), so bandwidths are derived again.
 """
 
 import re
@@ -27,7 +27,7 @@ _ALGORITHMS = {
 
 @dataclass(frozen=True, slots=True)
 class RankDevice:
-    """Where one rank ran. Ranks of one ``group`` form a communicator (NCCL_TESTS_SPLIT)."""
+    """The device of one rank. Ranks of one ``group`` form a communicator (NCCL_TESTS_SPLIT)."""
 
     rank: int
     group: int
@@ -47,7 +47,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkRow:
-    """One size. ``place`` says where it stands in its file."""
+    """One size. ``place`` is its place in its file."""
 
     place: str
     nbytes: int
@@ -59,10 +59,10 @@ class BenchmarkRow:
     date: str = ""
 
     def record(self, run: Record) -> Record | None:
-        """The record of this row of a ``run``; ``None`` if nothing was measured.
+        """Return the record of this row of a ``run``; ``None`` if nothing was measured.
 
-        Out of place, or in place where that is all there is. NCCL returns from a collective over
-        nothing without doing it, so a row of 0 bytes has no time of its own.
+        Out of place, or in place without the former. NCCL returns from a collective over 0 bytes without
+        doing it, so such a row has no time of its own.
         """
         for half, in_place in ((self.out_of_place, False), (self.in_place, True)):
             if self.nbytes and half is not None and half.time_s is not None:
@@ -85,12 +85,11 @@ class BenchmarkRow:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkRun:
-    """What holds for all rows of one run.
+    """The settings of all rows of one run.
 
     One process drives ``threads`` threads of ``gpus`` GPUs each; ``tests`` is nccl-tests' own version.
-    ``variables`` are the NCCL_* variables that are known to have been set. ``named`` is the number of ranks
-    that NCCL's own lines name, 0 where they do not; ``ranks`` how many there are where fewer devices are
-    listed, or none.
+    ``variables`` are the NCCL_* variables known to be set. ``named`` is the number of ranks in NCCL's own
+    lines, 0 without any; ``ranks`` the number where fewer devices are listed, or none.
     """
 
     place: str
@@ -108,11 +107,11 @@ class BenchmarkRun:
 
     @property
     def per_process(self) -> int:
-        """How many ranks one process drives."""
+        """The number of ranks per process."""
         return max(self.threads * self.gpus, 1)
 
     def reading(self, rows: Iterable[BenchmarkRow]) -> Reading:
-        """The rows as records; a run names no machine but its GPUs, so they stand for the cluster."""
+        """Return the rows as records; the GPUs stand for the cluster, because a run names no machine."""
         ranks, nodes = self.world()
         kind = kind_at(self.place, self.collective)
         gpu = " + ".join(sorted({device.gpu for device in self.devices}))
@@ -136,10 +135,10 @@ class BenchmarkRun:
             iterations=self.iterations,
             fingerprint={key: value for key, value in print_.items() if value},
         )
-        found = [row.record(shared) for row in rows]
-        records = tuple(record for record in found if record is not None)
-        told = f"{self.place}: {ranks} ranks, of which {len(self.devices)} are listed"
-        return Reading(records, len(found) - len(records), (told,) if self.is_cut else ())
+        converted = [row.record(shared) for row in rows]
+        records = tuple(record for record in converted if record is not None)
+        note = f"{self.place}: {len(self.devices)} of {ranks} ranks are listed"
+        return Reading(records, len(converted) - len(records), (note,) if self.is_cut else ())
 
     @property
     def is_cut(self) -> bool:
@@ -148,7 +147,7 @@ class BenchmarkRun:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether a process before the last is not listed, so that others may be missing behind it."""
+        """Whether a process before the last is not listed, so others may be missing after it."""
         processes = {device.rank // self.per_process for device in self.devices}
         return len(processes) <= max(processes)
 
@@ -158,18 +157,18 @@ class BenchmarkRun:
         return len({device.group for device in self.devices}) > 1
 
     def _nodes(self, ranks: int) -> int:
-        """Machines of so many ranks, one filled after another: the number that the list allows, else 0."""
+        """Return the number of machines, filled in order, that the list allows uniquely, else 0."""
         steps = range(self.per_process, ranks + 1, self.per_process)
-        found = [ranks // each for each in steps if ranks % each == 0 and self._fills(each)]
-        return found[0] if len(found) == 1 else 0
+        counts = [ranks // each for each in steps if ranks % each == 0 and self._fills(each)]
+        return counts[0] if len(counts) == 1 else 0
 
     def _fills(self, each: int) -> bool:
-        """Whether the listed ranks may stand on machines of so many."""
+        """Whether the listed ranks fit machines of ``each`` ranks."""
         pairs = {(device.rank // each, device.host) for device in self.devices}
         return len(pairs) == len({place for place, _ in pairs}) == len({host for _, host in pairs})
 
     def world(self) -> tuple[int, int]:
-        """Ranks and nodes of the communicator that rank 0 belongs to, whose times count; 0 is unknown."""
+        """Return ranks and nodes of rank 0's communicator, whose times count; 0 is unknown."""
         if not self.devices and self.ranks:
             return self.ranks, int(self.ranks == self.per_process)
         if not self.devices:
@@ -188,7 +187,7 @@ class BenchmarkRun:
         hosts = len({device.host for device in mine})
         if len(mine) < len(self.devices):
             return len(mine), hosts
-        # a process's list of devices is cut off where it grows long (MAX_LINE in nccl-tests), its first never
+        # a process's long list of devices is truncated at its end (MAX_LINE in nccl-tests)
         listed = -(-(max(numbers) + 1) // self.per_process) * self.per_process
         ranks = max(self.ranks, listed)
         if len(mine) == ranks:
@@ -197,18 +196,18 @@ class BenchmarkRun:
 
 
 def launched(threads: int, gpus: int) -> dict[str, str]:
-    """How the host launches, for a fingerprint: what is more than one."""
+    """Return the launch settings for a fingerprint: those above one."""
     print_ = {"threads_per_process": threads, "gpus_per_thread": gpus}
     return {name: str(count) for name, count in print_.items() if count > 1}
 
 
 def nccl_version(code: int) -> str:
-    """NCCL's version from its number: 22602 is 2.26.2; before 2.9 it was 2804 for 2.8.4."""
+    """Parse NCCL's version from its number: 22602 is 2.26.2; before 2.9 it was 2804 for 2.8.4."""
     major, rest = divmod(code, 10000 if code >= 10000 else 1000)
     return f"{major}.{rest // 100}.{rest % 100}"
 
 
 def pin(text: str) -> str:
-    """What NCCL_ALGO or NCCL_PROTO fixes, as a record's word for it; ``auto`` where nothing."""
+    """Parse a pin of NCCL_ALGO or NCCL_PROTO to a record's term; ``auto`` for none."""
     word = text.lower()
     return _ALGORITHMS.get(word, word) or "auto"

@@ -1,8 +1,8 @@
-"""The table of an nccl-tests log. Its header says which columns there are, whatever the release.
+"""The table of an nccl-tests log. Its header names the columns, in all releases.
 
-Releases differ in the columns before the times (``redop`` and ``root`` once stood only where they
-meant something) and after them (``-I`` adds four a half, bitwise checks one, ``-S`` date and time).
-Until 2019 they had other names, and times stood in milliseconds.
+Releases differ in the columns before the times (``redop`` and ``root`` were once printed only where they
+applied) and after them (``-I`` adds four per half, bitwise checks one, ``-S`` date and time). Until 2019 they
+had other names, and times were in milliseconds.
 """
 
 import math
@@ -17,7 +17,7 @@ _ROW = re.compile(r"\s*-?\d+(?:\s+-?\d+(?:\s+[a-z]\w*(?:\s.*)?)?)?\s*")
 _REST = re.compile(r"[\s\d.+\-eE/NAainf]+")
 _STAMP = re.compile(r"\s(\d{4}-\d\d-\d\d)\s+(\d\d:\d\d:\d\d)\s*$")
 _OLD = {"bytes": "size", "N": "count", "op": "redop", "res": "error"}
-_GAP = 24  # blanks: wider than any gap between two numbers, narrower than a half row left out
+_GAP = 24  # blanks: wider than any gap between two numbers, narrower than an omitted half row
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Cells:
 
     @property
     def nbytes(self) -> int:
-        """The size column."""
+        """Return the size column."""
         try:
             return int(self.head["size"])
         except ValueError:
@@ -42,11 +42,11 @@ class Cells:
 
     @property
     def redop(self) -> str:
-        """The operator, empty where there is none."""
+        """The operator, empty without one."""
         return self.head.get("redop", "").replace("none", "")
 
     def row(self) -> BenchmarkRow:
-        """The row in numbers."""
+        """Convert the row to numbers."""
         return BenchmarkRow(
             place=self.place,
             nbytes=self.nbytes,
@@ -58,7 +58,7 @@ class Cells:
         )
 
     def number(self, half: dict[str, str], column: str) -> float | None:
-        """A number of one half; ``None`` where nccl-tests has none."""
+        """Return a number of one half; ``None`` where nccl-tests has none."""
         text = half.get(column, "N/A")
         try:
             value = math.nan if text == "N/A" else float(text)
@@ -75,12 +75,12 @@ class Cells:
 
 
 class Table:
-    """A table being read: begun by its header, fed line by line, whole when closed."""
+    """A table that is being read: started by its header, fed line by line, complete when closed."""
 
     def __init__(self, place: str, columns: list[str]) -> None:
         if "cputime" in columns:
             raise RecordError(
-                f"{place}: the table holds cputime, which is how long the CPU took to launch; "
+                f"{place}: the table holds cputime, the CPU's time to launch; "
                 "expected time: run nccl-tests without -C"
             )
         self._time_us = 1e3 if columns[0] == "bytes" else 1.0
@@ -95,7 +95,7 @@ class Table:
         self._begun: tuple[str, str] | None = None
 
     def take(self, place: str, text: str, interrupted: bool) -> bool:
-        """Whether the line is a row, or goes on with one that a message ``interrupted``; then it is taken."""
+        """Take a row, or the rest of an ``interrupted`` one; return whether the line is one."""
         if _ROW.fullmatch(text):
             self.close()
             self._begun = (place, text)
@@ -112,12 +112,12 @@ class Table:
         return True
 
     def close(self) -> None:
-        """Refuse a row that was begun and never became whole."""
+        """Raise RecordError for a row that never became complete."""
         if self._begun is not None:
             place, text = self._begun
             columns = [*self._head, *self._half, *self._half, *self._stamp]
             raise CutOffError(
-                f"{place}: a row of {len(text.split())} columns, cut off or mixed with other output; "
+                f"{place}: a row of {len(text.split())} columns, truncated or mixed with other output; "
                 f"expected {len(columns)}: {' '.join(columns)}"
             )
 
@@ -141,12 +141,12 @@ class Table:
         )
 
     def _left_out(self, text: str) -> bool:
-        """Whether the half out of place is blank, as where only in place makes sense."""
+        """Whether the out-of-place half is blank, as where only in place applies."""
         return re.match(rf"\s*(?:\S+\s+){{{len(self._head) - 1}}}\S+\s{{{_GAP},}}\S", text) is not None
 
 
 def header(text: str) -> list[str] | None:
-    """The columns that a header line names; ``None`` if the line is something else."""
+    """Parse the columns of a header line; ``None`` for any other line."""
     columns = text.lstrip().removeprefix("#").split()
     times = columns.count("time") + columns.count("cputime")
     return (

@@ -1,14 +1,13 @@
-"""nccl-tests' text output, of any release, as it was printed or as a job's log holds it.
+"""nccl-tests' text output, of any release, as printed or in a job's log.
 
-A file may hold several runs after one another. What stands above a table describes it: the ranks,
-the program, versions, and the NCCL_* variables that a shell or NCCL printed. Markdown may have
-taken the ``#`` from its lines, and a table may stand alone, without its ranks, or with some of them
-where the list was cut: then NCCL's ``nranks`` or the bandwidths tell how many there are. A log that ends
-within a row is refused; one that ends between rows (a run that died or was stopped, a table pasted
-without its footer) counts with the rows that it has, which are each complete in themselves.
+A file may hold several runs in sequence. The lines above a table describe it: the ranks, the program,
+versions, and the NCCL_* variables that a shell or NCCL printed. Markdown may have removed the ``#`` from its
+lines, and a table may have no list of ranks, or a truncated one: then NCCL's ``nranks`` or the bandwidths
+give their number. A log that ends within a row is refused; one that ends between rows (a run that died or was
+stopped, a table pasted without its footer) counts with its complete rows.
 
-mpirun and srun tag each line with its rank. With NCCL_DEBUG NCCL writes its own messages into the
-same stream, also into the middle of a row, which then goes on some lines further down.
+mpirun and srun tag each line with its rank. With NCCL_DEBUG NCCL writes its own messages into the same
+stream, even in the middle of a row, which then continues some lines below.
 """
 
 import re
@@ -49,7 +48,7 @@ _FOOTER = re.compile(r"\s*#?\s*(?:Out of bounds values|Avg bus bandwidth)")
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One line: what nccl-tests wrote, and NCCL's message that broke into it, empty if none."""
+    """One line: nccl-tests' text, and NCCL's message that interrupted it, empty if none."""
 
     number: int
     text: str
@@ -58,7 +57,7 @@ class _Line:
 
 @dataclass(slots=True)
 class _Above:
-    """What has been read of the run whose table comes next; a shell's exports outlive the run."""
+    """The description of the run whose table comes next; a shell's exports outlive the run."""
 
     facts: dict[str, str] = field(default_factory=dict)
     devices: list[RankDevice] = field(default_factory=list)
@@ -66,7 +65,7 @@ class _Above:
     exported: dict[str, str] = field(default_factory=dict)
 
     def hear(self, line: _Line) -> None:
-        """Take up whatever a line says."""
+        """Parse a line's description of the run."""
         text = line.text + line.message
         if "test concluded" in text:
             return
@@ -79,17 +78,17 @@ class _Above:
         if program:
             self.facts["program"] = program[1]
         for pattern in _FACTS:
-            found = pattern.search(text)
-            if found:
-                self.facts |= {key: value for key, value in found.groupdict().items() if value}
-        for found in _VARIABLE.finditer(text):
-            kept = self.exported if found["export"] else self.variables
-            kept[found["name"]] = found["value"].strip("\"',;.)")
-        for found in _UNSET.finditer(text):
-            self.exported.pop(found["name"], None)
+            match = pattern.search(text)
+            if match:
+                self.facts |= {key: value for key, value in match.groupdict().items() if value}
+        for match in _VARIABLE.finditer(text):
+            kept = self.exported if match["export"] else self.variables
+            kept[match["name"]] = match["value"].strip("\"',;.)")
+        for match in _UNSET.finditer(text):
+            self.exported.pop(match["name"], None)
 
     def run(self, place: str, source: str) -> BenchmarkRun:
-        """The run whose table begins here; from here on the next one is described."""
+        """Return the run whose table begins here; later lines describe the next one."""
         facts = self.facts
         library = facts.get("library")
         run = BenchmarkRun(
@@ -110,15 +109,15 @@ class _Above:
 
 
 def read_text(text: str, path: Path) -> Reading:
-    """All rows of all runs in a log."""
+    """Read all rows of all runs in a log."""
     readings = [reading(run, rows, path) for run, rows in runs(text, path)]
-    records = tuple(record for found in readings for record in found.records)
-    notes = tuple(note for found in readings for note in found.notes)
-    return Reading(records, sum(found.skipped for found in readings), notes)
+    records = tuple(record for part in readings for record in part.records)
+    notes = tuple(note for part in readings for note in part.notes)
+    return Reading(records, sum(part.skipped for part in readings), notes)
 
 
 def runs(text: str, path: Path) -> list[tuple[BenchmarkRun, list[Cells]]]:
-    """Each run of a log with the rows of its table, which are none where it died before the first."""
+    """Return each run of a log with its rows, which are empty where it died before the first."""
     above = _Above()
     tables: list[tuple[BenchmarkRun, Table]] = []
     table = None
@@ -141,9 +140,9 @@ def runs(text: str, path: Path) -> list[tuple[BenchmarkRun, list[Cells]]]:
 
 
 def reading(run: BenchmarkRun, rows: list[Cells], path: Path) -> Reading:
-    """A run's rows as records; its collective and its ranks are inferred where the log does not say them."""
+    """Return a run's rows as records; collective and ranks are inferred where the log omits them."""
     if not rows:
-        raise RecordError(f"{run.place}: no row stands below this header; expected one or more: log cut off?")
+        raise RecordError(f"{run.place}: no row below this header; expected one or more: truncated log?")
 
     each, listed = run.per_process, run.world()[0] if run.devices else 0
     cut = listed > 0 and not any(factor_fits(kind, rows, listed) for kind in KINDS)
@@ -161,7 +160,7 @@ def reading(run: BenchmarkRun, rows: list[Cells], path: Path) -> Reading:
 
 
 def _all_ranks(run: BenchmarkRun, rows: list[Cells]) -> int:
-    """How many ranks took part where the list of them may be cut off: by NCCL's lines, or by bandwidths."""
+    """Return the number of ranks where their list may be truncated: from NCCL's lines, or bandwidths."""
     listed, _ = run.world()
     kind = kind_at(run.place, run.collective)
     if run.named > listed:
@@ -172,25 +171,25 @@ def _all_ranks(run: BenchmarkRun, rows: list[Cells]) -> int:
     if len(counts) > 1:
         raise RecordError(
             f"{run.place}: {len(run.devices)} ranks are listed above, and bandwidths of {kind} fit "
-            f"{counts[0]} to {counts[-1]}: the list was cut; list all ranks, or keep NCCL's line with nranks"
+            f"{counts[0]} to {counts[-1]}: the list is truncated; list all, or keep NCCL's line with nranks"
         )
     return counts[0] if counts else listed
 
 
 def hosts_of(text: str) -> list[str]:
-    """The hosts that a log's rank lines name, whether a table stands below them or not."""
+    """Return the hosts in a log's rank lines, with or without a table below them."""
     return sorted({match["host"] for match in _RANK.finditer(text)})
 
 
 def _lines(text: str) -> Iterator[_Line]:
-    """The lines of a log, from 1."""
-    # a message follows a row's last number without a gap, and a host's name may begin with a digit
+    """Yield the lines of a log, from 1."""
+    # a message follows a row's last number without a gap, and a host name may begin with a digit
     hosts = sorted({match["host"] for match in _RANK.finditer(text)}, key=len, reverse=True)
     stamp, host = r"(?:\[[-\d: .]+\] )?", "|".join(map(re.escape, hosts))
     message = re.compile(rf"{stamp}(?:{host}):\d+:\d+ \[\d+\] NCCL ")
     for number, raw in enumerate(text.splitlines(), start=1):
         tag = _TAG.match(raw)
         line = raw[tag.end() :] if tag else raw
-        found = message.search(line)
-        end = found.start() if found else len(line)
+        match = message.search(line)
+        end = match.start() if match else len(line)
         yield _Line(number, line[:end], line[end:])

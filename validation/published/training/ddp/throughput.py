@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from statistics import median
 
-from ringside.sim.calibration import AUTO, shipped
+from ringside.sim.calibration import AUTO, Calibration, shipped
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.usual import SPREAD
@@ -25,21 +25,21 @@ from ringside.validation.published.training.ddp.sources import PublishedStep, Se
 from ringside.validation.questions.question import Question, question
 
 LOST = 0.05
-"""Shortfall of measured throughput against linear scaling from which on something must have slowed a row."""
+"""The shortfall of measured throughput against linear scaling above which a row counts as slowed."""
 
 EXPLAINED = 1.05
-"""How much longer than a step in which nothing overlaps a measured one may be and still be explained."""
+"""The factor up to which a step without overlap still explains a measured one."""
 
 SPREADS = (0.0, 0.01, 0.015, 0.02, 0.03)
 """Among which the spread of GPUs is chosen."""
 
 HIDE_NOTHING = ("MindSpore", "tf_cnn_benchmarks")
-"""Frameworks whose trainings lose as much time a step at every batch, so that no compute hides any of it:
+"""Frameworks whose trainings lose the same time per step at every batch, so compute hides none of it:
 BERT-base with graph kernels under MindSpore loses 66.8 to 70.1 ms on two nodes or four at batches of 32, 64
-and 96, which is what its ring takes; VGG-16 under TensorFlow 47 to 65 ms on two GPUs at 64 to 512."""
+and 96, the time of its ring; VGG-16 under TensorFlow 47 to 65 ms on two GPUs at 64 to 512."""
 
 ONE_BUCKET_MB = 1e6
-"""A cap that no model fills: one bucket, which nothing is left to hide."""
+"""A cap that no model fills: one bucket, which nothing can hide."""
 
 HOST_GB_PER_S = 24
 """What the one link to the host's memory carries, which every byte crosses on machines whose GPUs cannot
@@ -51,10 +51,10 @@ nothing."""
 class Comparison:
     """One published row and its prediction; throughputs in samples/s, ``error`` predicted / measured - 1.
 
-    ``linear`` is the base row's throughput times the GPUs. ``limit`` goes by what was measured: ``sets
+    ``linear`` is the base row's throughput times the GPUs. ``limit`` follows from the measurement: ``sets
     compute`` for the base row; ``compute`` where less than `LOST` was lost against linear scaling;
-    ``communication`` where more was, but no more than collectives that hide nothing take; where they could
-    not have taken so long, ``input`` if samples were decoded from files, else ``unexplained``.
+    ``communication`` where more was, but no more than collectives without overlap take; beyond that ``input``
+    if samples were decoded from files, else ``unexplained``.
     """
 
     source: str
@@ -66,20 +66,20 @@ class Comparison:
 
     @property
     def error(self) -> float:
-        """Of the prediction."""
+        """The error of the prediction."""
         return self.predicted / self.row.samples_per_s - 1
 
     @property
     def linear_error(self) -> float:
-        """Of linear scaling."""
+        """The error of linear scaling."""
         return self.linear / self.row.samples_per_s - 1
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesSummary:
-    """Errors over some rows: the median sizes of the model's and of linear scaling's, and which way it errs.
+    """Errors over some rows: the median sizes of the model's and of linear scaling's, and the bias.
 
-    ``bias`` is the median of the model's errors with their signs, ``better`` how often it beats linear.
+    ``bias`` is the median of the model's signed errors, ``better`` the number of rows where it beats linear.
     """
 
     rows: int
@@ -91,7 +91,7 @@ class SeriesSummary:
 
 @cache
 def judge(spread: float = SPREAD) -> tuple[Comparison, ...]:
-    """Every published row."""
+    """Judge every published row."""
     return tuple(
         judged
         for source in sources()
@@ -101,7 +101,7 @@ def judge(spread: float = SPREAD) -> tuple[Comparison, ...]:
 
 
 def judge_others() -> list[Comparison]:
-    """Every published row, with the spread that fits the rows of the other publications best."""
+    """Judge every published row, with the spread that fits the other publications' rows best."""
     names = dict.fromkeys(row.source for row in judge())
 
     def off(spread: float, left_out: str) -> float:
@@ -113,7 +113,7 @@ def judge_others() -> list[Comparison]:
 
 
 def summarize(rows: Iterable[Comparison]) -> SeriesSummary:
-    """The errors of rows that set nothing."""
+    """Summarise the errors of held-out rows."""
     held = [row for row in rows if row.limit != "sets compute"]
     return SeriesSummary(
         len(held),
@@ -125,11 +125,11 @@ def summarize(rows: Iterable[Comparison]) -> SeriesSummary:
 
 
 def table(rows: Iterable[Comparison]) -> str:
-    """The rows as text in columns, and what they come to."""
+    """Return the rows as text in columns, with their summary."""
     rows = list(rows)
     lines = [
         "# predicted from each series' first row, which sets its compute time and nothing else;",
-        "# NCCL's times are measured ones of the machine's family, or its tuner's belief (2.30);",
+        "# NCCL's times are measured on similar machines, or its tuner's estimates (2.30);",
         "# the spread of GPUs is chosen by the other publications' rows",
         f"# {'series':<34}{'gpus':>5}{'measured':>10}{'predicted':>10}{'error':>8}{'linear':>8}  limit",
     ]
@@ -140,7 +140,7 @@ def table(rows: Iterable[Comparison]) -> str:
         )
         lines.append(f"  {judged.series:<34}{numbers}  {judged.limit}")
     for what, some in (
-        ("all rows that set nothing", rows),
+        ("all held-out rows", rows),
         *(
             (f"limit {limit}", [row for row in rows if row.limit == limit])
             for limit in ("communication", "compute", "input", "unexplained")
@@ -173,7 +173,8 @@ def asked(source: Source, series: Series, row: PublishedStep, spread: float) -> 
         bucketing=Bucketing(cap_mb), accumulation=row.accumulation, no_sync=source.no_sync,
         broadcast_buffers=False,
     )  # fmt: skip
-    cluster, settings, calibration = f"{series.machine}:{row.nodes}", {}, AUTO
+    cluster, settings = f"{series.machine}:{row.nodes}", dict[str, str]()
+    calibration: Calibration | str | None = AUTO
     if series.machine == "rtx3090-8":
         # all share one link
         cluster, settings = f"star:{row.gpus}", {"bandwidth": f"{HOST_GB_PER_S / row.gpus}GB/s"}

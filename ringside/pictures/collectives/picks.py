@@ -16,19 +16,19 @@ from ringside.sim.pick import Pick
 from ringside.topologies.units import format_size
 
 _WIDTH, _HEIGHT = 0.4, 0.46
-"""Inches: a cell's."""
+"""Inches per cell."""
 
 _LETTER, _LINE = 0.0088, 0.0145
-"""Inches for each point of type: a letter's width, a line's height."""
+"""Inches per point of type: a letter's width, a line's height."""
 
 _TYPE = (8, 7)
-"""Points: a name's, and what it comes down to where it would not fit."""
+"""Points: a name's usual and minimum size."""
 
 
 def draw_picks(picks: Sequence[Pick], title: str, path: Path) -> None:
-    """A map of winners, size by node count; hatched where the next is too close to call.
+    """Draw a map of winners, size by node count; hatched where the next is too close to call.
 
-    Colours are the algorithms'; neighbours with one winner carry its name where it fits.
+    Colours are the algorithms'; neighbours with one winner have its name where it fits.
     """
     nodes, sizes = sorted({p.nodes for p in picks}), sorted({p.nbytes for p in picks})
     algorithms = list(dict.fromkeys(p.pair[0] for p in picks))
@@ -54,7 +54,7 @@ def draw_picks(picks: Sequence[Pick], title: str, path: Path) -> None:
 
 
 def _draw_run(axes: Axes, row: int, cells: Sequence[tuple[int, bool]], pair: tuple[str, str]) -> None:
-    """Cells beside one another with one winner, as one box with its name, hatched where it is close."""
+    """Draw adjacent cells with one winner, as one box with its name, hatched where it is close."""
     colour, left, width = colour_of(pair[0]), cells[0][0], len(cells)
     axes.add_patch(Rectangle((left, row), width, 1, facecolor=colour, edgecolor="white", lw=1.5))
     for column, close in cells:
@@ -75,7 +75,7 @@ def _draw_run(axes: Axes, row: int, cells: Sequence[tuple[int, bool]], pair: tup
 
 
 def _broken(name: str) -> Iterator[str]:
-    """A name on one line, the protocol on a second, every word on its own."""
+    """Yield a name on one line, with the protocol on a second, every word on its own."""
     yield name
     yield name.replace("/", "\n")
     yield name.replace("/", "\n").replace("_", "_\n")
@@ -88,6 +88,6 @@ def _fits(text: str, size: float, cells: int) -> bool:
 
 
 def _ink(colour: str) -> str:
-    """Black or white, whichever is read better on the colour."""
+    """Return black or white, whichever is more legible on the colour."""
     red, green, blue = to_rgb(colour)
     return "black" if 0.3 * red + 0.59 * green + 0.11 * blue > 0.5 else "white"

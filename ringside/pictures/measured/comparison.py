@@ -9,18 +9,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 
-from ringside.pictures.curves import mark_log
+from ringside.pictures.collectives.curves import mark_log
 from ringside.pictures.style import STYLE, save
 from ringside.topologies.units import format_duration, format_size
 from ringside.validation.compare import Compared
 
-# dark to light, so that colours stay apart in grey; shapes tell them apart without any
+# dark to light, so that colours differ in grey; shapes distinguish them without colour
 _LOOKS = (("#08306b", "o", "-"), ("#b2182b", "s", "--"), ("#238b45", "^", "-."), ("#e08214", "D", ":"),
           ("#6a51a3", "v", (0, (5, 1))), ("#737373", "P", (0, (1, 1))))  # fmt: skip
 
 
 def draw_comparison(rows: Sequence[Compared], path: Path) -> None:
-    """Measured points, predicted lines with their band, residuals below; a column for each rank count."""
+    """Draw measured points, predicted lines with their band, residuals below; a column per rank count."""
     shapes = sorted({(row.record.num_nodes, row.record.ranks) for row in rows})
     ways = list(dict.fromkeys(_label(row) for row in rows))
     with mpl.rc_context(fname=STYLE):
@@ -48,7 +48,7 @@ def draw_comparison(rows: Sequence[Compared], path: Path) -> None:
 def _draw_way(
     rows: Sequence[Compared], way: str, look: tuple[str, str, Any], above: Axes, below: Axes
 ) -> None:
-    """One algorithm's line, band and points, and its residuals."""
+    """Draw one algorithm's line, band and points, and its residuals."""
     if not rows:
         return
     colour, marker, line = look

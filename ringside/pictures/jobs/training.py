@@ -1,4 +1,4 @@
-"""Pictures of training steps: what ran when, and what a sweep found."""
+"""Training steps: their timelines, and the result of a sweep."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +17,7 @@ from ringside.pictures.style import STYLE, save
 from ringside.sim.training.step import Pace, Reduction, TrainingStep
 from ringside.topologies.units import format_duration
 
-# dark to light, so that they stay apart in grey
+# dark to light, so that they differ in grey
 _COLOURS = {"backward": "#08306b", "forward": "#4292c6", "copy": "#e08214", "optimizer": "#238b45",
             "wait": "#f0f0f0"}  # fmt: skip
 _NAMES = {"copy": "copy into buckets", "wait": "wait for collectives"}
@@ -26,7 +26,7 @@ _OTHERS = "#737373"
 
 
 def draw_timelines(steps: Mapping[str, TrainingStep], path: Path) -> None:
-    """Steps above one another on one axis of time: compute of the slowest rank, collectives below it."""
+    """Draw steps above one another on one time axis: compute of the slowest rank, collectives below it."""
     rows = {title: lanes(step) for title, step in steps.items()}
     heights = [1 + max(len(runs), 1) for runs in rows.values()]
     with mpl.rc_context(fname=STYLE):
@@ -39,7 +39,7 @@ def draw_timelines(steps: Mapping[str, TrainingStep], path: Path) -> None:
             panel.set_title(f"{title}: {format_duration(step.step_s, 5)}", loc="left", fontsize=10)
         axes[-1].xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
         axes[-1].set_xlabel(
-            f"time from the step's start; each of {COLUMNS} columns has what fills most of it"
+            f"time from the step's start; {COLUMNS} bins, the dominant activity of each is shown"
         )
         _legend(figure, list(steps.values()), drawn)
         save(figure, path)
@@ -48,7 +48,7 @@ def draw_timelines(steps: Mapping[str, TrainingStep], path: Path) -> None:
 def draw_sweep(
     parameter: str, values: Sequence[float], steps: Sequence[TrainingStep], best: float | None, path: Path
 ) -> None:
-    """Step time between its two bounds over one parameter, the recommended value marked."""
+    """Draw step time between its two bounds over one parameter, with the recommended value."""
     with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(7, 4.4))
         axes = figure.subplots()
@@ -72,7 +72,7 @@ def draw_sweep(
 
 
 def lanes(step: TrainingStep) -> list[list[Reduction]]:
-    """The step's collectives in as few rows as they fit in without overlap."""
+    """Return the step's collectives in the fewest rows without overlap."""
     rows: list[list[Reduction]] = []
     for run in sorted((*step.others, *step.buckets), key=lambda run: (run.start_s, run.end_s)):
         row = next((row for row in rows if row[-1].end_s <= run.start_s), None)
@@ -84,19 +84,19 @@ def lanes(step: TrainingStep) -> list[list[Reduction]]:
 
 
 def _draw_compute(axes: Axes, step: TrainingStep) -> set[str]:
-    """What the slowest rank computes, in columns that are seen; the kinds that are drawn."""
+    """Draw the slowest rank's compute in visible columns; return the kinds drawn."""
     spans = _slowest(step).spans
     parts = [[(span.start, span.end) for span in spans if span.kind == kind] for kind in _COLOURS]
     edges = np.linspace(0.0, step.step_s, COLUMNS + 1)
-    found = dict(zip(_COLOURS, prevailing(parts, edges), strict=True))
-    for kind, runs in found.items():
+    runs_by_kind = dict(zip(_COLOURS, prevailing(parts, edges), strict=True))
+    for kind, runs in runs_by_kind.items():
         bars = [(start, end - start) for start, end in runs]
         axes.broken_barh(bars, (-0.4, 0.8), facecolors=_COLOURS[kind], linewidth=0)
-    return {kind for kind, runs in found.items() if runs}
+    return {kind for kind, runs in runs_by_kind.items() if runs}
 
 
 def _draw_collectives(axes: Axes, step: TrainingStep, rows: Sequence[Sequence[Reduction]]) -> None:
-    """Each collective in its row, buckets with their numbers where there is room, in them or behind them."""
+    """Draw each collective in its row; buckets have their numbers where there is room."""
     numbers = {run.name: number for number, run in enumerate(step.buckets)}
     room = 0.03 * step.step_s
     for row, runs in enumerate(rows, 1):
@@ -121,7 +121,7 @@ def _draw_collectives(axes: Axes, step: TrainingStep, rows: Sequence[Sequence[Re
 
 
 def _legend(figure: Figure, steps: Sequence[TrainingStep], drawn: Collection[str]) -> None:
-    """What the pictures show, and nothing else."""
+    """Add a legend of what the pictures show."""
     shown = [(colour, _NAMES.get(kind, kind)) for kind, colour in _COLOURS.items() if kind in drawn]
     count = max(len(step.buckets) for step in steps)
     if count:

@@ -1,4 +1,4 @@
-"""The page that a validation draws: every error in its tolerance, then measured points on predicted lines."""
+"""The page of a validation: every error in its tolerance, then measured points on predicted lines."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ _LOOKS = (("#08306b", "o"), ("#b2182b", "s"), ("#238b45", "^"), ("#e08214", "D")
 
 
 def draw_validation(cells: Sequence[MeasuredCase], path: Path) -> None:
-    """All errors in a wide panel, below it times by size or oversubscription; what has no cells stays out."""
+    """Draw all errors in a wide panel, below it times by size or oversubscription; omit empty panels."""
     by_family: dict[str, list[MeasuredCase]] = {}
     for cell in cells:
         by_family.setdefault(cell.family, []).append(cell)
@@ -50,7 +50,7 @@ def draw_validation(cells: Sequence[MeasuredCase], path: Path) -> None:
         parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
         errors = parts[0].subplots()
         _errors(errors, list(cells))
-        errors.set_title("how far predictions are off, grey: the tolerance of the median", fontsize=11)
+        errors.set_title("prediction errors, grey: the tolerance of the median", fontsize=11)
         lines = parts[-1].subplots(rows, 2, squeeze=False).ravel() if shown else []
         for panel, (title, some, draw) in zip(lines, shown, strict=False):
             draw(panel, some)
@@ -84,7 +84,7 @@ def _over_oversubscription(axes: Axes, cells: list[MeasuredCase]) -> None:
 
 
 def _lines(axes: Axes, cells: list[MeasuredCase], x: Callable[[MeasuredCase], float]) -> None:
-    """A line and its points for each way in which the cells differ besides ``x``."""
+    """Draw a line and its points for each combination in which the cells differ besides ``x``."""
     groups: dict[str, list[MeasuredCase]] = {}
     for cell in cells:
         groups.setdefault(_label(cell, cells), []).append(cell)
@@ -103,31 +103,31 @@ def _lines(axes: Axes, cells: list[MeasuredCase], x: Callable[[MeasuredCase], fl
 
 
 def _label(cell: MeasuredCase, among: Sequence[MeasuredCase]) -> str:
-    """What tells the cell's line from the others in its panel."""
-    said: dict[str, set[str] | set[int] | set[float]] = {
+    """Return what distinguishes the cell's line from the others in its panel."""
+    labels: dict[str, set[str] | set[int] | set[float]] = {
         cell.collective.replace("_", "-"): {one.collective for one in among},
         f"{cell.ranks} ranks": {one.ranks for one in among},
         f"{cell.bandwidth / MBIT:g} Mb/s": {one.bandwidth for one in among},
         cell.placement: {one.placement for one in among},
     }
-    return ", ".join(words for words, found in said.items() if len(found) > 1) or f"{cell.ranks} ranks"
+    return ", ".join(text for text, values in labels.items() if len(values) > 1) or f"{cell.ranks} ranks"
 
 
 def _errors(axes: Axes, cells: list[MeasuredCase]) -> None:
-    found = verdicts(cells)
-    for row, verdict in enumerate(found):
+    judged = verdicts(cells)
+    for row, verdict in enumerate(judged):
         limit = verdict.tolerance.median
         axes.barh(row, 2 * limit, left=-limit, height=0.7, color="0.88")
         for cell in cells:
             if cell.family == verdict.family:
                 axes.plot(cell.error, row, color="#08306b", marker="o", markersize=5, linestyle="",
                           alpha=0.6, markerfacecolor="white" if cell.noisy else "#08306b")  # fmt: skip
-    names = [f"{v.family} ({v.median_error:.1%})" for v in found]
-    axes.set_yticks(range(len(found)), names)
-    axes.set_ylim(len(found) + 0.4, -0.6)  # one row more, for the legend
+    names = [f"{v.family} ({v.median_error:.1%})" for v in judged]
+    axes.set_yticks(range(len(judged)), names)
+    axes.set_ylim(len(judged) + 0.4, -0.6)  # one more row, for the legend
     axes.xaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10]))
     axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axes.set_xlabel("predicted / measured − 1; in brackets the median of its size")
+    axes.set_xlabel("predicted / measured − 1; in brackets the median absolute error")
     if any(cell.noisy for cell in cells):
         axes.plot([], [], color="#08306b", marker="o", markersize=5, linestyle="", markerfacecolor="white",
                   label="its own repeats spread over 10 %")  # fmt: skip

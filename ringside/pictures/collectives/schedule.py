@@ -1,4 +1,4 @@
-"""The picture of a schedule: rings as circles, trees with their root on top."""
+"""A schedule: rings as circles, trees with their root on top."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from ringside.sim.schedule import Links
 
 
 def draw_schedule(links: Links, title: str, path: Path) -> None:
-    """Two channels side by side: the first, and the first of the second half, which has the other tree."""
+    """Draw two channels side by side: the first, and the first of the second half, with the other tree."""
     different = sorted({tuple(sorted(pairs)): channel for channel, pairs in reversed(links.items())}.values())
     shown = [(channel, links[channel]) for channel in sorted({different[0], different[len(different) // 2]})]
     with mpl.rc_context(fname=STYLE):
@@ -39,7 +39,7 @@ def _draw(axes: Axes, pairs: dict[tuple[int, int], bool]) -> None:
 
 
 def _tree_places(pairs: dict[tuple[int, int], bool]) -> dict[int, tuple[float, float]] | None:
-    """Where each rank stands if sums flow up one tree: leaves spread out, parents over their children."""
+    """Return each rank's position in a single tree of sums: leaves spread out, parents over children."""
     above = {a: b for (a, b), adds in pairs.items() if adds and (b, a) in pairs}
     everyone = {rank for pair in pairs for rank in pair}
     roots = everyone - set(above)

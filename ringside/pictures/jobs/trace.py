@@ -1,22 +1,24 @@
-"""A picture of a traced job: what each rank did when, as recorded, and as it would be elsewhere."""
+"""A traced job: the activity of each rank, as recorded and as replayed on another cluster."""
 
 from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from ringside.pictures.program import MOST_RANKS, add_legend, draw_rows
+from ringside.pictures.jobs.program import MOST_RANKS, add_legend, draw_rows
 from ringside.pictures.style import STYLE, save
 from ringside.topologies.units import format_duration
 from ringside.validation.traces.replay import WhatIf
 
 
-def draw_trace(found: WhatIf, path: Path) -> None:
-    """A row for each traced rank; below, on the same scale, the replay on another cluster if there is one."""
-    drawn = [("as recorded", found.recorded)]
-    if found.other:
-        drawn.append((f"on {found.other.cluster} with {found.other.library}", found.other.timeline))
-    ranks = min(MOST_RANKS, len(found.recorded.spans))
+def draw_trace(comparison: WhatIf, path: Path) -> None:
+    """Draw a row per traced rank; below, on the same scale, the replay on another cluster, if any."""
+    drawn = [("as recorded", comparison.recorded)]
+    if comparison.other:
+        drawn.append(
+            (f"on {comparison.other.cluster} with {comparison.other.library}", comparison.other.timeline)
+        )
+    ranks = min(MOST_RANKS, len(comparison.recorded.spans))
     with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(10, 0.8 + len(drawn) * (0.8 + 0.4 * ranks)))
         kinds: set[str] = set()

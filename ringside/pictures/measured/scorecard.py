@@ -1,4 +1,4 @@
-"""The picture of a scorecard: a row for each kind of question, a mark for the model and each simple rule."""
+"""A scorecard: a row per kind of question, a mark for the model and each simple rule."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,11 +11,11 @@ from ringside.pictures.style import STYLE, save
 from ringside.validation.measured.scorecard import Score
 
 _MARKS = {"s": 6.0, "^": 6.0, "D": 5.5, "v": 7.5, "x": 5.0}
-"""Shapes and sizes tell the simple rules apart without colour; hollow, so that none hides another."""
+"""Shapes and sizes distinguish the rules without colour; hollow, so that none hides another."""
 
 
 def draw_scorecard(scores: Sequence[Score], path: Path) -> None:
-    """Median errors on a logarithmic scale; the model's has a line to its 90th percentile."""
+    """Draw median errors on a logarithmic scale; the model's has a line to its 90th percentile."""
     groups = list(dict.fromkeys(score.group for score in scores))
     names = list(scores[0].baselines)
     with mpl.rc_context(fname=STYLE):
@@ -42,6 +42,6 @@ def draw_scorecard(scores: Sequence[Score], path: Path) -> None:
         axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks])
         axes.set_ylim(place, -0.8)
         axes.grid(visible=True, axis="x")
-        axes.set_xlabel("median error on rows kept back (number of rows)")
+        axes.set_xlabel("median error on held-out rows (number of rows)")
         figure.legend(loc="outside upper center", ncols=3, fontsize=8)
         save(figure, path)

@@ -1,4 +1,4 @@
-"""How long collectives take, and their bus bandwidth, over nodes or over sizes."""
+"""Collectives' time and bus bandwidth, over nodes or over sizes."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,14 +21,14 @@ from ringside.sim.collective import Collective
 from ringside.topologies.units import format_duration, format_rate, format_size
 
 MOST_CURVES = 6
-"""As many curves as one can tell apart."""
+"""The number of curves that remain distinguishable."""
 
 _LABEL_PT = 10
-"""How much higher one curve's name stands than another's, at the least."""
+"""The minimum vertical distance of curves' names."""
 
 _CURVE = "_curve"
 _MARKS = "osD^vPX*"
-"""By which algorithms are told apart without colour."""
+"""Shapes that distinguish algorithms without colour."""
 
 _POINT: dict[str, Any] = {"mec": "0.25", "mew": 0.6, "ms": 6}
 _LINE, _BAND = "0.55", "0.85"
@@ -36,9 +36,9 @@ _LINE, _BAND = "0.55", "0.85"
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A collective on so many nodes: its time between two ends, in seconds, and its algorithm.
+    """A collective on a number of nodes: its time between two bounds, in seconds, and its algorithm.
 
-    ``nodes`` is ``None`` where one cluster alone is asked.
+    ``nodes`` is ``None`` for a single cluster.
     """
 
     nodes: int | None
@@ -49,9 +49,9 @@ class Point:
 
 
 def draw_curves(points: Sequence[Point], title: str, path: Path) -> None:
-    """Time, left, and bus bandwidth, right: a curve for each size over nodes, or one over sizes.
+    """Draw time, left, and bus bandwidth, right: a curve per size over nodes, or one over sizes.
 
-    Points have their algorithm's colour; where times are measured a band has their interval.
+    Points have their algorithm's colour; measured times have a band with their interval.
     """
     over_nodes = len({point.nodes for point in points}) > 1
     curves: dict[str, list[Point]] = {}
@@ -79,7 +79,7 @@ def draw_curves(points: Sequence[Point], title: str, path: Path) -> None:
 
 
 def mark_log(axes: Axes) -> None:
-    """A logarithmic scale upwards with a mark at each power of ten, and at 2 and 5 where powers are few."""
+    """Set a logarithmic y axis with a mark at each power of ten, and at 2 and 5 for few powers."""
     axes.set_yscale("log")
     low, high = axes.get_ylim()
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
@@ -87,7 +87,7 @@ def mark_log(axes: Axes) -> None:
 
 
 def _spread(names: list[str]) -> list[str]:
-    """As many as can be told apart, the first and the last among them."""
+    """Return as many names as remain distinguishable, including the first and the last."""
     if len(names) <= MOST_CURVES:
         return names
     return [names[round(place * (len(names) - 1) / (MOST_CURVES - 1))] for place in range(MOST_CURVES)]
@@ -96,7 +96,7 @@ def _spread(names: list[str]) -> list[str]:
 def _draw_curve(
     axes: Axes, curve: Sequence[Point], looks: Mapping[str, str], *, over_nodes: bool, is_rate: bool
 ) -> None:
-    """A grey line with its band, and points in their algorithms' colours and shapes."""
+    """Draw a grey line with its band, and points in their algorithms' colours and shapes."""
     curve = sorted(curve, key=lambda point: _along(point, over_nodes=over_nodes))
     places = [_along(point, over_nodes=over_nodes) for point in curve]
     values = [_value(point, point.time_s, is_rate=is_rate) for point in curve]
@@ -109,8 +109,8 @@ def _draw_curve(
 
 
 def _name_curves(figure: Figure, names: Sequence[str]) -> None:
-    """Each curve's name behind its last point, moved up where it would stand on another's."""
-    figure.draw_without_rendering()  # only now is known where points are
+    """Write each curve's name after its last point, moved up where it would overlap another."""
+    figure.draw_without_rendering()  # the positions of points are known only now
     for axes in figure.axes:
         curves = [np.asarray(line.get_xydata()) for line in axes.lines if line.get_label() == _CURVE]
         ends = [(float(curve[-1][0]), float(curve[-1][1])) for curve in curves]
@@ -130,7 +130,7 @@ def _along(point: Point, *, over_nodes: bool) -> int:
 
 
 def _value(point: Point, seconds: float, *, is_rate: bool) -> float:
-    """The time, or the bus bandwidth in bytes/s that it means."""
+    """Return the time, or the bus bandwidth in bytes/s at that time."""
     if not is_rate:
         return seconds
     return point.collective.nbytes / seconds * point.collective.busbw_factor if seconds else 0.0
@@ -143,15 +143,15 @@ def _dress(axes: Axes, points: Sequence[Point], *, over_nodes: bool) -> None:
     if min(point.time_s for point in points) > 0:
         mark_log(axes)
     every = -(-len(places) // 8)
-    words = [str(place) if over_nodes else format_size(place) for place in places[::every]]
-    axes.set_xticks(places[::every], words, fontsize=8)
+    labels = [str(place) if over_nodes else format_size(place) for place in places[::every]]
+    axes.set_xticks(places[::every], labels, fontsize=8)
     axes.xaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("nodes" if over_nodes else "size")
 
 
 def _add_legend(figure: Figure, points: Sequence[Point], looks: Mapping[str, str]) -> None:
-    """The algorithms that occur, and the band where there is one."""
+    """Add the algorithms in use, and the band if there is one."""
     handles: list[Line2D | Patch] = [
         Line2D([], [], marker=looks[name], color=_LINE, mfc=colour_of(name), label=name, **_POINT)
         for name in dict.fromkeys(point.algorithm for point in points)

@@ -1,4 +1,4 @@
-"""Predicted beside measured goodput of elastic runs, and where their time went."""
+"""Predicted against measured goodput of elastic runs, and the time by class."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ _SHADES = {
 
 
 def draw_elastic(compared: Sequence[ComparedRun], path: Path) -> None:
-    """Goodput over the interval, left; each run's time by class, predicted and measured, right."""
+    """Draw goodput over the interval, left; each run's time by class, predicted and measured, right."""
     runs = sorted(compared, key=lambda one: one.run.interval)
     with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(10.5, 3.9))
@@ -34,7 +34,7 @@ def _draw_goodput(axes: Axes, runs: Sequence[ComparedRun]) -> None:
     axes.plot(places, [one.predicted for one in runs], "-", marker="", color="#08306b", label="predicted")
     axes.fill_between(
         places, [one.predicted - 0.05 for one in runs], [one.predicted + 0.05 for one in runs],
-        color="#08306b", alpha=0.12, linewidth=0, label="5 points to and fro",
+        color="#08306b", alpha=0.12, linewidth=0, label="within 5 points",
     )  # fmt: skip
     axes.plot(places, [one.run.goodput for one in runs], "o", color="#b2182b", label="measured")
     axes.set_xscale("log")
@@ -65,5 +65,5 @@ def _draw_shares(axes: Axes, runs: Sequence[ComparedRun]) -> None:
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel("of the run's time")
+    axes.set_xlabel("share of the run's time")
     axes.legend(fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))

@@ -1,4 +1,4 @@
-"""A picture of a simulated program: what each rank did when."""
+"""A simulated program: the activity of each rank over time."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -15,14 +15,14 @@ from ringside.sim.training.rank import STREAM
 from ringside.topologies.units import format_duration
 
 MOST_RANKS = 32
-"""As many rows as one can tell apart."""
+"""The number of rows that remain distinguishable."""
 
-# light to dark, so that they stay apart in grey
+# light to dark, so that they differ in grey
 _COLOURS = {"waiting": "#d9d9d9", "communication": "#ef8a62", "compute": "#08306b"}
 
 
 def draw_program(timeline: ProgramTimeline, path: Path) -> None:
-    """A row for each rank: compute above, communication below, the wait for others before it."""
+    """Draw a row per rank: compute above, communication below, the wait for others before it."""
     ranks = list(timeline.spans)[:MOST_RANKS]
     with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(10, 1.4 + 0.4 * len(ranks)))
@@ -36,7 +36,7 @@ def draw_program(timeline: ProgramTimeline, path: Path) -> None:
 
 
 def draw_rows(axes: Axes, timeline: ProgramTimeline) -> set[str]:
-    """The rows of a timeline's ranks, as many as one can tell apart; and what was drawn in them."""
+    """Draw the rows of a timeline's ranks, up to a limit; return the kinds drawn."""
     ranks, drawn = list(timeline.spans)[:MOST_RANKS], set()
     for row, rank in enumerate(ranks):
         parts: dict[str, list[tuple[float, float]]] = {kind: [] for kind in _COLOURS}
@@ -59,7 +59,7 @@ def draw_rows(axes: Axes, timeline: ProgramTimeline) -> set[str]:
 
 
 def add_legend(figure: Figure, drawn: Collection[str]) -> None:
-    """What the colours mean, above all."""
+    """Add the legend above all panels."""
     figure.legend(
         handles=[Patch(color=colour, label=kind) for kind, colour in _COLOURS.items() if kind in drawn],
         loc="outside upper right", ncols=3,

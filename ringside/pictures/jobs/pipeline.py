@@ -1,4 +1,4 @@
-"""A picture of a step under a layout: what each pipeline stage did when, and what it waited for."""
+"""A step under a layout: the activity and the waits of each pipeline stage."""
 
 from pathlib import Path
 
@@ -17,22 +17,22 @@ from ringside.sim.training.rank import STREAM
 from ringside.topologies.units import format_duration
 
 MOST_STAGES = 32
-"""As many rows as one can tell apart."""
+"""The number of rows that remain distinguishable."""
 
-# dark to light, so that they stay apart in grey
+# dark to light, so that they differ in grey
 _COLOURS = {"forward": "#9ecae1", "backward": "#08306b", "weight gradient": "#4292c6",
             "optimizer": "#238b45", "copy": "#e08214"}  # fmt: skip
 _KINDS = {"forward": "forward", "backward": "backward", "input gradient": "backward",
           "recomputation": "forward", "weight gradient": "weight gradient", "optimizer": "optimizer",
           "copy": "copy", "clip": "copy"}  # fmt: skip
-"""As what each kind of operation is drawn."""
+"""The drawn kind of each operation."""
 
 _COMMUNICATION = "#b2182b"
-_SHARE = "communication, as high as it fills a column"
+_SHARE = "communication, height is its share of a bin"
 
 
 def draw_pipeline(step: ParallelStep, path: Path) -> None:
-    """A row a stage: computing in its upper part, collectives and messages below, what is white waits."""
+    """Draw a row per stage: compute above, collectives and messages below, waits in white."""
     stages = step.stages[:MOST_STAGES]
     with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(10, 1.6 + 0.42 * len(stages)))
@@ -51,7 +51,7 @@ def draw_pipeline(step: ParallelStep, path: Path) -> None:
         left_out = len(step.stages) - len(stages)
         more = f"; {left_out} more stages" if left_out else ""
         axes.set_xlabel(
-            f"time from the step's start; each of {COLUMNS} columns shows what fills most of it{more}"
+            f"time from the step's start; {COLUMNS} bins, the dominant activity of each is shown{more}"
         )
         bubble = f", bubble {step.bubble_share:.1%}" if several else ""
         took = format_duration(step.step_s, 4)
@@ -65,7 +65,7 @@ def draw_pipeline(step: ParallelStep, path: Path) -> None:
 
 
 def _draw_stage(axes: Axes, row: int, spans: tuple[Span, ...], edges: Floats) -> set[str]:
-    """Draw a stage in columns, for it may have thousands of stretches, and say what was drawn."""
+    """Draw a stage in columns, because it may have thousands of spans; return the kinds drawn."""
     computing: dict[str, list[Stretch]] = {kind: [] for kind in _COLOURS}
     communicating: list[Stretch] = []
     for span in spans:

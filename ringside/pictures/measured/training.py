@@ -1,4 +1,4 @@
-"""The picture of how far published trainings come out: a row a table, beside its naive rule."""
+"""The errors of published trainings: a row per table, beside its naive rule."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,11 +11,11 @@ from ringside.pictures.style import STYLE, save
 from ringside.validation.published.training.judging.judged import Score
 
 LEAST = 1e-3
-"""Errors below are drawn there: the scale has no zero."""
+"""Smaller errors are drawn there: the scale has no zero."""
 
 
 def draw_training(scores: Sequence[Score], path: Path) -> None:
-    """Median errors on a logarithmic scale, each with a line to its 90th percentile."""
+    """Draw median errors on a logarithmic scale, each with a line to its 90th percentile."""
     places = range(len(scores))
     with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(7.6, 0.3 * len(scores) + 1.4))
@@ -44,6 +44,6 @@ def draw_training(scores: Sequence[Score], path: Path) -> None:
         )
         axes.set_ylim(len(scores) - 0.4, -0.6)
         axes.grid(visible=True, axis="x")
-        axes.set_xlabel("median error on rows that set nothing (number of rows)")
+        axes.set_xlabel("median error on held-out rows (number of rows)")
         figure.legend(loc="outside upper center", ncols=2, fontsize=8)
         save(figure, path)

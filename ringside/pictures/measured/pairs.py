@@ -1,4 +1,4 @@
-"""Every pair of nodes as a heat map, and what each node costs its partners."""
+"""Every pair of nodes as a heat map, and each node's cost to its partners."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,20 +18,20 @@ from ringside.pictures.style import STYLE, save
 from ringside.validation.pairs import Matrix, Verdict
 
 _LEAST_FACTOR = 1.5
-"""Colours reach at least this far, so that noise looks like noise."""
+"""The minimum range of colours, so that noise looks like noise."""
 
 _TICKS = (1, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100)
 
 _MOST_LABELS = 40
-"""Of more nodes every second, third, ... name is written."""
+"""With more nodes only every second, third, ... name is written."""
 
 
 def draw_pairs(verdict: Verdict, path: Path) -> None:
-    """A column for each collective and number of GPUs a node: the pairs above, the nodes below.
+    """Draw a column per collective and number of GPUs per node: the pairs above, the nodes below.
 
-    A pair's colour is its time over the median of all pairs, the median over sizes; a dot marks pairs that
-    are named, hatching those that were not measured. Below stands each node's own factor, a point a
-    size; diamonds are nodes that are named.
+    A pair's colour is its time over the median of all pairs, the median over sizes; a dot marks named pairs,
+    hatching those that were not measured. Below is each node's own factor, a point per size; diamonds are
+    named nodes.
     """
     groups: dict[tuple[str, int, tuple[str, ...]], list[Matrix]] = {}
     for matrix in verdict.matrices:
@@ -50,7 +50,7 @@ def draw_pairs(verdict: Verdict, path: Path) -> None:
             image = _draw_matrix(above, factors[column], LogNorm(1, most))
             _mark(above, verdict, group[0])
             _draw_nodes(below, group, {node.node for node in verdict.nodes})
-            above.set_title(f"{collective}, {gpus} GPU{'s' * (gpus > 1)} a node")
+            above.set_title(f"{collective}, {gpus} GPU{'s' * (gpus > 1)} per node")
             _write_names(above, below, nodes)
         axes[1][0].set_ylabel("node, slower by")
         bar = figure.colorbar(image, ax=axes[0].tolist(), label="pair's time over the median", pad=0.02)
@@ -61,7 +61,7 @@ def draw_pairs(verdict: Verdict, path: Path) -> None:
 
 
 def _factors(group: Sequence[Matrix]) -> NDArray[np.float64]:
-    """The median over sizes of each pair's time over its matrix' median; NaN where no size was measured."""
+    """Return the median over sizes of each pair's time over its matrix' median; NaN without any size."""
     slower = np.stack([matrix.slower for matrix in group])
     measured = np.isfinite(slower).any(axis=0)
     factors = np.full(measured.shape, np.nan)

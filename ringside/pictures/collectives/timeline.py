@@ -1,4 +1,4 @@
-"""The picture of one simulated collective: what ranks send and receive, and which links are busy, when."""
+"""One simulated collective: the ranks' sends and receives, and the busy links, over time."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,22 +20,22 @@ from ringside.topologies.units import format_duration
 
 MOST_RANKS = 16
 MOST_LINKS = 24
-"""As many rows as one can tell apart: of more ranks the first and last are drawn, of links the busiest."""
+"""The limits of rows: of more ranks the first and last are drawn, of links the busiest."""
 
 BINS = 160
-"""Columns of a lane whose messages are too short to be seen one by one."""
+"""Columns of a lane whose messages are too short to be seen."""
 
 _SEEN = 1 / 250
-"""The share of the picture's width from which a message is seen."""
+"""The minimum share of the picture's width at which a message is visible."""
 
 _IDLE = "#eeeeee"
 _TWO_CHANNELS = ("#08306b", "#6baed6", "#a63603", "#fdae6b")
 _SHADES = ("#08306b", "#2f79b5", "#73b2d8", "#b8d4ea")
-"""From dark to light, which stays so in grey."""
+"""From dark to light, in grey too."""
 
 
 class _Bar(NamedTuple):
-    """A message on one lane, in the colour of that number."""
+    """A message on one lane, with its colour's number."""
 
     start: float
     end: float
@@ -50,13 +50,13 @@ class _Row(NamedTuple):
 
 
 def draw_timeline(timeline: Timeline, title: str, notes: Sequence[str], path: Path) -> None:
-    """A row for each rank and below them one for each link, in colours that the legend names.
+    """Draw a row per rank and below them one per link, in the legend's colours.
 
-    Messages that would be narrower than can be seen are summed up: the height of a bar is the share of a
-    column's time in which the lane is busy. ``notes`` stand below the title, with what was left out.
+    Messages too narrow to be seen are summed: the height of a bar is the share of a column's time in which
+    the lane is busy. ``notes`` are below the title, with omissions.
     """
     if not timeline.transfers:
-        raise ValueError(f"{path}: nothing is sent, so no timeline is drawn; leave it out")
+        raise ValueError(f"{path}: nothing is sent, so there is no timeline; leave it out")
     end = max(sent.delivered for sent in timeline.transfers)
     names, numbers = _meanings(timeline.transfers)
     ranks, links, left_out = _shown(timeline, _rank_rows(timeline, numbers), _link_rows(timeline, numbers))
@@ -64,20 +64,20 @@ def draw_timeline(timeline: Timeline, title: str, notes: Sequence[str], path: Pa
     summed = float(np.median(widths)) < _SEEN * end
     is_bar = "a bar is a message"
     if summed:
-        is_bar = f"a bar's height is how busy its lane is in one of {BINS} stretches of time"
+        is_bar = f"a bar's height is its lane's busy share in one of {BINS} bins"
     with mpl.rc_context(fname=STYLE):
         heights = [0.36 * len(ranks), 0.19 * len(links)]
         figure = Figure(figsize=(9, 1.9 + sum(heights)))
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=heights)
         for axes, rows in ((above, ranks), (below, links)):
             _draw_rows(axes, rows, [colour for _, colour in names], end, summed=summed)
-        above.set_title("ranks: what they send above, what they receive below", loc="left", fontsize=9)
+        above.set_title("ranks: sends above, receives below", loc="left", fontsize=9)
         below.set_title("links, each in one direction", loc="left", fontsize=9)
         below.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
         below.set_xlabel("time from the first byte")
         below.set_xlim(0, end)
-        said = fill("; ".join([*notes, is_bar, *left_out]), 100)
-        figure.suptitle(f"{title}\n{said}", fontsize=10)
+        caption = fill("; ".join([*notes, is_bar, *left_out]), 100)
+        figure.suptitle(f"{title}\n{caption}", fontsize=10)
         figure.legend(
             handles=[Patch(facecolor=colour, label=name) for name, colour in (*names, ("idle", _IDLE))],
             loc="outside lower center", ncols=3 if len(names) > 2 else len(names) + 1, fontsize=9,
@@ -86,7 +86,7 @@ def draw_timeline(timeline: Timeline, title: str, notes: Sequence[str], path: Pa
 
 
 def _meanings(transfers: Sequence[TransferSpan]) -> tuple[list[tuple[str, str]], list[int]]:
-    """What colours mean, and each transfer's: two channels and what adds, else parts of the data."""
+    """Return the colours' meanings, and each transfer's colour: by channel and reduction, or by chunk."""
     channels = sorted({sent.channel for sent in transfers})
     two = len(channels) == 2
     kinds = [(channels.index(sent.channel) if two else 0, int(not sent.reduce)) for sent in transfers]
@@ -104,7 +104,7 @@ def _meanings(transfers: Sequence[TransferSpan]) -> tuple[list[tuple[str, str]],
 
 
 def _parts(transfers: Sequence[TransferSpan]) -> tuple[list[tuple[str, str]], list[int]]:
-    """Messages by the first of their chunks, which are up to four groups of neighbours."""
+    """Name messages by the first of their chunks, in up to four groups of neighbours."""
     groups = np.array_split(sorted({sent.chunk for sent in transfers}), len(_SHADES))
     groups = [group for group in groups if len(group)]
     names = [
@@ -116,9 +116,9 @@ def _parts(transfers: Sequence[TransferSpan]) -> tuple[list[tuple[str, str]], li
 
 
 def _rank_rows(timeline: Timeline, numbers: Sequence[int]) -> list[_Row]:
-    """What each rank, and each switch that adds, sends and receives.
+    """Return the sends and receives of each rank, and of each switch that reduces.
 
-    A message is received for as long as it is on its last link.
+    A message counts as received while it is on its last link.
     """
     last = {span.transfer: span.end - span.start for span in timeline.links}
     names = [f"rank {rank}" for rank in range(timeline.ranks)]
@@ -130,7 +130,7 @@ def _rank_rows(timeline: Timeline, numbers: Sequence[int]) -> list[_Row]:
 
 
 def _link_rows(timeline: Timeline, numbers: Sequence[int]) -> list[_Row]:
-    """The links that carry anything."""
+    """Return the links in use."""
     lanes: dict[int, list[_Bar]] = {}
     for span in timeline.links:
         lanes.setdefault(span.link, []).append(_Bar(span.start, span.end, numbers[span.transfer]))
@@ -140,7 +140,7 @@ def _link_rows(timeline: Timeline, numbers: Sequence[int]) -> list[_Row]:
 def _shown(
     timeline: Timeline, ranks: list[_Row], links: list[_Row]
 ) -> tuple[list[_Row], list[_Row], list[str]]:
-    """The rows that are drawn, and what to say of those that are not."""
+    """Return the rows to draw, and descriptions of the others."""
     left_out = []
     ranks = [row for row in ranks if any(row.lanes)]
     if len(ranks) > MOST_RANKS:
@@ -157,7 +157,7 @@ def _shown(
 
 
 def _draw_rows(axes: Axes, rows: Sequence[_Row], colours: Sequence[str], end: float, *, summed: bool) -> None:
-    """Rows below one another, each lane light where it is idle."""
+    """Draw rows below one another, each lane light where it is idle."""
     for place, row in enumerate(rows):
         height = 0.84 / len(row.lanes)
         for number, lane in enumerate(row.lanes):
@@ -174,7 +174,7 @@ def _draw_rows(axes: Axes, rows: Sequence[_Row], colours: Sequence[str], end: fl
 def _draw_bars(
     axes: Axes, lane: Sequence[_Bar], colours: Sequence[str], end: float, where: tuple[float, float]
 ) -> None:
-    """Each message, those at the same time above one another."""
+    """Draw each message, concurrent ones above one another."""
     low, height = where
     tracks = _tracks(lane, end)
     for track, bars in enumerate(tracks):
@@ -189,7 +189,7 @@ def _draw_bars(
 def _draw_sums(
     axes: Axes, lane: Sequence[_Bar], colours: Sequence[str], end: float, where: tuple[float, float]
 ) -> None:
-    """For how much of each bin the lane is busy, from its foot; what goes on at once shares that."""
+    """Draw the busy share of each bin from its foot; concurrent messages share it."""
     low, height = where
     edges = np.linspace(0.0, end, BINS + 1)
     busy = occupied(union([(bar.start, bar.end) for bar in lane]), edges)
@@ -206,7 +206,7 @@ def _draw_sums(
 
 
 def _tracks(lane: Sequence[_Bar], end: float) -> list[list[_Bar]]:
-    """A lane's messages in as few tracks as none of which holds two at a time, but for rounding."""
+    """Split a lane's messages into the fewest tracks without overlap, up to rounding."""
     tracks: list[list[_Bar]] = []
     for bar in sorted(lane):
         free = next((track for track in tracks if track[-1].end <= bar.start + 1e-9 * end), None)

@@ -1,4 +1,4 @@
-"""A picture of a disturbed answer: how long its draws take, and who waits for whom in the typical one."""
+"""A disturbed answer: the distribution of its draws' times, and who waits for whom in the typical one."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-from ringside.pictures.program import MOST_RANKS, add_legend, draw_rows
+from ringside.pictures.jobs.program import MOST_RANKS, add_legend, draw_rows
 from ringside.pictures.style import STYLE, save
 from ringside.sim.disturbance import Drawn
 from ringside.sim.program.simulation.timeline import ProgramTimeline
@@ -27,7 +27,7 @@ def draw_disturbed(
     typical: ProgramTimeline | None,
     path: Path,
 ) -> None:
-    """The share of draws that take no longer, quantiles marked; below it the typical draw, rank by rank."""
+    """Draw the cumulative share of draws, with quantiles; below it the typical draw, rank by rank."""
     rows = min(len(typical.spans), MOST_RANKS) if typical else 0
     with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(10, 3.6 + 0.4 * rows))
@@ -39,8 +39,8 @@ def draw_disturbed(
         if typical:
             kinds = draw_rows(panels[1], typical)
             panels[1].set_xlim(0, typical.makespan_s or 1)
-            words = next(iter(blame), "nobody waits")
-            panels[1].set_title(f"the median draw: {words}", loc="left", fontsize=10)
+            caption = next(iter(blame), "no rank waits")
+            panels[1].set_title(f"the median draw: {caption}", loc="left", fontsize=10)
             add_legend(figure, kinds)
         save(figure, path)
 
@@ -57,5 +57,5 @@ def _draw_times(axes: Axes, drawn: Drawn, quantiles: Mapping[str, float]) -> Non
     axes.set_ylim(0, 1.02)
     axes.yaxis.set_major_formatter(PercentFormatter(1))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
-    axes.set_ylabel("draws that take no longer")
+    axes.set_ylabel("share of draws up to this time")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=4)

@@ -1,4 +1,4 @@
-"""Goodput over the checkpoint interval, and where the rest of the time goes."""
+"""Goodput over the checkpoint interval, and the rest of the time by class."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,14 +37,14 @@ _POINTS = 100
 
 
 def draw_goodput(
-    job: LongJob, title: str, lives: Sequence[Goodput], asked: Goodput, best_s: float, path: Path
+    job: LongJob, title: str, lives: Sequence[Goodput], given: Goodput, best_s: float, path: Path
 ) -> None:
-    """Formula and simulation over the interval, the best one marked; badput by class at the one asked for."""
+    """Draw formula and simulation over the interval, with the best one; badput by class at the given one."""
     with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(10.5, 3.9))
         left, right = figure.subplots(1, 2, width_ratios=(3, 2))
         _draw_curve(left, job, lives, best_s)
-        _draw_badput(right, asked)
+        _draw_badput(right, given)
         figure.suptitle(title, fontsize=11)
         save(figure, path)
 
@@ -88,8 +88,8 @@ def _draw_curve(axes: Axes, job: LongJob, lives: Sequence[Goodput], best_s: floa
     axes.legend(fontsize=8, loc="lower center")
 
 
-def _draw_badput(axes: Axes, asked: Goodput) -> None:
-    lost = sorted(asked.badput.items(), key=lambda pair: pair[1])
+def _draw_badput(axes: Axes, given: Goodput) -> None:
+    lost = sorted(given.badput.items(), key=lambda pair: pair[1])
     names, shares = [name for name, _ in lost], [share for _, share in lost]
     axes.barh(names, shares, color="0.55", height=0.65)
     for row, share in enumerate(shares):
@@ -97,8 +97,8 @@ def _draw_badput(axes: Axes, asked: Goodput) -> None:
     axes.set_xlim(0, max(*shares, 1e-3) * 1.25)
     axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
     axes.grid(visible=False, axis="y")
-    axes.set_title(f"badput, a checkpoint every {format_span(asked.interval_s)}", fontsize=10)
-    axes.set_xlabel("of all time")
+    axes.set_title(f"badput, a checkpoint every {format_span(given.interval_s)}", fontsize=10)
+    axes.set_xlabel("share of all time")
 
 
 def _short(seconds: float) -> str:

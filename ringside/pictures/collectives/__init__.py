@@ -1,0 +1,1 @@
+"""Pictures of collectives: times, winners, timelines, schedules."""

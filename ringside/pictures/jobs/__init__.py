@@ -1,0 +1,1 @@
+"""Pictures of jobs: steps, programs, traces, goodput."""
