@@ -13,10 +13,11 @@ from ringside.sim.libraries.find import Options, as_mpi, as_nccl, default_librar
 from ringside.sim.libraries.library import Candidate, Library
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.training.step import TrainingStep
-from ringside.topologies import described, load
+from ringside.topologies import load
 from ringside.topologies.catalogue import MAKERS, split
 from ringside.topologies.catalogue import settings as figures_of
 from ringside.topologies.load import recipe_in
+from ringside.topologies.machines import described
 from ringside.topologies.placement import EVEN
 from ringside.topologies.recipe import count_of
 from ringside.topologies.units import parse_duration, parse_rate

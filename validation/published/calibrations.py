@@ -7,8 +7,9 @@ machines of one box, what is between nodes belongs to the name.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ringside.sim.calibration import BOXES, SHIPPED, Calibration
+from ringside.sim.calibration import SHIPPED, Calibration
 from ringside.sim.record import Record, digest
+from ringside.topologies.machines import box_of
 from ringside.validation.measured.calibrate import calibrate_nccl
 from ringside.validation.measured.observed import is_observable
 from ringside.validation.published import published
@@ -47,7 +48,7 @@ def of_machine(machine: str, records: Sequence[Record]) -> list[Record]:
 
 def mates_of(machine: str) -> tuple[str, ...]:
     """The other machines of the same box."""
-    return tuple(mate for box in BOXES.values() if machine in box for mate in box if mate != machine)
+    return tuple(mate for mate in box_of(machine) if mate != machine)
 
 
 def calibration(machine: str, records: Sequence[Record]) -> Calibration:
