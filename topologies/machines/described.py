@@ -11,6 +11,11 @@ For example::
 
 Every key but the first may be left out; docs/clusters.md lists them all. They are the parameters of
 `cluster`, or of `cpu_node`, and the fields of `Facts`. The machines of the catalogue are such files too.
+
+Latencies are the hops that NCCL's tuner assumes for its quickest protocol, LL: 0.6 us over NVLink, 1 us over
+PCIe and 2.7 us over the network in all (src/graph/tuning.cc, v2.30.7). PCIe figures are what NCCL reckons a
+x16 slot to carry (lanes x rate / 80: 12 GB/s for Gen 3, 24 GB/s for Gen 4, 48 GB/s for Gen 5;
+src/graph/topo.h, v2.30.7), a quarter under the signalling rate.
 """
 
 import re
@@ -149,10 +154,7 @@ def cluster(
 
     Bandwidths are bytes/s of one direction: ``nvlink`` or ``xgmi`` of one GPU over all its links, ``pcie`` of
     one slot, ``c2c`` of one GPU, ``nic`` of one card, ``socket`` from one CPU to another. The GPU's file has
-    the defaults of ``nvlink`` and ``pcie``. Latencies are the hops that NCCL's tuner assumes for its quickest
-    protocol, LL: 0.6 us over NVLink, 1 us over PCIe and 2.7 us over the network in all (src/graph/tuning.cc,
-    v2.30.7). PCIe figures are what NCCL reckons a x16 slot to carry (lanes x rate / 80: 12 GB/s for Gen 3, 24
-    GB/s for Gen 4, 48 GB/s for Gen 5; src/graph/topo.h, v2.30.7), a quarter under the signalling rate.
+    the defaults of ``nvlink`` and ``pcie``.
     """
     needed = {"pcie": pcie if pcie is not None else slot_of(gpu)}
     if machine == "xgmi_mesh":
