@@ -11,10 +11,11 @@ from ringside.sim.collective import KINDS, Collective
 from ringside.sim.libraries.find import Options, default_library, find_library
 from ringside.sim.libraries.library import Candidate, Library
 from ringside.sim.training.step import TrainingStep
-from ringside.topologies import described, load
+from ringside.topologies import load
 from ringside.topologies.catalogue import MAKERS, split
 from ringside.topologies.catalogue import settings as figures_of
 from ringside.topologies.load import recipe_in
+from ringside.topologies.machines import described
 from ringside.topologies.placement import EVEN
 from ringside.topologies.recipe import count_of
 from ringside.topologies.units import parse_duration, parse_rate

@@ -19,6 +19,7 @@ from ringside.sim.parameters import Parameters, check_within
 from ringside.topologies import strict_yaml
 from ringside.topologies.disk import regular, write_file
 from ringside.topologies.load import in_catalogue
+from ringside.topologies.machines import box_of
 from ringside.topologies.strict_yaml import complaints
 from ringside.topologies.words import one_of
 
@@ -41,13 +42,6 @@ AUTO, NONE, FAMILY = "auto", "none", "family:"
 SHIPPED = Path(__file__).parent / "libraries" / "nccl" / "measured" / "shipped"
 SHIPPED_MPI = Path(__file__).parent / "libraries" / "mpi" / "shipped"
 """Folders of the shipped calibrations, one file per machine: NCCL's and MPI's."""
-
-BOXES = {
-    "HGX A100": ("dgx-a100", "abci-a100", "aws-p4d", "aws-p4de", "azure-ndv4"),
-    "HGX H100": ("dgx-h100", "dgx-h200", "aws-p5", "azure-ndv5", "gcp-a3mega"),
-    "HGX B200": ("dgx-b200", "gcp-a4"),
-}
-"""Machines alike inside a node, whoever sells them; the network between nodes belongs to the name."""
 
 
 class CalibrationError(ValueError):
@@ -197,9 +191,8 @@ def shipped(machine: str) -> Calibration | None:
 
 
 def why_not(machine: str) -> str:
-    """Say why a machine is uncalibrated, and name the nearest calibration."""
-    boxes = [box for box in BOXES.values() if machine in box]
-    near = [mate for box in boxes for mate in box if mate in measured_machines()]
+    """Why nothing is calibrated on a machine, and whose calibration comes nearest."""
+    near = [mate for mate in box_of(machine) if mate in measured_machines()]
     hint = f"; {FAMILY}{near[0]} has the same box" if near else ""
     return f"no measurement of {machine} is shipped{hint}"
 

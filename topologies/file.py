@@ -6,8 +6,8 @@ A named topology with settings::
     ranks: 8
     bandwidth: 25GB/s
 
-or machines of a common build in some ten lines, see `ringside.topologies.described`; or the graph itself,
-every cable once (``one_way: true`` for a link that has no way back)::
+or machines of a common build in some ten lines, see `ringside.topologies.machines.described`; or the graph
+itself, every cable once (``one_way: true`` for a link that has no way back)::
 
     name: two hosts
     nodes:
@@ -21,6 +21,7 @@ every cable once (``one_way: true`` for a link that has no way back)::
     device: a100                                    # see `ringside.topologies.graph`
     compute_capability: 80
     cpu: intel
+    nccl: {socket: 22GB/s}
     transport: {segment: 64KiB, window: 256KiB}
 
 Tiers tell routes what is above what: ranks 0, each layer of switches one more. Without them a message
@@ -36,10 +37,11 @@ import networkx as nx
 import yaml
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
-from ringside.topologies import described, strict_yaml
+from ringside.topologies import strict_yaml
 from ringside.topologies.catalogue import MAKERS
 from ringside.topologies.disk import regular, write_file
 from ringside.topologies.graph import LINK_KINDS, NODE_KINDS, Topology, TopologyError, add_cable, check
+from ringside.topologies.machines import described
 from ringside.topologies.recipe import is_same, made_of
 from ringside.topologies.strict_yaml import complaints
 from ringside.topologies.units import (
@@ -51,7 +53,7 @@ from ringside.topologies.units import (
     format_size,
 )
 
-_HARDWARE = ("device", "compute_capability", "cpu")
+_HARDWARE = ("device", "compute_capability", "cpu", "nccl")
 
 
 class _Strict(BaseModel):
@@ -85,6 +87,7 @@ class _File(_Strict):
     device: str | None = None
     compute_capability: int | None = None
     cpu: str | None = None
+    nccl: described.Seen | None = None
     transport: _Transport | None = None
     recipe: dict[str, Any] | None = None
 
@@ -155,6 +158,11 @@ def dumps(graph: Topology) -> str:
         "cables": cables,
     }
     content |= {key: graph.graph[key] for key in _HARDWARE if graph.graph.get(key) is not None}
+    if "nccl" in content:
+        content["nccl"] = {
+            key: format_rate(value) if isinstance(value, float) else value
+            for key, value in content["nccl"].items()
+        }
     if "segment" in graph.graph:
         content["transport"] = {key: format_size(graph.graph[key]) for key in ("segment", "window")}
     return str(yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=110))
@@ -171,7 +179,7 @@ def _graph(content: dict[str, Any], source: str) -> Topology:
             f"{source}: keys must be text; allowed: {', '.join(_File.model_fields)}"
         ) from None
     graph: Topology = nx.DiGraph(name=file.name, nodes=file.machines)
-    graph.graph.update({key: value for key in _HARDWARE if (value := getattr(file, key)) is not None})
+    graph.graph.update(file.model_dump(include=set(_HARDWARE), exclude_none=True))
     if file.transport:
         graph.graph.update(file.transport.model_dump())
     for node, attributes in file.nodes.items():

@@ -13,10 +13,11 @@ graph    ``name``     what outputs call it
 graph    ``nodes``    optional: how many machines it joins (default 1)
 graph    ``settings``  optional: what of the catalogue's figures was changed, by name
 graph    ``recipe``   optional: what made it, see `ringside.topologies.recipe`; a file keeps it
-graph    ``structure``  optional: how it was built, `ringside.topologies.structure`; routes follow it
+graph    ``structure``  optional: how it was built, `ringside.topologies.fabrics.structure`; routes follow it
 graph    ``device``   optional: the GPU in the machines, such as ``a100``
 graph    ``compute_capability``  optional: the least of the GPUs, 90 for sm_90
 graph    ``cpu``      optional: who makes the machines' CPUs, one of `CPUS`
+graph    ``nccl``     optional: what NCCL sees otherwise, `ringside.topologies.machines.described.Seen`
 graph    ``segment``  optional, with ``window``: messages cross it in pieces of so many bytes, as TCP's do
 graph    ``window``   bytes that one rank has under way to another at most, ``segment`` or more
 =======  ===========  ==========================================================================
@@ -28,7 +29,7 @@ from typing import TypeAlias
 
 import networkx as nx
 
-from ringside.topologies.hardware import DEVICES
+from ringside.topologies.gpus import GPUS
 from ringside.topologies.units import MAX_DURATION, MAX_RATE, MIN_RATE
 
 Node = str
@@ -145,7 +146,7 @@ def _hardware_complaints(graph: Topology) -> list[str]:
         complaints.append(
             f"the compute_capability is {capability!r}; write 10 to {MAX_CAPABILITY}, 90 for sm_90"
         )
-    known = DEVICES.get(device, capability) if isinstance(device, str) else capability
+    known = GPUS[str(device)].compute_capability if device in GPUS else capability
     if capability not in (None, known):
         complaints.append(
             f"the compute_capability is {capability!r}, but that of {device} is {known}; leave one out"

@@ -1,26 +1,13 @@
-"""What machines are made of: GPUs by name, what a link of a known kind carries, in bytes/s of one direction.
+"""What machines are made of: the facts on a topology's graph, and bytes/s of one direction of its links.
 
-On a topology's graph stand, beside its links, ``device``, the GPU's name, one of `DEVICES`, from which its
-compute capability follows, and from that the generation of its NVLinks (`nvlink`); ``cpu`` is who makes the
-CPUs.
+On a topology's graph stand, beside its links, ``device``, the name of its GPU (`ringside.topologies.gpus`),
+from which its compute capability follows, and from that the generation of its NVLinks (`nvlink`); ``cpu`` is
+who makes the CPUs.
 """
 
 from typing import TypedDict
 
-DEVICES = {
-    **{"v100": 70, "a100": 80, "a100-40gb": 80, "rtx3090": 86, "rtx4090": 89, "h100": 90},
-    **{"h200": 90, "b200": 100, "h800": 90, "h20": 90, "mi300x": 94},
-}
-"""Compute capabilities by GPU, 90 for sm_90 (NVIDIA, CUDA GPU compute capability); 94 for AMD's gfx942."""
-
-AMDS = frozenset({"mi300x"})
-"""Those of `DEVICES` that are AMD's."""
-
-PCIE_GTS = {"v100": 8.0, "a100": 16.0, "a100-40gb": 16.0, "h100": 32.0, "h200": 32.0, "b200": 32.0}
-"""GT/s of a lane of a GPU's x16 slot: PCIe Gen 3, 4 or 5 (NVIDIA's data sheets)."""
-
-_NVLINKS = {"v100": 6, "a100": 12, "a100-40gb": 12, "h100": 18, "h200": 18, "b200": 18}
-"""NVLinks of a GPU in the SXM form (NVIDIA's data sheets)."""
+from ringside.topologies.gpus import GPUS
 
 NVLINK = {60: 20e9, 70: 25e9, 80: 25e9, 86: 14.0625e9, 90: 25e9, 100: 50e9}
 """One NVLink by the first compute capability it holds for: P100 to B200 (NVIDIA's white papers)."""
@@ -43,7 +30,7 @@ class Facts(TypedDict, total=False):
 
 def facts(device: str, cpu: str | None = None) -> Facts:
     """The facts about machines with these GPUs and CPUs."""
-    found = Facts(device=device, compute_capability=DEVICES[device])
+    found = Facts(device=device, compute_capability=GPUS[device].compute_capability)
     if cpu is not None:
         found["cpu"] = cpu
     return found
@@ -54,9 +41,16 @@ def nvlink(compute_capability: int) -> float:
     return NVLINK[max(first for first in NVLINK if first <= max(compute_capability, min(NVLINK)))]
 
 
-def nvlink_of(device: str) -> float:
-    """Bytes/s of all NVLinks of a GPU together, one direction."""
-    return _NVLINKS[device] * nvlink(DEVICES[device])
+def nvlink_of(device: str) -> float | None:
+    """Return bytes/s of all NVLinks of a GPU together, one direction; None if its file has none."""
+    gpu = GPUS[device]
+    return gpu.nvlinks * nvlink(gpu.compute_capability) or None
+
+
+def slot_of(device: str) -> float | None:
+    """Return bytes/s of a GPU's x16 slot as NCCL reckons it; None if its file does not name its PCIe."""
+    gpu = GPUS[device]
+    return gpu.pcie and pcie(gpu.pcie, 16)
 
 
 def pcie(gigatransfers: float, lanes: int) -> float:

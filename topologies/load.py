@@ -6,15 +6,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ringside.topologies import described
 from ringside.topologies.catalogue import MAKERS, make, maker_of, split
 from ringside.topologies.disk import regular
+from ringside.topologies.fabrics.refitting import parted
 from ringside.topologies.file import read
 from ringside.topologies.graph import Topology, TopologyError
 from ringside.topologies.graph import ranks as ranks_of
 from ringside.topologies.importers import importer
+from ringside.topologies.machines import described
 from ringside.topologies.recipe import counted, imported, made_of, original
-from ringside.topologies.refitting import parted
 
 
 def load(
@@ -27,7 +27,7 @@ def load(
     """The topology that ``--cluster`` names: ``star:64``, ``dgx-h100``, a YAML file or a machine's file.
 
     In place of a YAML file's own count of machines, ``FILE:4`` counts where the file describes one machine
-    (`ringside.topologies.described`), or is still what its recipe makes; ``values`` change its keys.
+    (`ringside.topologies.machines.described`), or is still what its recipe makes; ``values`` change its keys.
     A machine's file is NCCL_TOPO_DUMP_FILE's XML or the table of ``nvidia-smi topo -m``, known by what
     is in it; ``FILE:4`` joins four such machines. Where the name carries no count, ``ranks`` or
     ``nodes`` gives it, whichever the topology counts; for ``ranks`` alone there are as few machines as

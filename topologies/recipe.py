@@ -1,7 +1,8 @@
 """What made a topology, as plain text that makes it again: its routes and its name follow from that.
 
 A recipe is the content of a file that names a cluster (``maker: torus``), of one that describes machines
-(`ringside.topologies.described`), or what NCCL or nvidia-smi wrote of a machine, with how many there are::
+(`ringside.topologies.machines.described`), or what NCCL or nvidia-smi wrote of a machine, with how many there
+are::
 
     dump: <system version="1">...
     name: mine
@@ -12,10 +13,11 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from ringside.topologies import described
-from ringside.topologies.catalogue import MAKERS, made, make
+from ringside.topologies.catalogue import MAKERS, make
 from ringside.topologies.graph import Topology, TopologyError, name_of, num_machines, ranks
 from ringside.topologies.importers import importer
+from ringside.topologies.machines import described
+from ringside.topologies.making import made
 from ringside.topologies.units import shown
 
 DUMP = "dump"

@@ -8,8 +8,8 @@ the sender, behind its own switch or cable, that sits on the receiver's rail, as
 through a peer of the peer where a mesh gives it none. Only what is left, and any graph without tiers,
 takes whatever way there is.
 
-A topology that says how it was built (`ringside.topologies.structure`) gives its own routes, computed when
-asked.
+A topology that says how it was built (`ringside.topologies.fabrics.structure`) gives its own routes,
+computed when asked.
 
 Of several ways one with fewest hops is taken, of these one of the widest, by its narrowest link; a
 thousandth less is as wide. Equal ways are shared out by source and destination: see

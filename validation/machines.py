@@ -3,34 +3,12 @@
 import re
 from collections.abc import Sequence
 
-from ringside.sim.calibration import BOXES
 from ringside.sim.record import Record, RecordError
 from ringside.topologies import MAKERS, load, make, num_machines, ranks
 from ringside.topologies.catalogue import split
 from ringside.topologies.load import counts, in_catalogue
-
-_A100_40, _A100_80 = r"A100-SXM4?(?!-80GB)", r"A100-SXM4?(?!-40GB)"
-_H100 = r"\bH100(?!.*(PCIE|NVL|64GB))"
-
-GPUS = {
-    **dict.fromkeys(("dgx1-v100", "abci-v100", "summit-v100"), r"V100-SXM2"),
-    "dgx2-v100": r"V100-SXM3",
-    **dict.fromkeys(("dgx-a100", "perlmutter-a100"), f"{_A100_40}|{_A100_80}"),
-    **dict.fromkeys(("abci-a100", "polaris-a100", "aws-p4d", "azure-ndv4"), _A100_40),
-    "aws-p4de": _A100_80,
-    "a100-pcie4": r"A100.*PCIE",
-    **dict.fromkeys(("dgx-h100", "aws-p5", "gcp-a3mega", "azure-ndv5", "kestrel-h100", "h100-1gpu"), _H100),
-    "mn5-h100": r"\bH100( 64GB)?$",  # the driver does not say that they are of 64 GB
-    "dgx-h200": r"\bH200",
-    "alps-gh200": r"\bGH200",
-    **dict.fromkeys(("dgx-b200", "gcp-a4"), r"\bB200"),
-    "gb200-nvl72": r"\bGB200",
-    "hgx-h800": r"\bH800",
-    "hgx-h20": r"\bH20\b",
-    "rtx4090-pcie": r"RTX 4090(?! D)",
-    "mi300x": r"\bMI300X",
-}
-"""A pattern per machine for the names of its GPUs in capitals; plain networks have none."""
+from ringside.topologies.machines import box_of, machines
+from ringside.topologies.machines import machine as catalogue_machine
 
 _MIXED = " + "  # joins the names where the GPUs of a run differ
 
@@ -53,7 +31,7 @@ def infer_machine(records: Sequence[Record]) -> tuple[str, str]:
 def other_gpus(records: Sequence[Record], cluster: str) -> list[str]:
     """Return the GPUs of the records that the named cluster's machines do not have."""
     machine = in_catalogue(cluster)
-    if machine not in GPUS:
+    if not _pattern(machine):
         return []
     names = {name for record in records for name in record.fingerprint.get("gpu", "").split(_MIXED) if name}
     return sorted(name for name in names if not _has(machine, name))
@@ -75,13 +53,14 @@ def check_one_cluster(records: Sequence[Record], cluster: str, *, pool_sites: bo
 
 
 def _has(machine: str, gpu: str) -> bool:
-    """Whether the named machine's GPUs may have this name."""
-    return re.search(GPUS[machine], gpu.upper()) is not None
+    """Whether the named machine's GPUs may be called so."""
+    pattern = _pattern(machine)
+    return pattern is not None and pattern.search(gpu.upper()) is not None
 
 
-def _machines_with(gpu: str) -> list[str]:
-    """Return the named machines whose GPUs may have this name."""
-    return [machine for machine in GPUS if _has(machine, gpu)]
+def _pattern(machine: str) -> re.Pattern[str] | None:
+    """What the name of a machine's GPUs holds in capitals; plain networks have none."""
+    return catalogue_machine(machine).in_logs if machine in machines() else None
 
 
 def with_nodes(cluster: str, nodes: int) -> str:
@@ -107,17 +86,18 @@ def gpus_in(machine: str) -> int:
 
 
 def _of_gpu(gpu: str, records: Sequence[Record]) -> tuple[str, str]:
-    machines = _machines_with(gpu)
-    if not machines:
+    having = [machine for machine in machines() if _has(machine, gpu)]
+    if not having:
         raise RecordError(f"no named machine has {gpu}; add --cluster with one, or a file of your own")
     if any(not record.num_nodes for record in records):
-        return _one_of(machines, gpu, "on an unknown number of nodes")
+        return _one_of(having, gpu, "on an unknown number of nodes")
     each = max(-(-record.ranks // record.num_nodes) for record in records)
     nodes = max(record.num_nodes for record in records)
     where = f"{each} a node" + (f" on {nodes} nodes" if nodes > 1 else "")
-    fitting = [machine for machine in machines if gpus_in(machine) >= each]
-    if nodes == 1 and len(fitting) > 1 and any(set(fitting) <= set(box) for box in BOXES.values()):
-        return fitting[0], f"by {gpu}, {where}; inside a node the same as {', '.join(fitting[1:])}"
+    fitting = [machine for machine in having if gpus_in(machine) >= each]
+    alike = [machine for machine in box_of(fitting[0]) if machine in fitting] if fitting else []
+    if nodes == 1 and len(fitting) > 1 and len(alike) == len(fitting):
+        return alike[0], f"by {gpu}, {where}; inside a node the same as {', '.join(alike[1:])}"
     return _one_of(fitting, gpu, where)
 
 

@@ -9,8 +9,8 @@ from ringside.sim.collective import Collective
 from ringside.sim.libraries.library import Library, answer
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.topologies import Routes, Topology, ranks
+from ringside.topologies.fabrics.refitting import parted
 from ringside.topologies.graph import Hop
-from ringside.topologies.refitting import parted
 from ringside.topologies.units import format_rate, parse_rate
 
 CHEAP_S = 2.0

@@ -1,4 +1,4 @@
-"""GPUs as a roofline sees them: peak rates and sizes, from their data sheets.
+"""GPUs as a roofline sees them: peak rates and sizes, from their files in ``topologies/gpus``.
 
 Rates are dense (without 2:4 sparsity) and those of the tensor cores if there are any for the
 precision. ``tfloat32`` is PyTorch's default for convolutions of float32 tensors on A100 and later
@@ -8,10 +8,13 @@ precision. ``tfloat32`` is PyTorch's default for convolutions of float32 tensors
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from ringside.sim.collective import ITEMSIZE
 from ringside.topologies import MAKERS, load, make
 from ringside.topologies.catalogue import split
+from ringside.topologies.gpus import GPUS
+from ringside.topologies.lazy import Lazy
 from ringside.topologies.words import one_of
 
 GIB, MIB = 2**30, 2**20
@@ -132,70 +135,28 @@ class Device:
         return self.memory_bandwidth * self.memory_efficiency
 
 
-def _rates(**tera: float) -> dict[str, float]:
-    return {SHORT[short]: rate * 1e12 for short, rate in tera.items()}
-
-
-_A100 = _rates(fp32=19.5, tf32=156, bf16=312, fp16=312)
-_HOPPER = _rates(fp32=67, tf32=494.5, bf16=989.5, fp16=989.5)
-
-_AMPERE_WIDE, _HOPPER_WIDE = 0.65, 0.52
-"""The median efficiency that llm-foundry's steps on one machine imply for models of a billion parameters and
-more (validation/published/training/llm_foundry.py; tests/validation/test_published_training.py checks it)."""
-
-# H100's shares of its peaks in training with mixed precision: 2,616 to 2,791 images/s of ResNet-50, bound
-# by memory, and 301 to 311 sequences/s of BERT-large, bound by compute, where the usual shares
-# give 4,416 and 467 (NVIDIA, Deep Learning Training Performance, tables of one H100)
-_HOPPER_COMPUTES, _HOPPER_STREAMS = 0.33, 0.49
-_HOPPER_SHARES = _HOPPER_COMPUTES, _HOPPER_STREAMS, _HOPPER_WIDE, 2.0
-
-# memory is nvidia-smi's, in MiB: of A100, A10, H100, L40S and T4 as modal-labs/modal-client#2797
-# lists it, of the others as logs show it (P40 with ECC; TITAN RTX by
-# lambdal/lambda-tensorflow-benchmark#11, H100 of 96 GB in proportion to 80); of MI300X rocm-smi's
-DEVICES = {
-    device.name: device
-    for device in (
-        # NVIDIA Tesla P40 data sheet (2017); its float16 is slower than its float32
-        Device("p40", _rates(fp32=12), 346e9, 22919 * MIB, 30),
-        # NVIDIA Tesla P100 data sheet (2016), SXM2 column
-        Device("p100", _rates(fp32=10.6, fp16=21.2), 732e9, 16384 * MIB, 56),
-        # NVIDIA V100 data sheet (January 2020), SXM2 column: 32 GB
-        Device("v100", _rates(fp32=15.7, fp16=125), 900e9, 32510 * MIB, 80),
-        # NVIDIA T4 data sheet (2019)
-        Device("t4", _rates(fp32=8.1, fp16=65), 320e9, 15360 * MIB, 40),
-        # NVIDIA TITAN RTX data sheet (2018), float16 adding up in float16
-        Device("titan-rtx", _rates(fp32=16.3, fp16=130), 672e9, 24219 * MIB, 72),
-        # NVIDIA A100 data sheet (June 2021), A100 80GB SXM column
-        Device("a100", _A100, 2039e9, 81920 * MIB, 108, wide_efficiency=_AMPERE_WIDE),
-        # NVIDIA A100 data sheet (first edition, 2020), A100 40GB SXM column
-        Device("a100-40gb", _A100, 1555e9, 40960 * MIB, 108, wide_efficiency=_AMPERE_WIDE),
-        # NVIDIA A10 data sheet (2021)
-        Device("a10", _rates(fp32=31.2, tf32=62.5, bf16=125, fp16=125), 600e9, 23028 * MIB, 72),
-        # NVIDIA Ampere GA102 white paper (2021), table of GeForce RTX 3090, tensor cores adding up in float32
-        Device("rtx3090", _rates(fp32=35.6, tf32=35.6, bf16=71, fp16=71), 936e9, 24576 * MIB, 82),
-        # NVIDIA Ada GPU architecture white paper (2022), table of GeForce RTX 4090, adding up in float32
-        Device("rtx4090", _rates(fp32=82.6, tf32=82.6, bf16=165.2, fp16=165.2), 1008e9, 24564 * MIB, 128),
-        # NVIDIA L40S data sheet (2023), tensor-core rates without sparsity
-        Device("l40s", _rates(fp32=91.6, tf32=183, bf16=362, fp16=362), 864e9, 46068 * MIB, 142),
-        # NVIDIA H100 data sheet (2022), SXM column, whose tensor-core rates are with sparsity: here half
-        Device("h100", _HOPPER, 3.35e12, 81559 * MIB, 132, *_HOPPER_SHARES),
-        # pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md: H100 of 96 GB HBM2e, 2.4 TB/s
-        Device(
-            "h100-96gb", _HOPPER, 2.4e12, 97871 * MIB, 132, _HOPPER_COMPUTES, _HOPPER_STREAMS, _HOPPER_WIDE
-        ),
-        # NVIDIA H200 data sheet (2023), SXM column: an H100 with another memory
-        Device("h200", _HOPPER, 4.8e12, 143771 * MIB, 132, *_HOPPER_SHARES),
-        # NVIDIA DGX B200 data sheet (2024), an eighth of it, tensor-core rates without sparsity
-        Device("b200", _rates(fp32=75, tf32=1125, bf16=2250, fp16=2250), 8e12, 183359 * MIB, 148),
-        # AMD Instinct MI300X data sheet (2023), matrix rates without sparsity
-        Device("mi300x", _rates(fp32=163.4, tf32=653.7, bf16=1307.4, fp16=1307.4), 5.3e12, 206141652992, 304),
+@cache
+def _device(name: str) -> Device:
+    gpu = GPUS[name]
+    return Device(
+        name,
+        {SHORT[short]: rate * 1e12 for short, rate in gpu.tflops.items()},
+        gpu.memory_bandwidth,
+        gpu.memory,
+        gpu.multiprocessors,
+        gpu.compute_efficiency or COMPUTE_EFFICIENCY,
+        gpu.memory_efficiency or MEMORY_EFFICIENCY,
+        gpu.wide_efficiency,
+        gpu.narrower,
     )
-}
-"""Every known GPU by name."""
 
-_BY_CAPABILITY = {60: "p100", 61: "p40", 70: "v100", 75: "t4", 80: "a100", 86: "rtx3090", 89: "rtx4090",
-                  90: "h100", 94: "mi300x", 100: "b200"}  # fmt: skip
-"""The usual GPU of a compute capability, for topologies that only state that."""
+
+def _has_peaks(name: str) -> bool:
+    return name in GPUS and bool(GPUS[name].tflops)
+
+
+DEVICES = Lazy(lambda: [name for name in GPUS if _has_peaks(name)], _device, _has_peaks)
+"""The GPUs whose peak rates are known, by name."""
 
 
 def device(name: str) -> Device:
@@ -210,8 +171,14 @@ def device_of(cluster: str, values: Mapping[str, str] | None = None) -> str:
     name, _ = split(cluster)
     graph = make(name, 1) if name in MAKERS else load(cluster, values)
     facts = graph.graph
-    capability = facts.get("compute_capability")
-    named = facts.get("device") or (_BY_CAPABILITY.get(capability, "") if capability else "a100")
-    if named not in DEVICES:
+    found = facts.get("device") or _usual(facts.get("compute_capability", 80))
+    if found not in DEVICES:
         raise ValueError(f"the peak rates of {name}'s GPUs are not known; add --device, for example h100")
-    return str(named)
+    return str(found)
+
+
+def _usual(capability: int) -> str:
+    """Return the usual GPU of a compute capability, where a topology tells no more."""
+    return next(
+        (name for name, gpu in GPUS.items() if gpu.usual and gpu.compute_capability == capability), ""
+    )

@@ -1,7 +1,6 @@
 """The references name every key of every file and answer, and no other."""
 
 import importlib.util
-import inspect
 import json
 import re
 from collections.abc import Iterator
@@ -20,14 +19,12 @@ from ringside.sim.record import Record
 from ringside.sim.training.ddp.record import DdpRecord
 from ringside.sim.workload.file import _File as WorkloadFile
 from ringside.studies.study import Study
-from ringside.topologies.described import cluster
 from ringside.topologies.file import _File as DrawnCluster
 from tests.pages.console import KEYS, ROOT, ask, blocks, desk
 
 REFERENCE = ROOT / "docs/reference"
 YAML = (REFERENCE / "yaml.md").read_text(encoding="utf-8")
 JSON = (REFERENCE / "json.md").read_text(encoding="utf-8")
-CLUSTERS = (ROOT / "docs/clusters.md").read_text(encoding="utf-8")
 
 
 def named(page: str, before: str) -> list[str]:
@@ -80,10 +77,6 @@ def of(kind: type, prefix: str = "") -> set[str]:
 def test_every_key_of_a_yaml_file_is_there(what, expected):
     found = named(YAML, f"<!-- keys of {what} -->")
     assert sorted(found) == sorted(expected)
-
-
-def test_every_key_of_machines_in_ten_lines_is_there():
-    assert set(named(CLUSTERS, "## Keys")) == set(inspect.signature(cluster).parameters)
 
 
 def answered(value: Any, path: str = "") -> Iterator[str]:

@@ -10,15 +10,16 @@ from ringside.topologies import (
     a100_pcie4,
     dgx1_v100,
     dgx_a100,
+    h100_1gpu,
     load,
     num_machines,
     ranks,
 )
-from ringside.topologies.described import EXAMPLE, Cpu, Gpu, cluster
 from ringside.topologies.file import dumps, loads
+from ringside.topologies.gpus import GPUS
 from ringside.topologies.graph import CPUS, check
-from ringside.topologies.hardware import DEVICES, PCIE_GTS
-from ringside.topologies.machines import h100_1gpu
+from ringside.topologies.machines.described import EXAMPLE, Cpu, Facts, cluster
+from ringside.topologies.machines.hosts import cpu_node
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "clusters.md"
 
@@ -83,7 +84,7 @@ def test_a_count_and_settings_go_over_the_files_keys(file):
     ("text", "complaint"),
     [
         ("machine: pcie", "machine: 'pcie': input should be 'pcie-server', 'nvlink_switch'"),
-        ("machine: pcie-server\ngpu: rtx", "gpu: 'rtx': input should be 'v100', 'a100'"),
+        ("machine: pcie-server\ngpu: rtx", "gpu: 'rtx' is no known GPU; write one of a10, a100"),
         ("machine: pcie-server\ngpus: 0", "gpus: 0: input should be greater than 0"),
         ("machine: pcie-server\nnic: fast", "nic: 'fast' is not a rate"),
         ("machine: pcie-server\nnicc: 2", "nicc: is not known; allowed: nodes, machine, name, gpu"),
@@ -91,6 +92,15 @@ def test_a_count_and_settings_go_over_the_files_keys(file):
         ("machine: pcie-server\nnvlink: 300GB/s", "nvlink is given, but a pcie-server has none"),
         ("machine: nvlink_pairs\ngpus: 7", "gpus is 7; nvlink_pairs has an even number"),
         ("machine: nvlink_mesh\ngpus: 1", "gpus is 1; nvlink_mesh has 2 or more"),
+        ("machine: nvlink_mesh\ngpus: 2\nlinks: [[0, 2, 1]]", "links has GPUs 0 and 2; write two of 0 to 1"),
+        ("machine: nvlink_switch\nlinks: [[0, 1, 1]]", "links are given, but nvlink_switch has its own"),
+        ("machine: nvlink_switch\ncpu_links: 2", "cpu_links is given; write links"),
+        ("machine: nvlink_switch\nc2c: 450GB/s\nswitches: 8\nnics: 8", "leave switches and cpu_links out"),
+        ("machine: nvlink_switch\nxgmi: 450GB/s", "xgmi is given, but nvlink_switch has none"),
+        ("machine: nvlink_switch\ngpu: h20", "the pcie of h20 is not known; write pcie"),
+        ("machine: pcie-server\nsockets: 0", "sockets is 0, so nothing joins"),
+        ("machine: nvlink_switch\nnccl: {sockts: 4}", "nccl.sockts: is not known"),
+        ("machine: cpu-node\ngpus: 4", "gpus: is not known; allowed: nodes, machine, name, nics"),
         ("machine: pcie-server\nswitches: 3", "switches is 3; gpus (8) and nics (1) must be multiples"),
         ("machine: pcie-server\nsockets: 3", "sockets is 3; gpus (8) must be a multiple"),
         ("machine: pcie-server\nnodes: 9999999", "nodes is 9999999; allowed: 1 to"),
@@ -112,15 +122,15 @@ def test_machine_itself_is_no_setting(file):
 def test_the_document_lists_every_key_and_word():
     lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
     rows = {line.split("`")[1]: line for line in lines if line.startswith("| `")}
-    assert set(rows) == set(inspect.signature(cluster).parameters)
-    for key, parameter in inspect.signature(cluster).parameters.items():
+    parameters = inspect.signature(cpu_node).parameters | inspect.signature(cluster).parameters
+    assert set(rows) == {*parameters, *Facts.model_fields}
+    assert all(f"`{gpu}`" in rows["gpu"] for gpu in GPUS)
+    for key, parameter in parameters.items():
         words = [word for word in get_args(parameter.annotation) if isinstance(word, str)]
         assert all(f"`{word}`" in rows[key] for word in words)
 
 
 def test_words_are_those_of_the_graph():
-    assert get_args(Gpu) == tuple(PCIE_GTS)
-    assert set(PCIE_GTS) <= set(DEVICES)
     assert get_args(Cpu) == CPUS
 
 

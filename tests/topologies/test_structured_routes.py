@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringside.topologies import MAKERS, Routes, Topology, TopologyError, check, load, make, ranks
-from ringside.topologies.fabric import turn
+from ringside.topologies.fabrics.fabric import turn
+from ringside.topologies.fabrics.refitting import FABRICS
 from ringside.topologies.graph import add_cable
-from ringside.topologies.refitting import FABRICS
 
 RATE = 25e9
 

@@ -10,6 +10,7 @@ from ringside.topologies import hardware
 from ringside.topologies.graph import Topology, ranks
 from ringside.topologies.importers.elements import Element
 from ringside.topologies.importers.nccl_elements import busid, pcie
+from ringside.topologies.machines import machine, nvidia_machines
 
 _CAPABILITIES = {
     **dict.fromkeys(("0x1db1", "0x1db4", "0x1db5", "0x1db6", "0x1db8"), 70),
@@ -45,40 +46,37 @@ def refusal(root: Element) -> str:
 
 def suggestions(gpus: list[Element], cards: list[Element]) -> list[str]:
     """The machines of the catalogue with as many GPUs of the same generation; as many cards, if any has."""
-    from ringside.topologies.catalogue import COMPUTE_CAPABILITY, MAKERS
-
     known = {_CAPABILITIES.get(gpu.attributes.get("device", "")) for gpu in gpus} - {None}
     slot = max((pcie(gpu) for gpu in gpus), default=0.0)
     found: dict[bool, list[str]] = {True: [], False: []}
-    for name, capability in COMPUTE_CAPABILITY.items():
-        machine = MAKERS[name](1)
-        alike = capability in known if known else _slot(machine) == slot
-        if alike and len(ranks(machine)) == len(gpus):
-            found[len(_of_kind(machine, "nic")) == len(cards)].append(name)
+    for name in nvidia_machines():
+        one = machine(name)(1)
+        alike = one.graph["compute_capability"] in known if known else _slot(one) == slot
+        if alike and len(ranks(one)) == len(gpus):
+            found[len(_of_kind(one, "nic")) == len(cards)].append(name)
     return found[True] or found[False]
 
 
 def complete(root: Element, name: str) -> None:
     """Put a catalogue machine's GPUs and cards at the file's places."""
-    from ringside.topologies.catalogue import COMPUTE_CAPABILITY, MAKERS
-
     gpus, cards = places(root, "0x03"), places(root, "0x02")
-    if name not in COMPUTE_CAPABILITY:
-        known = ", ".join(COMPUTE_CAPABILITY)
-        raise root.complaint(f"{name!r} is no machine whose GPUs could be here; write one of {known}")
-    machine, capability = MAKERS[name](1), COMPUTE_CAPABILITY[name]
-    there = ranks(machine)
+    if name not in (known := nvidia_machines()):
+        raise root.complaint(
+            f"{name!r} is no machine whose GPUs could be here; write one of {', '.join(known)}"
+        )
+    one = machine(name)(1)
+    capability, there = one.graph["compute_capability"], ranks(one)
     if len(there) != len(gpus):
         raise root.complaint(
             f"places of {len(gpus)} GPUs without a gpu element, but {name} has {len(there)} GPUs"
         )
     for index, (pci, gpu) in enumerate(zip(gpus, there, strict=True)):
         node = _child(pci, "gpu", dev=index, sm=capability, rank=index, gdr=1)
-        for peer, count in _nvlinks(machine, gpu, hardware.nvlink(capability)):
+        for peer, count in _nvlinks(one, gpu, hardware.nvlink(capability)):
             place = gpus[there.index(peer)] if peer in there else None
             target = place.text("busid") if place else "ffff:ff:ff.0"
             _child(node, "nvlink", target=target, count=count, tclass="0x030200" if place else "0x068000")
-    ports = [data["bandwidth"] for data in _ports(machine)]
+    ports = [data["bandwidth"] for data in _ports(machine(name)(2))]
     for index, pci in enumerate(cards if ports else ()):
         nic = _child(pci, "nic")
         speed = round(ports[0] * 8 / 1e6)
@@ -91,11 +89,8 @@ def _nvlinks(machine: Topology, gpu: str, link: float) -> Iterable[tuple[str, in
             yield peer, round(data["bandwidth"] / link)
 
 
-def _ports(machine: Topology) -> list[dict[str, float]]:
-    """What joins a machine's cards to the network; a machine alone has the cards, but no network."""
-    from ringside.topologies.catalogue import MAKERS
-
-    two = MAKERS[str(machine.graph["name"])](2)
+def _ports(two: Topology) -> list[dict[str, float]]:
+    """What joins the cards of the first of two machines to the network."""
     return [data for a, _, data in two.edges(data=True) if data["kind"] == "ib" and a.startswith("node0/")]
 
 

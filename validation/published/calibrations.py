@@ -7,8 +7,9 @@ all machines of one box, parameters between nodes are the machine's own.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ringside.sim.calibration import BOXES, SHIPPED, Calibration
+from ringside.sim.calibration import SHIPPED, Calibration
 from ringside.sim.record import Record, digest
+from ringside.topologies.machines import box_of
 from ringside.validation.measured.calibrate import calibrate_nccl
 from ringside.validation.measured.observed import is_observable
 from ringside.validation.published import published
@@ -46,8 +47,8 @@ def of_machine(machine: str, records: Sequence[Record]) -> list[Record]:
 
 
 def mates_of(machine: str) -> tuple[str, ...]:
-    """Return the other machines of the same box."""
-    return tuple(mate for box in BOXES.values() if machine in box for mate in box if mate != machine)
+    """The other machines of the same box."""
+    return tuple(mate for mate in box_of(machine) if mate != machine)
 
 
 def calibration(machine: str, records: Sequence[Record]) -> Calibration:

@@ -25,9 +25,9 @@ from ringside.sim.questions.disturbances import Disturbances
 from ringside.topologies import parse_settings
 from ringside.topologies.catalogue import split
 from ringside.topologies.disk import check_outputs, write_file
+from ringside.topologies.fabrics.refitting import parted
 from ringside.topologies.load import counts
 from ringside.topologies.placement import EVEN, NUMBERED, PACKED, SPREADS, placement_told
-from ringside.topologies.refitting import parted
 from ringside.topologies.units import format_duration
 
 MOST_ROWS = 64

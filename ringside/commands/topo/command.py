@@ -18,10 +18,10 @@ from ringside.sim.proof import prove
 from ringside.sim.schedule import Schedule
 from ringside.topologies import MAKERS, Routes, Topology, load, num_machines, parse_settings, ranks, settings
 from ringside.topologies.catalogue import split
-from ringside.topologies.described import EXAMPLE
 from ringside.topologies.disk import check_outputs, write_file
+from ringside.topologies.fabrics.refitting import FABRICS, keys_of
 from ringside.topologies.file import dumps
-from ringside.topologies.refitting import FABRICS, keys_of
+from ringside.topologies.machines.described import EXAMPLE
 from ringside.topologies.units import format_duration, format_rate
 
 NBYTES = 64 << 20

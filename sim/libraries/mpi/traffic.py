@@ -17,8 +17,8 @@ from ringside.sim.libraries.mpi.names import SCHEDULES, WITHOUT
 from ringside.sim.schedule import Ints
 from ringside.sim.streams import Streams
 from ringside.topologies import Routes, Topology, ranks
+from ringside.topologies.fabrics.structure import Structure
 from ringside.topologies.graph import Hop
-from ringside.topologies.structure import Structure
 
 Floats = NDArray[np.float64]
 Sent = tuple[Ints, Ints, Floats]

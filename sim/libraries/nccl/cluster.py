@@ -18,16 +18,17 @@ from ringside.sim.libraries.nccl.graph.drawing import redrawn
 from ringside.sim.libraries.nccl.graph.system import GB, System, nvlink_as_nccl_reckons, nvlink_in_datasheet
 from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
 from ringside.sim.libraries.nccl.rescaled import RATES
-from ringside.topologies import MAKERS, Topology, described, load, num_machines
+from ringside.topologies import MAKERS, Topology, load, num_machines
 from ringside.topologies.catalogue import changed as changed_of
 from ringside.topologies.catalogue import settings as settings_of
 from ringside.topologies.catalogue import split
 from ringside.topologies.disk import regular
+from ringside.topologies.fabrics.refitting import FABRICS, parted
+from ringside.topologies.fabrics.structure import Machines
 from ringside.topologies.graph import name_of
 from ringside.topologies.importers import importer
+from ringside.topologies.machines import described
 from ringside.topologies.recipe import DUMP, original, recipe_of
-from ringside.topologies.refitting import FABRICS, parted
-from ringside.topologies.structure import Machines
 from ringside.topologies.units import parse_rate
 
 SLOWEST_NIC = 1.2 * GB

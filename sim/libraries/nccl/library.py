@@ -34,7 +34,7 @@ from ringside.sim.libraries.scheduled import evaluate
 from ringside.sim.parameters import Parameters
 from ringside.sim.schedule import Schedule
 from ringside.topologies import Topology
-from ringside.topologies.structure import Machines
+from ringside.topologies.fabrics.structure import Machines
 from ringside.topologies.units import format_duration
 
 Seconds = float

@@ -16,8 +16,8 @@ from ringside.sim.algorithms.trees.double_binary_tree import trees as node_trees
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.device.connect import CHILD_GPUS, ordered, places
 from ringside.sim.libraries.nccl.graph.graph import SearchChannel
+from ringside.topologies.fabrics.structure import Machines
 from ringside.topologies.graph import Hop, TopologyError
-from ringside.topologies.structure import Machines
 from ringside.topologies.units import format_rate
 
 Ends = tuple[int, int, int, int]

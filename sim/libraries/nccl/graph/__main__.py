@@ -1,10 +1,11 @@
-"""Search for the graphs of every listed machine again, by every release, and keep them (minutes)."""
+"""Search for the graphs of the machines named, or of every listed one, by every release, and keep them."""
 
 import json
+import sys
 
 from ringside.sim.libraries.nccl.graph.found import KEPT, found
 from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
 from ringside.topologies.disk import write_file
 
-for system in SYSTEMS.values():
-    write_file(KEPT / f"{system.name}.json", json.dumps(found(system), separators=(",", ":")) + "\n")
+for name in sys.argv[1:] or SYSTEMS:
+    write_file(KEPT / f"{name}.json", json.dumps(found(SYSTEMS[name]), separators=(",", ":")) + "\n")

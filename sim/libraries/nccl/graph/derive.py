@@ -1,13 +1,15 @@
 """NCCL's facts of a machine from any topology whose graph states its GPUs and CPUs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import networkx as nx
 
 from ringside.sim.libraries.nccl.graph.system import GB, System, nvlink_as_nccl_reckons
+from ringside.topologies.gpus import GPUS
 from ringside.topologies.graph import Node, Topology, TopologyError, name_of, num_machines, ranks
-from ringside.topologies.hardware import AMDS, DEVICES
 from ringside.topologies.hardware import nvlink as nvlink_of_one
 
 SOCKET = {
@@ -27,7 +29,8 @@ def system_of_graph(graph: Topology) -> System:
     if _is_amds(graph):
         raise TopologyError(f"{name}: RCCL runs on AMD's GPUs, not NCCL; take another library, such as ideal")
     facts = graph.graph
-    capability, cpu = facts.get("compute_capability", DEVICES.get(facts.get("device", ""))), facts.get("cpu")
+    known = GPUS[facts["device"]].compute_capability if facts.get("device") in GPUS else None
+    capability, cpu = facts.get("compute_capability", known), facts.get("cpu")
     if capability is None:
         raise TopologyError(
             f"NCCL's choices on {name} depend on its GPUs, which it does not tell; add for example "
@@ -47,7 +50,7 @@ def system_of_graph(graph: Topology) -> System:
     # a mesh shares the bandwidth of its best linked GPU among that GPU's links
     nvlink = min(min(of) if nvswitch else max(of) for of in totals)
     link = nvlink_of_one(capability)
-    return System(
+    system = System(
         name=name,
         compute_capability=capability,
         gpus=each,
@@ -64,13 +67,24 @@ def system_of_graph(graph: Topology) -> System:
         cpu_links=0 if nvswitch else max(_cpu_links(graph, owned[0], link), default=0),
         c2c=min(_out(graph, gpus, "c2c"), default=0.0),
     )
+    return _with_facts(system, facts["nccl"]) if "nccl" in facts else system
+
+
+def _with_facts(system: System, seen: Mapping[str, Any]) -> System:
+    """The machine with what NCCL sees otherwise than it is drawn."""
+    figures = dict(seen)
+    if "nvlink" in seen:
+        figures["nvlink"] = nvlink_as_nccl_reckons(seen["nvlink"], system.compute_capability)
+    if "links" in seen:
+        figures |= {"mesh": tuple(map(tuple, figures.pop("links"))), "cabling": system.mesh}
+    return replace(system, **figures)
 
 
 def _is_amds(graph: Topology) -> bool:
-    """Return whether RCCL runs on the machines: their GPUs are AMD's by name, or joined by AMD's links."""
-    return graph.graph.get("device") in AMDS or any(
-        link["kind"] == "xgmi" for *_, link in graph.edges(data=True)
-    )
+    """Whether RCCL runs on the machines: their GPUs are AMD's by name, or joined as AMD's are."""
+    device = str(graph.graph.get("device"))
+    is_named = device in GPUS and GPUS[device].maker == "amd"
+    return is_named or any(link["kind"] == "xgmi" for *_, link in graph.edges(data=True))
 
 
 def _machines(graph: Topology) -> list[set[Node]]:
@@ -93,12 +107,12 @@ def _machines(graph: Topology) -> list[set[Node]]:
 
 
 def _mesh(graph: Topology, gpus: list[Node], link: float) -> tuple[tuple[int, int, int], ...]:
-    """Return the number of NVLinks of ``link`` bytes/s between each two GPUs."""
-    return tuple(
-        (a, b, _links(graph, gpus[a], gpus[b], link))
-        for a, b in combinations(range(len(gpus)), 2)
-        if _is_nvlink(graph, gpus[a], gpus[b])
+    """How many NVLinks of ``link`` bytes/s join which two GPUs; empty if they are spread evenly over all."""
+    pairs = list(combinations(range(len(gpus)), 2))
+    mesh = tuple(
+        (a, b, _links(graph, gpus[a], gpus[b], link)) for a, b in pairs if _is_nvlink(graph, gpus[a], gpus[b])
     )
+    return () if len(mesh) == len(pairs) and len({links for *_, links in mesh}) == 1 else mesh
 
 
 def _cpu_links(graph: Topology, gpus: list[Node], link: float) -> list[int]:

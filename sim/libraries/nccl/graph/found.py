@@ -1,9 +1,9 @@
 """The graphs of a communicator's machine: NCCL's search runs once for each.
 
-NCCL searches on one node and only distinguishes one node from several, so two nodes have the graphs of 512.
-A search takes up to seconds, so those of the listed machines, whole, are kept beside this file:
+NCCL searches on one node and asks only whether there are others, so two nodes have the graphs of 512.
+A search takes up to seconds, so those of listed machines, whole, are kept beside this file:
 
-    python -m ringside.sim.libraries.nccl.graph
+    python -m ringside.sim.libraries.nccl.graph [NAME]
 """
 
 import json
@@ -53,7 +53,8 @@ def found(system: System) -> dict[str, Any]:
 
 @cache
 def _kept(name: str) -> dict[str, Any]:
-    kept: dict[str, Any] = json.loads((KEPT / f"{name}.json").read_text(encoding="utf-8"))
+    path = KEPT / f"{name}.json"
+    kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"of": {}}
     return kept
 
 

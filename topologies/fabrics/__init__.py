@@ -8,13 +8,13 @@ from typing import Annotated, Any, ParamSpec
 import networkx as nx
 from pydantic import Field, PositiveFloat
 
-from ringside.topologies import refitting
-from ringside.topologies.direct import Torus
-from ringside.topologies.fabric import HOP_LATENCY, MAX_PORTS, Ecmp, Fabric, attach, check_size
+from ringside.topologies.fabrics import refitting
+from ringside.topologies.fabrics.direct import Torus
+from ringside.topologies.fabrics.fabric import HOP_LATENCY, MAX_PORTS, Ecmp, Fabric, attach, check_size
+from ringside.topologies.fabrics.refitting import Count, Dimensions, Radix, Ratios, Tiers
+from ringside.topologies.fabrics.structure import Hosts
 from ringside.topologies.graph import Topology, TopologyError, add_cable
 from ringside.topologies.hardware import facts
-from ringside.topologies.refitting import Count, Dimensions, Radix, Ratios, Tiers
-from ringside.topologies.structure import Hosts
 from ringside.topologies.units import BytesPerSecond, Seconds, format_setting
 
 P = ParamSpec("P")

@@ -11,7 +11,7 @@ from math import prod
 
 import numpy as np
 
-from ringside.topologies.fabric import Ecmp, Fabric, Ints, turn, turns
+from ringside.topologies.fabrics.fabric import Ecmp, Fabric, Ints, turn, turns
 from ringside.topologies.graph import Hop, Node, TopologyError
 
 _TIERS = ("leaf", "spine", "core")

@@ -14,7 +14,7 @@ from math import inf
 import networkx as nx
 import numpy as np
 
-from ringside.topologies.fabric import Fabric, Floats, Ints, carried
+from ringside.topologies.fabrics.fabric import Fabric, Floats, Ints, carried
 from ringside.topologies.graph import Hop, Node, Topology, ranks
 from ringside.topologies.routing import Routes
 

@@ -1,10 +1,15 @@
 """What machines are put together from: GPUs, NVLinks, PCIe slots with cards, sockets."""
 
+from collections import Counter
+from collections.abc import Iterable
 from itertools import combinations
 
 import networkx as nx
 
 from ringside.topologies.graph import Node, Topology, add_cable, ranks
+
+Links = Iterable[tuple[int, int, int]]
+"""Two GPUs and the number of links between them."""
 
 
 def gpus_of(name: str, count: int) -> Topology:
@@ -33,6 +38,23 @@ def all_to_all(name: str, count: int, bandwidth: float, latency: float, kind: st
     return machine
 
 
+def linked(name: str, count: int, links: Links, cpu_links: int, bandwidth: float, latency: float) -> Topology:
+    """A machine whose GPUs are joined in pairs by so many links; ``cpu_links`` of a GPU's go to its CPU."""
+    machine = gpus_of(name, count)
+    for a, b, number in links:
+        share = bandwidth * number / links_of_one(links, cpu_links)
+        add_cable(machine, f"gpu{a}", f"gpu{b}", kind="nvlink", bandwidth=share, latency=latency)
+    return machine
+
+
+def links_of_one(links: Links, cpu_links: int) -> int:
+    """The links of the GPU with most of them."""
+    ends = Counter[int]()
+    for a, b, number in links:
+        ends.update({a: number, b: number})
+    return max(ends.values(), default=0) + cpu_links
+
+
 def slots(machine: Topology, bandwidth: float, *, gpus: int, nics: int, latency: float = 0.0) -> None:
     """A PCIe switch for every ``gpus`` GPUs, with ``nics`` cards on it; a GPU's slot has the ``latency``."""
     for slot in range(len(ranks(machine)) // gpus):
@@ -45,24 +67,28 @@ def slots(machine: Topology, bandwidth: float, *, gpus: int, nics: int, latency:
             add_cable(machine, switch, f"nic{card}", kind="pcie", bandwidth=bandwidth, latency=0)
 
 
-def sockets(machine: Topology, count: int, socket: float, pcie: float) -> None:
-    """CPUs that carry the PCIe switches, as many each, joined two by two."""
+def on_cpus(machine: Topology, count: int, socket: float, pcie: float) -> None:
+    """CPUs that carry the PCIe switches, as many each, joined two by two; none where ``count`` is 0."""
     switches = [node for node, data in machine.nodes(data=True) if data["kind"] == "pcie"]
     _cpus(machine, count, socket, tier=2)
-    for index, switch in enumerate(switches):
+    for index, switch in enumerate(switches if count else ()):
         cpu = f"cpu{index * count // len(switches)}"
         add_cable(machine, switch, cpu, kind="pcie", bandwidth=pcie, latency=0)
 
 
 def on_sockets(
-    machine: Topology, count: int, socket: float, pcie: float, *, nics: int, latency: float = 0.0
+    machine: Topology, count: int, socket: float | None, way: tuple[str, float, float], pcie: float, nics: int
 ) -> None:
-    """CPUs that carry GPUs and cards themselves, spread evenly."""
-    gpus = len(ranks(machine))
+    """CPUs that carry GPUs and cards themselves, spread evenly.
+
+    ``way`` is the kind, the bandwidth and the latency of the link from a GPU to its CPU; where ``socket`` is
+    None, no link between CPUs is drawn.
+    """
+    gpus, (kind, bandwidth, latency) = len(ranks(machine)), way
     _cpus(machine, count, socket, tier=1)
     for gpu in range(gpus):
         cpu = f"cpu{gpu * count // gpus}"
-        add_cable(machine, f"gpu{gpu}", cpu, kind="pcie", bandwidth=pcie, latency=latency)
+        add_cable(machine, f"gpu{gpu}", cpu, kind=kind, bandwidth=bandwidth, latency=latency)
     for card in range(nics):
         machine.add_node(f"nic{card}", kind="nic", tier=2)
         cpu = f"cpu{card * count // nics}"
@@ -74,8 +100,9 @@ def cards(machine: Topology, bandwidth: float) -> dict[Node, float]:
     return {node: bandwidth for node, data in machine.nodes(data=True) if data["kind"] == "nic"}
 
 
-def _cpus(machine: Topology, count: int, bandwidth: float, *, tier: int) -> None:
+def _cpus(machine: Topology, count: int, bandwidth: float | None, *, tier: int) -> None:
     for cpu in range(count):
         machine.add_node(f"cpu{cpu}", kind="cpu", tier=tier)
-    for a, b in combinations(range(count), 2):
-        add_cable(machine, f"cpu{a}", f"cpu{b}", kind="upi", bandwidth=bandwidth, latency=0)
+    if bandwidth is not None:
+        for a, b in combinations(range(count), 2):
+            add_cable(machine, f"cpu{a}", f"cpu{b}", kind="upi", bandwidth=bandwidth, latency=0)

@@ -1,0 +1,99 @@
+"""Machines of the catalogue: each is a file, as `described` says, with all of its facts and their sources."""
+
+import inspect
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ringside.topologies import strict_yaml
+from ringside.topologies.gpus import GPUS
+from ringside.topologies.graph import Topology, TopologyError
+from ringside.topologies.machines.described import KEY, build_of, latencies_of, parse
+from ringside.topologies.machines.hosts import Processes
+from ringside.topologies.making import arguments_of
+from ringside.topologies.units import BytesPerSecond
+
+FOLDERS = [Path(__file__).parent]
+"""Where machines are looked for by name."""
+
+_FIGURES = (BytesPerSecond, BytesPerSecond | None, Processes)
+
+
+class Machine:
+    """A maker of ``nodes`` machines of one file; the rates in the file and its latencies are its settings.
+
+    ``gpu`` is the name of its GPUs, None without any; ``in_logs`` a pattern of their name in logs; ``inside``
+    the machine that it is the same as inside a node, its own name where there is none.
+    """
+
+    def __init__(self, name: str, content: Mapping[str, Any]) -> None:
+        facts, values = parse(content, name)
+        self._build = build_of(values)
+        self._arguments = arguments_of(name, self._build, {**values, "name": name})
+        nodes, *others = inspect.signature(self._build).parameters.values()
+        known = {one.name: one for one in others}
+        rates = [key for key in values if key in known and known[key].annotation in _FIGURES]
+        settings = [known[key] for key in (*rates, *latencies_of(self._arguments))]
+        self.__signature__ = inspect.Signature(
+            [one.replace(default=self._arguments[one.name]) for one in (nodes, *settings)]
+        )
+        self.__doc__ = f"{facts.what}\n\n{facts.sources}"
+        self.gpu: str | None = self._arguments.get("gpu")
+        self.in_logs = facts.gpu_in_logs or (GPUS[self.gpu].in_logs if self.gpu else None)
+        self.inside = facts.inside or name
+
+    def __call__(self, *args: Any, **values: Any) -> Topology:
+        """Return the topology of so many machines with other figures where they are given."""
+        given = self.__signature__.bind(*args, **values).arguments
+        return self._build(**self._arguments | given)
+
+
+def machines() -> Mapping[str, Path]:
+    """Return the files of all machines of the catalogue by name."""
+    return _files(tuple(FOLDERS))
+
+
+def machine(name: str) -> Machine:
+    """Return the machine of the catalogue of that name."""
+    return _machine(name, machines()[name])
+
+
+def nvidia_machines() -> list[str]:
+    """Return the machines with NVIDIA's GPUs, on which NCCL runs."""
+    return [name for name in machines() if is_nvidia(name)]
+
+
+def is_nvidia(name: str) -> bool:
+    """Return whether the catalogue has a machine of that name with NVIDIA's GPUs."""
+    gpu = machine(name).gpu if name in machines() else None
+    return gpu is not None and GPUS[gpu].maker == "nvidia"
+
+
+def box_of(name: str) -> list[str]:
+    """Return the machines that are alike inside a node, whoever sells them: first the one that others name.
+
+    Of a machine that is not in the catalogue there is none.
+    """
+    if name not in machines():
+        return []
+    first = machine(name).inside
+    return [first, *(mate for mate in machines() if mate != first and machine(mate).inside == first)]
+
+
+@cache
+def _files(folders: tuple[Path, ...]) -> dict[str, Path]:
+    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
+
+
+@cache
+def _machine(name: str, path: Path) -> Machine:
+    try:
+        content = strict_yaml.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict) or KEY not in content:
+            raise TopologyError(f"describes no machine; write for example {KEY}: nvlink_switch")
+        return Machine(name, content)
+    except (TopologyError, yaml.YAMLError) as error:
+        raise TopologyError(f"{path}: {error}") from None

@@ -1,0 +1,343 @@
+"""Machines of a common build, described in some ten lines of YAML rather than drawn node by node.
+
+For example::
+
+    machine: pcie-server
+    gpu: a100
+    gpus: 8
+    nics: 1
+    nic: 100Gb/s
+    nodes: 4
+
+Every key but the first may be left out; docs/clusters.md lists them all. They are the parameters of
+`cluster`, or of `cpu_node`, and the fields of `Facts`. The machines of the catalogue are such files too.
+
+Latencies are the hops that NCCL's tuner assumes for its quickest protocol, LL: 0.6 us over NVLink, 1 us over
+PCIe and 2.7 us over the network in all (src/graph/tuning.cc, v2.30.7). PCIe figures are what NCCL reckons a
+x16 slot to carry (lanes x rate / 80: 12 GB/s for Gen 3, 24 GB/s for Gen 4, 48 GB/s for Gen 5;
+src/graph/topo.h, v2.30.7), a quarter under the signalling rate.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+
+from ringside.topologies import strict_yaml
+from ringside.topologies.disk import regular
+from ringside.topologies.gpus import GPUS
+from ringside.topologies.graph import Topology, TopologyError
+from ringside.topologies.hardware import facts as hardware_of
+from ringside.topologies.hardware import nvlink_of, slot_of
+from ringside.topologies.joining import joined
+from ringside.topologies.machines.chassis import (
+    all_to_all,
+    behind_nvswitch,
+    cards,
+    linked,
+    links_of_one,
+    on_cpus,
+    on_sockets,
+    slots,
+)
+from ringside.topologies.machines.hosts import cpu_node
+from ringside.topologies.making import defaults, made
+from ringside.topologies.units import BytesPerSecond, Seconds, format_rate
+from ringside.topologies.words import one_of
+
+KEY = "machine"
+"""The key by which such a file is known."""
+
+EXAMPLE = """\
+# 4 servers of 8 GPUs and one network card each; docs/clusters.md has every key
+machine: pcie-server    # or nvlink_switch, nvlink_pairs, nvlink_mesh
+gpu: a100
+gpus: 8
+nics: 1
+nic: 100Gb/s
+pcie: 24GB/s            # what a GPU's slot carries one way
+socket: 10GB/s          # from one CPU to the other
+nodes: 4
+fabric: star            # or rail, or one of docs/fabrics.md
+"""
+
+
+def _known_gpu(name: str) -> str:
+    if name not in GPUS:
+        raise ValueError(f"{name!r} is no known GPU; write {one_of(GPUS, name)}")
+    return name
+
+
+Build = Literal["pcie-server", "nvlink_switch", "nvlink_pairs", "nvlink_mesh", "xgmi_mesh"]
+GpuName = Annotated[str, AfterValidator(_known_gpu)]
+Cpu = Literal["intel", "amd", "arm", "power", "zhaoxin", "other"]
+Fabric = Literal["star", "rail"]
+Few = Annotated[int, Field(gt=0, le=256)]
+FewOrNone = Annotated[int, Field(ge=0, le=256)]
+Sockets = Annotated[int, Field(ge=0, le=256)]
+Links = tuple[tuple[int, int, PositiveInt], ...]
+"""Pairs of GPUs, by number, with how many NVLinks join them."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Seen(_Strict):
+    """What NCCL sees otherwise than it is drawn; rates as data sheets have them.
+
+    ``sockets`` are NUMA domains, ``hosts`` the operating systems that one NVLink domain joins, ``beside`` the
+    GPU that each card is beside, ``links`` the NVLinks that NCCL is told of where others are cabled.
+    """
+
+    nvlink: BytesPerSecond | None = None
+    c2c: BytesPerSecond | None = None
+    socket: BytesPerSecond | None = None
+    sockets: PositiveInt | None = None
+    hosts: PositiveInt | None = None
+    beside: tuple[FewOrNone, ...] | None = None
+    links: Links | None = None
+
+
+class Facts(_Strict):
+    """What a file says of its machine besides its build.
+
+    ``gpu_in_logs`` is a pattern of the name of its GPUs in logs, in capitals, if not the usual one;
+    ``inside`` the machine of the catalogue that it is the same as inside a node.
+    """
+
+    what: str = ""
+    sources: str = ""
+    gpu_in_logs: re.Pattern[str] | None = None
+    inside: str | None = None
+
+
+def cluster(
+    nodes: int = 1,
+    machine: Build = "pcie-server",
+    name: str = "",
+    gpu: GpuName = "a100",
+    cpu: Cpu | None = "intel",
+    gpus: Few = 8,
+    nics: FewOrNone = 1,
+    sockets: Sockets = 2,
+    switches: FewOrNone = 0,
+    fabric: Fabric = "star",
+    links: Links = (),
+    cpu_links: FewOrNone = 0,
+    nvlink: BytesPerSecond | None = None,
+    xgmi: BytesPerSecond | None = None,
+    pcie: BytesPerSecond | None = None,
+    c2c: BytesPerSecond | None = None,
+    nic: BytesPerSecond = 12.5e9,
+    socket: BytesPerSecond = 10e9,
+    nvlink_latency: Seconds = 0.6e-6,
+    xgmi_latency: Seconds = 0.6e-6,
+    pcie_latency: Seconds = 1e-6,
+    network_latency: Seconds = 2.7e-6,
+    nccl: Seen | None = None,
+) -> Topology:
+    """``nodes`` machines, all alike, joined by their network cards.
+
+    ``pcie-server`` has no NVLink; ``nvlink_switch`` has all GPUs behind NVSwitch, ``nvlink_pairs`` two and
+    two joined by a bridge, ``nvlink_mesh`` each joined to all others, or as ``links`` says, and by
+    ``cpu_links`` NVLinks to its CPU; ``xgmi_mesh`` is the same with AMD's links. GPUs and cards hang on
+    ``switches`` PCIe switches, or straight on the ``sockets`` where there are none, spread evenly; with
+    ``c2c`` GPUs hang on their CPU by that. A ``star`` is one switch for all cards of all machines that is
+    never the bottleneck; a ``rail`` one for each card. The fabrics of
+    `ringside.topologies.fabrics.refitting` have their own keys beside these.
+
+    CPUs are drawn where messages may cross them; ``sockets`` of 0 leaves them out.
+
+    Bandwidths are bytes/s of one direction: ``nvlink`` or ``xgmi`` of one GPU over all its links, ``pcie`` of
+    one slot, ``c2c`` of one GPU, ``nic`` of one card, ``socket`` from one CPU to another. The GPU's file has
+    the defaults of ``nvlink`` and ``pcie``.
+    """
+    needed = {"pcie": pcie if pcie is not None else slot_of(gpu)}
+    if machine == "xgmi_mesh":
+        needed["xgmi"] = xgmi
+    elif machine != "pcie-server":
+        needed["nvlink"] = nvlink if nvlink is not None else nvlink_of(gpu)
+    wrong = (
+        _misfit(machine, nodes, gpus, nics, sockets, switches, nvlink)
+        or _misfit_of_links(machine, gpus, switches, links, cpu_links, xgmi, c2c)
+        or _unknown(gpu, needed)
+    )
+    if wrong:
+        raise TopologyError(f"{name or machine}: {wrong}")
+    slot, lanes = needed["pcie"] or 0.0, needed.get("nvlink") or 0.0
+    match machine:
+        case "nvlink_switch":
+            one = behind_nvswitch(machine, gpus, lanes, nvlink_latency)
+        case "nvlink_mesh" if not links:
+            one = all_to_all(machine, gpus, lanes, nvlink_latency)
+        case "xgmi_mesh":
+            one = all_to_all(machine, gpus, xgmi or 0.0, xgmi_latency, kind="xgmi")
+        case _:
+            if machine == "nvlink_pairs":
+                links = tuple((first, first + 1, 1) for first in range(0, gpus, 2))
+            one = linked(machine, gpus, links, cpu_links, lanes, nvlink_latency)
+    one.graph.update(hardware_of(gpu, cpu), name=name or machine)
+    if nccl:
+        one.graph["nccl"] = {key: value for key, value in dict(nccl).items() if value is not None}
+    # where NVLink does not join all GPUs, they reach one another through PCIe, at its latency
+    inside = pcie_latency if "pcie_latency" in latencies_of({"machine": machine, "gpus": gpus}) else 0.0
+    if switches:
+        slots(one, slot, gpus=gpus // switches, nics=nics // switches, latency=inside / 2)
+        on_cpus(one, sockets, socket, slot)
+    elif c2c is not None:
+        on_sockets(one, sockets, None, ("c2c", c2c, 0.0), slot, nics)
+    elif cpu_links:
+        inside = nvlink_latency
+        share = lanes * cpu_links / links_of_one(links, cpu_links)
+        on_sockets(one, sockets, socket, ("nvlink", share, inside / 2), slot, nics)
+    else:
+        on_sockets(one, sockets, socket, ("pcie", slot, inside / 2), slot, nics)
+    outside = max(0.0, network_latency - inside)
+    return joined(one, nodes, cards(one, nic), outside, rails=fabric == "rail")
+
+
+def topology(
+    content: Mapping[str, Any],
+    source: str,
+    count: int | None = None,
+    values: Mapping[str, Any] | None = None,
+) -> Topology:
+    """The topology that a file's content describes; ``count`` machines where given, ``values`` over its keys.
+
+    It is called as the file is, without its ending, where the file gives it no name.
+    """
+    values = values or {}
+    if KEY in values:
+        raise TopologyError(f"{source}: {KEY} is what the file is known by; change it in the file")
+    kept = {key: value for key, value in content.items() if count is None or key != "nodes"}
+    recipe = {"name": Path(source).stem, **kept, **values}
+    build = build_of(recipe)
+    graph = made(source, build, count, parse(recipe, source)[1])
+    graph.graph.pop("settings", None)
+    graph.graph["recipe"] = recipe if count is None else {**recipe, "nodes": count}
+    return graph
+
+
+def parse(content: Mapping[str, Any], source: str) -> tuple[Facts, dict[str, Any]]:
+    """Split a file's content into the facts about its machine and the arguments of its build."""
+    facts = {key: value for key, value in content.items() if key in Facts.model_fields}
+    try:
+        return Facts(**facts), {key: value for key, value in content.items() if key not in facts}
+    except ValidationError as error:
+        raise TopologyError(strict_yaml.complaints(error, source, list(Facts.model_fields))) from None
+
+
+def build_of(content: Mapping[str, Any]) -> Callable[..., Topology]:
+    """Return the function that builds the machines of a file."""
+    return cpu_node if content.get(KEY) == "cpu-node" else cluster
+
+
+def latencies_of(arguments: Mapping[str, Any]) -> list[str]:
+    """Return the latencies that a machine has by its links."""
+    kind = str(arguments[KEY]).partition("_")[0]
+    latencies = [f"{kind}_latency"] if kind in ("nvlink", "xgmi") else []
+    if arguments[KEY] in ("pcie-server", "nvlink_pairs") and arguments["gpus"] > 1:
+        latencies.append("pcie_latency")
+    return [*latencies, "network_latency"]
+
+
+def settings(content: Mapping[str, Any]) -> dict[str, str]:
+    """The keys that ``--set`` takes for such a file, each as text: what the file says, else its default."""
+    values = defaults(build_of(content))
+    gpu = str(content.get("gpu", values.get("gpu", "")))
+    if gpu in GPUS:
+        rates = {"pcie": slot_of(gpu), "nvlink": nvlink_of(gpu)}
+        values |= {key: format_rate(rate) for key, rate in rates.items() if rate is not None}
+    if content.get(KEY) == "pcie-server":
+        del values["nvlink"]
+    if content.get(KEY) != "xgmi_mesh":
+        values.pop("xgmi_latency", None)
+    values |= {key: str(value) for key, value in content.items()}
+    absent = {KEY, "name", "nodes", "links", "nccl", *Facts.model_fields}
+    return {key: value for key, value in values.items() if key not in absent and value != "None"}
+
+
+def is_file(name: str) -> bool:
+    """Whether the name is such a file's."""
+    return content_at(name) is not None
+
+
+def content_at(name: str) -> dict[str, Any] | None:
+    """What such a file says; ``None`` of any other name."""
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml"):
+        return None
+    try:
+        return content_of(regular(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # what cannot be read is refused where it is read in earnest
+        return None
+
+
+def content_of(text: str) -> dict[str, Any] | None:
+    """What a file's text says if it describes machines, ``None`` of any other text."""
+    if KEY not in text:
+        return None
+    try:
+        content = strict_yaml.loads(text)
+    except yaml.YAMLError:
+        return None
+    known = isinstance(content, dict) and KEY in content and all(isinstance(key, str) for key in content)
+    return content if known else None
+
+
+def _misfit_of_links(
+    machine: str,
+    gpus: int,
+    switches: int,
+    links: Links,
+    cpu_links: int,
+    xgmi: float | None,
+    c2c: float | None,
+) -> str | None:
+    """Which keys of links do not fit the others, and what to write instead."""
+    if links and machine != "nvlink_mesh":
+        return f"links are given, but {machine} has its own; leave them out, or write nvlink_mesh"
+    for a, b, _ in links:
+        if not 0 <= a < b < gpus:
+            return f"links has GPUs {a} and {b}; write two of 0 to {gpus - 1}, the smaller one first"
+    if cpu_links and (not links or switches):
+        return "cpu_links is given; write links, and switches: 0, beside it, or leave it out"
+    if c2c is not None and (switches or cpu_links):
+        return "c2c is given, so GPUs hang on their CPUs; leave switches and cpu_links out"
+    if xgmi is not None and machine != "xgmi_mesh":
+        return f"xgmi is given, but {machine} has none; leave it out, or write xgmi_mesh"
+    return None
+
+
+def _unknown(gpu: str, rates: Mapping[str, float | None]) -> str | None:
+    """Which rate neither the file of the cluster nor that of the GPU has."""
+    key = next((key for key, rate in rates.items() if rate is None), None)
+    return None if key is None else f"the {key} of {gpu} is not known; write {key}, for example {key}: 48GB/s"
+
+
+def _misfit(
+    machine: str, nodes: int, gpus: int, nics: int, sockets: int, switches: int, nvlink: float | None
+) -> str | None:
+    """Which keys do not fit one another, and what to write instead."""
+    if nodes > 1 and not nics:
+        return "nics is 0, so several nodes cannot be joined; write 1 or more, or nodes: 1"
+    if machine == "pcie-server" and nvlink is not None:
+        return "nvlink is given, but a pcie-server has none; leave it out, or write another machine"
+    if machine == "nvlink_pairs" and gpus % 2:
+        return f"gpus is {gpus}; nvlink_pairs has an even number of them"
+    if machine in ("nvlink_mesh", "xgmi_mesh") and gpus == 1:
+        return f"gpus is 1; {machine} has 2 or more"
+    if not sockets and (not switches or (switches > 1 and machine in ("pcie-server", "nvlink_pairs"))):
+        return "sockets is 0, so nothing joins the GPUs' slots; write 1 or more"
+    if switches and (gpus % switches or nics % switches or (sockets and switches % sockets)):
+        return (
+            f"switches is {switches}; gpus ({gpus}) and nics ({nics}) must be multiples of it, and it a "
+            f"multiple of sockets ({sockets}); 0 puts them straight on the sockets"
+        )
+    if not switches and gpus > 1 and gpus % sockets:
+        return f"sockets is {sockets}; gpus ({gpus}) must be a multiple of it"
+    return None
