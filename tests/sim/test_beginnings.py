@@ -96,6 +96,7 @@ def is_begun_late(seed: int, engine: Engine) -> None:
         assert abs(found - waited - expected) <= max(1e-6 * expected, 8 * ulp(found)), (seed, moment)
 
 
+@pytest.mark.slow
 @needs_numba
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", range(12))

@@ -91,6 +91,7 @@ def longest_chain(plan: Schedule, graph: Topology) -> float:
     return longest
 
 
+@pytest.mark.slow
 @given(st.data(), networks(), st.sampled_from([0.0, 1e-9]))
 @settings(deadline=None, max_examples=300)
 def test_no_schedule_on_any_network_is_quicker_than_its_bounds(
@@ -175,6 +176,7 @@ def test_closed_bounds_are_the_bounds(algorithm: str, kind: str) -> None:
                 assert max(found) <= closed * (1 + 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "kind", "count", "hops"),
     [

@@ -68,6 +68,7 @@ def sums_right(plan: Schedule) -> bool:
     )
 
 
+@pytest.mark.slow
 @given(broken())
 @settings(deadline=None, max_examples=400)
 def test_a_broken_schedule_is_refused_and_says_whose_contribution_is_wrong(

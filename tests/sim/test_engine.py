@@ -97,6 +97,7 @@ def test_the_ring_takes_what_other_simulators_and_the_textbook_say(
     assert time_of("ring", ranks, nbytes) * 1e6 == pytest.approx(microseconds, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "nbytes", "microseconds"), [(64, MIB, 142.6), (64, GIB, 84617), (1024, GIB, 85915)]
 )

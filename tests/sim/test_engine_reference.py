@@ -59,6 +59,7 @@ def test_the_textbook_network_costs_what_the_reference_says(algorithm: str, kind
         agree(schedule(algorithm, Collective(kind, ranks, nbytes, root=root)), star(ranks), gamma)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["ring", "double_binary_tree", "halving_doubling", "direct"])
 def test_machines_and_fabrics_cost_what_the_reference_says(algorithm: str) -> None:
     for graph in (dgx_a100(2), dgx_h100(2), make("leaf-spine", 4, {"oversubscription": "4"})):
@@ -79,6 +80,7 @@ def test_gloos_ring_costs_what_the_reference_says(ranks: int) -> None:
         agree(gloo.all_reduce(Collective("all_reduce", ranks, nbytes, 4)), star(ranks, 12.5e6, 1e-4), 1e-10)
 
 
+@pytest.mark.slow
 @given(
     graph=switch_trees(),
     pair=st.sampled_from(PAIRS),
@@ -111,6 +113,7 @@ for algorithm in ("ring", "tree", "double_binary_tree", "halving_doubling", "dir
 """
 
 
+@pytest.mark.slow
 def test_traces_are_the_same_bytes_under_any_hash_seed() -> None:
     traces = {
         subprocess.run(

@@ -37,6 +37,7 @@ def plan_of(pair: tuple[str, str], ranks: int, nbytes: int, root: int, credits: 
     return replace(plan, credits=credits) if credits else plan
 
 
+@pytest.mark.slow
 @given(
     graph=switch_trees(32),
     pair=st.sampled_from(sorted(BUILDS)),
@@ -106,6 +107,7 @@ def test_what_piles_up_before_a_slow_adder_costs_what_simpy_says(algorithm: str,
 speeds = st.lists(st.floats(0.2, 3.0), min_size=4, max_size=4)
 
 
+@pytest.mark.slow
 @given(
     ranks=st.integers(2, 24),
     nbytes=st.integers(0, 1 << 20),
@@ -147,6 +149,7 @@ def test_without_numba_what_competes_goes_to_simpy_and_rings_do_not(monkeypatch:
     assert any("'.[fast]'" in line for line in said)
 
 
+@pytest.mark.slow
 def test_auto_takes_the_fast_engine_for_what_is_large_and_says_so() -> None:
     small, large = (
         predict(Collective("all_reduce", 64, nbytes), star(64), algorithm="tree")

@@ -307,6 +307,7 @@ def test_every_family_of_models_has_a_reference() -> None:
     assert {name.partition(":")[0].partition("-")[0] for name in REFERENCES} == families
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in REFERENCES if name.partition(":")[0] in DECODERS])
 def test_a_decoder_is_what_the_module_is(name: str) -> None:
     make, shape = REFERENCES[name]

@@ -28,6 +28,7 @@ def test_cells_are_the_published_ones() -> None:
     assert all(source.source and source.notes for source in sources())
 
 
+@pytest.mark.slow
 def test_the_first_row_of_each_series_sets_it_and_nothing_else_does(rows: list[Comparison]) -> None:
     series = [series for source in sources() for series in source.series]
     base = limited(rows, "sets compute")
@@ -59,6 +60,7 @@ def test_rows_that_lost_much_come_out_well_even_with_those_that_nothing_explains
     assert summarize(lost).median_error < 0.05
 
 
+@pytest.mark.slow
 def test_the_spread_of_gpus_is_worth_what_it_costs_on_publications_that_did_not_choose_it() -> None:
     even, spread = (summarize(limited(list(found), "compute")) for found in (judge(0.0), judge_others()))
     assert spread.median_error < even.median_error

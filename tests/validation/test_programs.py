@@ -24,6 +24,7 @@ def _judged(names: set[str] | None, iterations: int) -> list[Compared]:
     return found
 
 
+@pytest.mark.slow
 def test_a_few_programs_take_as_long_as_predicted() -> None:
     # what is measured beside other tests may be slowed by them; a model that is wrong is wrong every time
     worst = [math.inf]

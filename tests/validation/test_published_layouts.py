@@ -8,6 +8,7 @@ from ringside.sim.training.room import FITS, TOO_LARGE, room_of
 from ringside.validation.published.training import aleph_alpha, ultrascale
 
 
+@pytest.mark.slow
 def test_steps_follow_from_one_with_another_pipeline() -> None:
     rows = aleph_alpha.judged()
     assert len(rows) == 74
@@ -15,11 +16,13 @@ def test_steps_follow_from_one_with_another_pipeline() -> None:
     assert median(abs(row.error) for row in rows) < median(abs(row.rule_error) for row in rows)
 
 
+@pytest.mark.slow
 def test_most_labels_of_memory_are_right() -> None:
     (labels,) = aleph_alpha.counted()
     assert labels.right >= 0.9 * labels.of > labels.by_rule
 
 
+@pytest.mark.slow
 def test_what_ran_out_of_memory_is_rarely_said_to_fit() -> None:
     """By a data sheet's size 73 of 322 such layouts fit, with the reserve 30; what ran fits or is tight."""
     room = room_of(aleph_alpha.GPU)
@@ -33,6 +36,7 @@ def test_what_ran_out_of_memory_is_rarely_said_to_fit() -> None:
     assert ran.count(FITS) >= 0.95 * len(ran)
 
 
+@pytest.mark.slow
 def test_the_choice_among_measured_layouts_is_nearly_the_best() -> None:
     (cells,) = ultrascale.counted()
     assert cells.right >= 12

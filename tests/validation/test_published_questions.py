@@ -96,6 +96,7 @@ def rows() -> Iterator[tuple[str, Question, float]]:
         yield "data_parallel", found, data_parallel.predicted_s(strategy)
 
 
+@pytest.mark.slow
 def test_tables_judge_what_train_answers(answered: Callable[..., float]) -> None:
     for table, question, judged_s in rows():
         assert answered(question) == judged_s, (table, [*options(question)])
@@ -109,6 +110,7 @@ def test_steps_of_many_micro_batches_follow_from_answers_of_fewer(answered: Call
     assert whole_s(lambda _: answered(asked), ROUNDS, 8) == asked.step().step_s
 
 
+@pytest.mark.slow
 def test_a_layout_is_judged_by_no_more_than_train_answers(answered: Callable[..., float]) -> None:
     """A row of hundreds of micro-batches goes by the bound that ``--search`` leaves layouts out by."""
     run = next(run for run in aleph_alpha.runs() if (run.pipeline, run.micro_batches) == (4, 64))
