@@ -144,6 +144,7 @@ def test_nothing_to_pick_is_said(library: str) -> None:
         ringside.pick("all_reduce", "star", [2], [1024], library=library)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [f"compare {LOG} --cluster star", "train --model resnet50 --cluster star:2"]
 )
@@ -158,6 +159,7 @@ main()
     assert run(code).startswith("#")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -182,6 +184,7 @@ main()
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.gloo
 def test_measure_gives_records_as_they_come() -> None:
     pytest.importorskip("torch")

@@ -15,6 +15,7 @@ def rows_of(result):
     return json.loads(out)["rows"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "low_us", "high_us"),
     [
@@ -45,6 +46,7 @@ def test_simulate_prints_a_table_in_nccl_tests_manner(ringside):
     ]
 
 
+@pytest.mark.slow
 def test_engine_model_gives_the_closed_form_without_simulating(ringside):
     words = "simulate all_reduce --cluster star:24576 --algorithm ring --size 1G --engine model --json"
     (row,) = rows_of(ringside(*words.split()))
@@ -128,6 +130,7 @@ def test_nccl_simulated_leaves_a_trace(ringside, tmp_path):
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
 
 
+@pytest.mark.slow
 def test_pick_prints_draws_and_writes_rules(ringside, tmp_path):
     words = "pick all_reduce --cluster dgx-h100 --nodes 1,2,16 --plot p.png --tuner-csv t.csv"
     code, out, err = ringside(*words.split())

@@ -10,6 +10,7 @@ from ringside.sim.record import read_lines
 from ringside.validation.compare import compare, summaries
 
 
+@pytest.mark.slow
 @pytest.mark.gloo
 def test_demo_predicts_what_it_did_not_fit(ringside, tmp_path):
     code, out, err = ringside("demo", "-o", "report")

@@ -43,6 +43,7 @@ def asked(ringside, tmp_path):
     return ask
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", [SIMULATE, TRAIN, LAID_OUT, PROGRAM])
 def test_a_late_rank_is_waited_for(asked, question):
     found = asked(f"{question} --late 2=500ms")["disturbed"]

@@ -133,6 +133,7 @@ TOP = Path(__file__).parents[2]
 PAGE = (TOP / "docs" / "formats.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_limits_that_the_page_names_are_those():
     page = " ".join(PAGE.split())
     ring, direct = (

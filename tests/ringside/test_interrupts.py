@@ -13,6 +13,7 @@ SCRIPT = f"import sys, time\ndef main(dist):\n    {ENDLESS}"
 MODEL = f"import sys, time\ndef make():\n    {ENDLESS}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -21,6 +21,7 @@ layers:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.gloo
 def test_measured_steps_are_printed_written_traced_drawn_and_compared(tmp_path, capsys):
     model, output, trace, plot = (tmp_path / name for name in ("m.yaml", "o.json", "t.json", "p.svg"))

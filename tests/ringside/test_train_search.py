@@ -39,6 +39,7 @@ def train(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], t
     return run
 
 
+@pytest.mark.slow
 def test_each_ranked_layout_takes_what_train_says_of_it(train: Run) -> None:
     _, out = train(*SEARCH, "--json")
     found = json.loads(out)

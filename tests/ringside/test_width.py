@@ -44,6 +44,7 @@ QUESTIONS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", QUESTIONS)
 def test_no_line_is_wider_than_a_terminal(on_screen, line):
     _, out, _ = on_screen(*shlex.split(line))
@@ -53,6 +54,7 @@ def test_no_line_is_wider_than_a_terminal(on_screen, line):
     assert not wide
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [line for line in QUESTIONS if "example" not in line.split()[1:2]])
 def test_all_prints_whole_lines_and_every_column_that_was_said_to_be_left_out(ringside, line):
     _, out, _ = ringside(*shlex.split(line))

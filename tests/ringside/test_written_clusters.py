@@ -86,6 +86,7 @@ QUICK = settings(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(
     clusters(), st.sampled_from([None, *LIBRARIES]), st.sampled_from(KINDS), st.integers(0, 25),
     st.sampled_from(["auto", "auto", "simpy", "fast"]), st.sampled_from(["fifo", "fifo", "fair"]),
@@ -117,6 +118,7 @@ def test_a_file_answers_as_the_cluster_it_was_written_from(
     assert told(lambda: device_of(str(file))) == told(lambda: device_of(name, values))
 
 
+@pytest.mark.slow
 @given(clusters(), st.integers(0, 2**16))
 @QUICK
 def test_a_cluster_that_is_written_twice_or_changed_keeps_its_ways(
@@ -151,6 +153,7 @@ def test_a_call_of_a_maker_with_figures_of_its_own_survives_a_file(tmp_path: Pat
         assert all(Routes(again).route(*pair) == Routes(graph).route(*pair) for pair in pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dgx-h100", "ten:nvlink_switch,h100,8,8", "dump"])
 def test_a_file_takes_a_count_and_settings_as_its_cluster_does(tmp_path: Path, name: str) -> None:
     named, file = named_in(tmp_path, f"{name}/4"), tmp_path / "written.yaml"

@@ -61,6 +61,7 @@ def test_rings_reach_what_one_gpu_s_kernels_leave_them() -> None:
             assert share == pytest.approx(row.iterations_per_s / row.ideal_per_s, abs=0.05)
 
 
+@pytest.mark.slow
 def test_rows_of_torchtitan_follow_from_the_first_of_each_series() -> None:
     rows = torchtitan.judged()
     parts = {part: [row for row in rows if row.part == part] for part in ("scaling", "context", "async")}
@@ -96,6 +97,7 @@ def test_a_step_on_more_gpus_follows_from_eight() -> None:
     assert llm_foundry.predicted_s(more, efficiency) == pytest.approx(more.step_s, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gpu", "start"), [("a100", "a100"), ("h100", "h100")])
 def test_the_usual_share_of_decoders_is_what_steps_on_one_machine_imply(gpu: str, start: str) -> None:
     rows = [
@@ -108,6 +110,7 @@ def test_the_usual_share_of_decoders_is_what_steps_on_one_machine_imply(gpu: str
     assert device(gpu).wide_efficiency == pytest.approx(implied, abs=0.02)
 
 
+@pytest.mark.slow
 def test_a_pipeline_of_10752_gpus_follows_from_512() -> None:
     rows = [row for row in mlperf.submissions() if row.round == "3.1"]
     sets, judged = rows[0], rows[-2]
@@ -119,6 +122,7 @@ def test_a_pipeline_of_10752_gpus_follows_from_512() -> None:
     assert abs(error(sets.step_s / sets.work * judged.work, judged.step_s)) > 5 * abs(off)
 
 
+@pytest.mark.slow
 def test_weak_scaling_loses_what_the_slowest_of_more_gpus_lose() -> None:
     rows = [row for row in dgxc.steps() if row.tensor]
     series = [list(group) for _, group in groupby(rows, key=lambda row: row.series)]

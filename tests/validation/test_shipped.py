@@ -99,6 +99,7 @@ def test_every_door_goes_by_the_measurements_and_says_so():
     assert find_library("nccl", "dgx-h100:2", {"ranks_per_gpu": "2"}).calibrated is None
 
 
+@pytest.mark.slow
 def test_a_published_row_lies_near_what_its_machine_answers():
     for machine in ("abci-v100", "alps-gh200", "polaris-a100", "dgx-a100"):
         own = [record for record in usable() if record.cluster == machine and record.algorithm == "auto"]

@@ -19,6 +19,7 @@ def _judged(cases: tuple[StrategyCase, ...]) -> list[ComparedTraining]:
     return found
 
 
+@pytest.mark.slow
 def test_a_step_of_fsdp_says_and_takes_what_was_predicted() -> None:
     (found,) = _judged(only(SHORT, ["fsdp"]))
     assert not found.differences

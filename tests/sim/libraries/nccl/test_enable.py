@@ -82,6 +82,7 @@ def test_what_the_switch_reduces(dtype, redop, nvls):
     assert "nvls" in algorithms(communicator("dgx-h100"), "all_gather", dtype, redop)
 
 
+@pytest.mark.slow
 def test_no_more_than_32_gpus_gather_through_the_switch():
     assert "nvls" in algorithms(communicator("gb200-nvl72", 1, 32), "all_gather")
     assert "nvls" not in algorithms(communicator("gb200-nvl72", 1, 36), "all_gather")

@@ -105,6 +105,7 @@ def test_azures_own_graphs_of_its_gpus_in_pairs_are_what_is_run_on():
     assert figures(communicator(machine, graphs=given_graphs).graphs.ring) == (2, 12, 12)
 
 
+@pytest.mark.slow
 def test_cards_of_different_speeds_count_each_for_itself():
     text = read("h800-topo.xml")
     slow = communicator(system_of(text.replace('speed="400000"', 'speed="25000"', 1)), 2).graphs.ring
@@ -150,6 +151,7 @@ systems = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(systems, st.integers(1, 64), st.data())
 def test_any_machine_has_graphs_and_a_choice_and_stays_within_its_cards(system, nodes, data):

@@ -45,6 +45,7 @@ def test_every_shape_and_size_is_right(machine, nodes, gpus, kind, nbytes, items
     prove(p2p_schedule(comm, Collective(kind, comm.ranks, nbytes, itemsize)))
 
 
+@pytest.mark.slow
 @given(st.integers(1, 40), st.integers(1, 8))
 @settings(max_examples=30, deadline=None)
 def test_every_rank_meets_every_other_once(nodes, gpus):
