@@ -11,6 +11,8 @@ from ringside.report.page import Page, Table, write_page
 from tests.browser.conftest import WIDTHS
 from tests.ringside.test_report import BLUE_MACHINE, HOSTILE, cells
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = {
     "compare": "compare job.log --html {page}",
     "step": "train --model resnet50 --cluster dgx-a100:2 --html {page} --trace step.json",

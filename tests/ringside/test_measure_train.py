@@ -146,6 +146,7 @@ def test_words_that_say_nothing_are_refused_before_anything_is_measured(ringside
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_steps_are_compared_with_their_program_and_its_time(ringside, tmp_path):
     predicted = compare_training(made_up()).predicted_s
     (tmp_path / "steps.json").write_text(made_up(step_s=predicted / 1.02).dumps())
@@ -196,6 +197,7 @@ def test_a_validation_says_how_far_off_and_ends_so(ringside, monkeypatch):
     assert "past the tolerance: median error of step times, worst error of step times" in err
 
 
+@pytest.mark.slow
 def test_every_case_has_a_program_that_is_as_long_as_any_step():
     assert len({case.name for case in CASES}) == len(CASES)
     for case in CASES:

@@ -57,6 +57,7 @@ def test_a_program_is_really_run_and_written_down(ringside, tmp_path):
     assert sum(event["ph"] == "X" for event in trace) == 22
 
 
+@pytest.mark.slow
 @pytest.mark.gloo
 def test_what_is_not_proved_is_run_with_a_time_limit_only(ringside, tmp_path):
     words = ["program", TOP / "examples/both_send_first.py", "-g", "2", "--real", "-o", "runs.jsonl"]
@@ -69,6 +70,7 @@ def test_what_is_not_proved_is_run_with_a_time_limit_only(ringside, tmp_path):
     assert not Path("runs.jsonl").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.gloo
 def test_what_a_script_drops_is_dropped(ringside, tmp_path):
     """Gloo then forgets the message, as under plain torch, unless the receive was there before."""
@@ -106,6 +108,7 @@ def test_what_cannot_be_run_is_refused(ringside, words, told):
     assert (code, told in err) == (2, True), err
 
 
+@pytest.mark.slow
 @pytest.mark.netadmin
 @pytest.mark.skipif(available() is not None, reason=f"no emulated network: {available()}")
 def test_on_an_emulated_network_prediction_and_measurement_stand_side_by_side(ringside):

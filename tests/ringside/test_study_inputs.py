@@ -292,6 +292,7 @@ def rows_of(study, points):
     return {row["point"]: row["makespan_s"] for row in asked.rows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_all_rows_are_those_of_one_state_of_the_files(folder, seed):
     """Files change at random moments between points: that is refused, or nothing came of it."""

@@ -127,6 +127,7 @@ def test_a_study_without_an_answer_ends_with_1_and_keeps_its_rows(ringside, file
     assert len(rows("out")) == 18
 
 
+@pytest.mark.slow
 def test_rows_are_the_same_from_python_for_any_number_of_workers(ringside, file):
     one = package.sweep(file, "one", workers=1)
     two = package.sweep(
@@ -142,6 +143,7 @@ def test_rows_are_the_same_from_python_for_any_number_of_workers(ringside, file)
     assert package.sweep(file, "one").equals(one)
 
 
+@pytest.mark.slow
 def test_rows_that_take_long_are_kept_before_their_file_is_full(tmp_path, monkeypatch):
     from ringside.studies import run
 
@@ -154,6 +156,7 @@ def test_rows_that_take_long_are_kept_before_their_file_is_full(tmp_path, monkey
     assert parts == [1 + 35, 70]
 
 
+@pytest.mark.slow
 def test_a_point_that_kills_its_process_is_a_row_and_the_others_are_answered(ringside):
     script = (
         "def main(dist):\n    dist.get_world_size() == 3 and os.kill(os.getpid(), 9)\n    dist.barrier()\n"
@@ -165,6 +168,7 @@ def test_a_point_that_kills_its_process_is_a_row_and_the_others_are_answered(rin
     assert "the process that asked it died" in found["error"][1]
 
 
+@pytest.mark.slow
 def test_another_cluster_of_workers_with_threads_gives_the_same_files(ringside, file):
     with LocalCluster(n_workers=1, threads_per_worker=3, dashboard_address="127.0.0.1:0") as cluster:
         code, out, err = ringside("sweep", file, "--dry-run", "--scheduler", cluster.scheduler_address)
@@ -250,6 +254,7 @@ def test_what_is_no_address_is_refused_before_anything_is_begun(ringside, file):
         package.sweep(file, "out", scheduler="nonsense")
 
 
+@pytest.mark.slow
 def test_something_else_than_a_scheduler_is_refused_in_time(ringside, file, monkeypatch):
     from ringside.studies import workers
 
@@ -262,6 +267,7 @@ def test_something_else_than_a_scheduler_is_refused_in_time(ringside, file, monk
     assert "defect" not in err
 
 
+@pytest.mark.slow
 def test_nobody_else_can_give_work_to_the_processes_of_a_study(tmp_path):
     from ringside.studies.workers import client_of
 

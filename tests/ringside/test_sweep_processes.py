@@ -18,6 +18,8 @@ pytest.importorskip("pyarrow")
 from tests.processes import listening
 from tests.ringside.sweeps import rows
 
+pytestmark = pytest.mark.slow
+
 LONGER = """
 ask: simulate all_reduce --cluster star:{ranks} --algorithm ring --engine simpy --size {size}
 grid:
