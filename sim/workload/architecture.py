@@ -11,7 +11,7 @@ matrix products and convolutions count as flops (a multiply-add is two); everyth
 in the compute precision. Launch overheads, the optimizer and the input pipeline are not in it, so small
 batches are faster here than in life. With the efficiencies below NVIDIA's published one-GPU throughputs of
 ResNet-50 and BERT (V100 and A100, large batches) come out between 0.56 and 1.25 of what was measured
-(tests/sim/test_models.py): where the scale matters, measure one GPU and set the efficiency by it.
+(tests/sim/workload/test_models.py): where the scale matters, measure one GPU and set the efficiency by it.
 """
 
 from collections.abc import Sequence

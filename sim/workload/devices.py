@@ -141,7 +141,8 @@ _HOPPER = _rates(fp32=67, tf32=494.5, bf16=989.5, fp16=989.5)
 
 _AMPERE_WIDE, _HOPPER_WIDE = 0.65, 0.52
 """The median of what llm-foundry's steps on one machine imply for models of a billion parameters and more
-(validation/published/training/llm_foundry.py; tests/validation/test_published_training.py asks it again)."""
+(validation/published/training/llm_foundry.py; tests/validation/published/test_published_training.py asks it
+again)."""
 
 # what H100 reached of its peaks in training with mixed precision: 2,616 to 2,791 images/s of ResNet-50, which
 # waits for memory, and 301 to 311 sequences/s of BERT-large, which computes, where the usual shares would
