@@ -7,6 +7,7 @@ import pytest
 from benchmarks.scaling import exponent
 
 
+@pytest.mark.slow
 def test_the_scaling_command_prints_a_row_a_case_beside_the_peers_and_keeps_them(tmp_path: Path) -> None:
     kept = tmp_path / "kept.md"
     words = "-m benchmarks.scaling --most 64 --only equal -o"

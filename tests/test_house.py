@@ -3,112 +3,51 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import grimp
-import pytest
 
 TOP = Path(__file__).parents[1]
-ROOMS = ("topologies", "sim", "real", "validation", "ringside")
-FILES = sorted(file for room in ROOMS for file in (TOP / room).rglob("*.py"))
+PRODUCT = ("topologies", "sim", "real", "validation", "ringside")
+FILES = [file for room in (*PRODUCT, "tests", "benchmarks") for file in (TOP / room).rglob("*.py")]
+MOST_FILES, MOST_LINES, MOST_BODY = 20, 400, 60
+CROWDED = {
+    "ringside/commands", "ringside/pictures", "sim/algorithms", "sim/program", "topologies",
+    "validation/published/training",
+}  # fmt: skip
+"""Folders with too many files until they are split."""
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(TOP)))
-def test_file_is_short_and_says_what_it_is(file):
-    text = file.read_text(encoding="utf-8")
-    assert text.count("\n") <= 400
-    tree = ast.parse(text)
-    if text:
-        assert ast.get_docstring(tree), "a file begins with why it exists"
+def broken_rules(file):
+    """What a file of the product breaks."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    if tree.body and not ast.get_docstring(tree):
+        yield "does not begin with why it exists"
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            assert node.end_lineno - node.body[0].lineno < 60, node.name
+        if isinstance(node, ast.FunctionDef) and node.end_lineno - node.body[0].lineno >= MOST_BODY:
+            yield f"{node.name} is longer than {MOST_BODY} lines"
+
+
+def test_files_are_short_and_say_what_they_are():
+    assert len(FILES) > 800
+    names = {str(file.relative_to(TOP)): file for file in FILES}
+    assert {name for name, file in names.items() if file.read_bytes().count(b"\n") > MOST_LINES} == set()
+    product = {name: file for name, file in names.items() if name.split("/")[0] in PRODUCT}
+    assert {name: broken for name, file in product.items() if (broken := [*broken_rules(file)])} == {}
+
+
+def test_no_folder_holds_too_many_files():
+    counts = Counter(str(file.parent.relative_to(TOP)) for file in FILES)
+    assert {folder for folder, count in counts.items() if count > MOST_FILES} <= CROWDED
 
 
 def test_no_two_files_import_each_other():
-    graph = grimp.build_graph(*ROOMS)
+    graph = grimp.build_graph("ringside")
     imports = {file: graph.find_modules_directly_imported_by(file) for file in graph.modules}
-    assert len(imports) > 100
+    assert len(imports) > 500
     TopologicalSorter(imports).prepare()
-
-
-def imported_by(code):
-    check = f"import sys; {code}; print(' '.join(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
-    return set(done.stdout.splitlines()[-1].split())
-
-
-def test_import_ringside_is_light():
-    assert not imported_by("import ringside") & {"torch", "scipy", "matplotlib", "numpy"}
-
-
-def test_a_textbook_question_opens_none_of_nccls_rooms():
-    argv = "ringside simulate all_reduce --library ideal --cluster star:8 --size 1MiB".split()
-    code = f"""
-sys.argv = {argv!r}
-from ringside.cli import main
-try: main()
-except SystemExit as end: assert not end.code
-"""
-    assert not {
-        name for name in imported_by(f"exec({code!r})") if name.startswith("ringside.sim.libraries.nccl")
-    }
-
-
-COMMANDS = (
-    "",
-    "topo",
-    "simulate",
-    "collectives",
-    "pick",
-    "train",
-    "whatif",
-    "goodput",
-    "measure",
-    "measure ddp",
-    "measure train",
-    "measure elastic",
-    "calibrate",
-    "compare",
-    "explain",
-    "pairs",
-    "program",
-    "scorecard",
-    "scorecard training",
-    "sweep",
-    "trace",
-    "validate",
-    "validate ddp",
-    "validate training",
-    "validate disturbances",
-    "demo",
-)
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_is_light(command):
-    argv = ["ringside", *command.split(), "--help"]
-    code = f"""
-sys.argv = {argv!r}
-from ringside.__main__ import main
-try: main()
-except SystemExit as end: assert not end.code
-"""
-    assert not imported_by(f"exec({code!r})") & {"torch", "scipy", "matplotlib", "plotly", "jinja2"}
-
-
-def test_every_command_has_its_help_tested():
-    from ringside import cli
-
-    assert set(cli.COMMANDS) == set(COMMANDS) - {""}
-
-
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name])
-def test_a_command_says_of_itself_what_the_list_says_of_it(name):
-    from ringside import cli
-
-    assert cli.command_of(name).__doc__ == cli.COMMANDS[name]
 
 
 def test_import_contracts():

@@ -53,6 +53,7 @@ def test_a_folder_may_have_packages_of_our_names(neighbours, words):
     assert done.stdout
 
 
+@pytest.mark.slow
 def test_a_real_run_works_beside_packages_of_our_names(neighbours):
     pytest.importorskip("torch")
     words = (

@@ -11,7 +11,7 @@ matrix products and convolutions count as flops (a multiply-add is two); everyth
 in the compute precision. Launch overheads, the optimizer and the input pipeline are not included, so small
 batches are faster here than in reality. With the efficiencies below NVIDIA's published one-GPU throughputs of
 ResNet-50 and BERT (V100 and A100, large batches) are predicted at 0.56 to 1.25 of the measured ones
-(tests/sim/test_models.py): if the scale matters, measure one GPU and set the efficiency by it.
+(tests/sim/workload/test_models.py): if the scale matters, measure one GPU and set the efficiency by it.
 """
 
 from collections.abc import Sequence

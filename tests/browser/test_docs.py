@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 TOP = Path(__file__).parents[2]
 
 PAGES = ("", "start/", "how/ring_or_tree/", "reference/commands/", "reference/api/", "clusters/", "training/")

@@ -9,7 +9,9 @@ import pytest
 from ringside.__main__ import main
 from ringside.report.page import Page, Table, write_page
 from tests.browser.conftest import WIDTHS
-from tests.ringside.test_report import BLUE_MACHINE, HOSTILE, cells
+from tests.ringside.output.test_report import BLUE_MACHINE, HOSTILE, cells
+
+pytestmark = pytest.mark.slow
 
 COMMANDS = {
     "compare": "compare job.log --html {page}",

@@ -22,7 +22,11 @@ NOT_RUN_TODAY = {
 WRITES = {"--plot", "--trace", "--export", "--tuner-csv", "--timeline", "-o"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [PAGES[0], *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES[1:])],
+    ids=lambda page: page.stem,
+)
 def test_commands_of_a_page_run_and_print_what_it_says(page):
     with desk() as folder:
         for block in blocks(page):

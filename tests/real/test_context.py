@@ -39,6 +39,7 @@ def compare(rank: int, store: str) -> None:
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 @pytest.mark.gloo
 def test_shared_attention_and_its_gradients_are_those_of_one_rank(tmp_path: Path) -> None:
     multiprocessing.spawn(compare, (str(tmp_path / "store"),), nprocs=RANKS)

@@ -50,6 +50,7 @@ def test_a_bucket_is_as_late_as_on_its_last_rank_and_starts_when_a_worker_is_fre
     assert [b.start_s for b in two.buckets] == [2.5, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.gloo
 @pytest.mark.parametrize("workers", [1, 2])
 def test_real_ddp_under_torchrun_has_the_buckets_and_the_trace_that_simulated_steps_have(workers):
@@ -70,6 +71,7 @@ def test_real_ddp_under_torchrun_has_the_buckets_and_the_trace_that_simulated_st
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.gloo
 def test_ranks_that_fail_are_reported_with_what_they_wrote():
     job = DdpJob(bucketing=Bucketing(1), timeout_s=5)
@@ -78,6 +80,7 @@ def test_ranks_that_fail_are_reported_with_what_they_wrote():
         measure_ddp(unused, job, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.gloo
 def test_a_model_with_an_unused_parameter_is_told_which_flag_it_needs(tmp_path):
     file = tmp_path / "idle.py"
@@ -105,6 +108,7 @@ def test_bad_input_is_refused_in_words():
         DdpJob(workers=0)
 
 
+@pytest.mark.slow
 @pytest.mark.gloo
 def test_real_powersgd_asks_for_what_its_simulation_does_and_loses_no_gradient():
     workload = Workload(

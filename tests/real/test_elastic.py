@@ -17,6 +17,7 @@ WORDS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.gloo
 def test_a_rank_is_killed_and_the_job_ends_with_the_right_sum(tmp_path, capsys):
     output = tmp_path / "e.jsonl"
@@ -37,6 +38,7 @@ def test_a_rank_is_killed_and_the_job_ends_with_the_right_sum(tmp_path, capsys):
     assert 0 < line["goodput"] < 1
 
 
+@pytest.mark.slow
 @pytest.mark.gloo
 def test_a_rank_that_dies_of_itself_ends_the_run_with_its_last_words(tmp_path):
     (tmp_path / "checkpoint.pt").write_text("no checkpoint")

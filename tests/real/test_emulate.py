@@ -124,6 +124,7 @@ def test_a_star_carries_tcp_at_the_rate_of_its_links() -> None:
         assert drops(network) == 0
 
 
+@pytest.mark.slow
 def test_a_slower_port_slows_only_its_own_direction() -> None:
     graph = star(3, bandwidth=RATE)
     graph.edges["gpu1", "switch"]["bandwidth"] = RATE / 4
@@ -137,6 +138,7 @@ def test_both_directions_of_a_cable_carry_the_full_rate_at_once() -> None:
         assert best_goodput(network, (0, 1), (1, 0)) == [pytest.approx(RATE * GOODPUT, rel=0.05)] * 2
 
 
+@pytest.mark.slow
 def test_an_oversubscribed_uplink_is_shared() -> None:
     with emulate(leaf_spine(2, 2, bandwidth=RATE, oversubscription=2)) as network:
         assert best_goodput(network, (0, 1)) == [pytest.approx(RATE * GOODPUT, rel=0.05)]
@@ -196,6 +198,7 @@ def test_an_exception_takes_the_network_and_its_processes_down() -> None:
     assert processes[0].wait(5) == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_a_forked_child_that_leaves_the_block_takes_nothing_down() -> None:
     script = """
 import os, sys

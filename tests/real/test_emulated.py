@@ -72,6 +72,7 @@ def measured(network: Cluster, what: Measurement, placement: tuple[int, ...] | N
     return records
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["ring", "tree", "double_binary_tree", "halving_doubling", "direct"])
 def test_every_schedule_runs_exactly_between_hosts(four: Cluster, algorithm: str) -> None:
     for ranks in (2, 3, 4):
@@ -109,6 +110,7 @@ def assert_takes(
     assert quickest == pytest.approx(seconds, rel=0.08)
 
 
+@pytest.mark.slow
 def test_a_ring_and_a_ping_pong_take_what_their_links_allow(slow: Cluster) -> None:
     ping_pong = replace(
         RING, collective="sendrecv", algorithm="ping_pong", world=WorldSpec(3), sizes=[1024 * KIB]
@@ -117,6 +119,7 @@ def test_a_ring_and_a_ping_pong_take_what_their_links_allow(slow: Cluster) -> No
     assert_takes(slow, replace(RING, sizes=[1024 * KIB]), 6 * 256 * KIB / GOODPUT)
 
 
+@pytest.mark.slow
 def test_a_bad_placement_on_an_oversubscribed_network_costs_what_it_should(forks: Forks) -> None:
     what = replace(RING, sizes=[512 * KIB])
     with cluster(leaf_spine(2, 2, bandwidth=SLOW, oversubscription=2), forks) as network:
@@ -142,6 +145,7 @@ def test_placements_that_do_not_fit_are_refused(four: Cluster) -> None:
         replace(RING, algorithm="ping_pong")
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_killed_is_named_and_what_was_measured_is_kept(four: Cluster) -> None:
     from ringside.real.emulate import namespaces
 
@@ -160,6 +164,7 @@ def test_a_rank_that_is_killed_is_named_and_what_was_measured_is_kept(four: Clus
     assert measured(four, RING)  # the network is as good as new
 
 
+@pytest.mark.slow
 def test_a_rank_that_hangs_ends_the_run_with_every_ranks_output(four: Cluster) -> None:
     from ringside.real.emulate import namespaces
 
@@ -175,6 +180,7 @@ def test_a_rank_that_hangs_ends_the_run_with_every_ranks_output(four: Cluster) -
     assert namespaces._inhabitants([host.namespace for host in four.network.hosts]) == []
 
 
+@pytest.mark.slow
 def test_torchrun_starts_the_ranks_as_on_a_clusters_nodes() -> None:
     if reason := available():
         pytest.skip(reason)
@@ -230,6 +236,7 @@ def remains() -> list[str]:
     return namespaces.orphaned() + launchers
 
 
+@pytest.mark.slow
 def test_a_few_runs_leave_nothing_behind() -> None:
     leave_nothing(5, seed=1)
 

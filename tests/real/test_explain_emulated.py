@@ -65,6 +65,7 @@ def explained(records, sound) -> Verdict:
     return judge(ScheduleFamily(records, "star:4", {"bandwidth": f"{RATE / 1e6}MB/s"}, sound))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "slow", [(("gpu1", "switch"),), (("gpu2", "switch"), ("switch", "gpu2"))], ids=["link", "host"]
 )
@@ -77,6 +78,7 @@ def test_a_slow_link_or_host_is_found_if_only_beside_all_links(forks, sound, slo
     assert max(verdict.records[row].nbytes for row in verdict.rows) == SIZES[-1]
 
 
+@pytest.mark.slow
 def test_of_the_same_network_again_nothing_is_named(forks, sound) -> None:
     verdict = explained(log(forks, ()), sound)
     assert not verdict.named

@@ -28,6 +28,7 @@ def wait_for_ranks(process):
     raise AssertionError(process.communicate())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

@@ -133,6 +133,7 @@ def test_the_library_does_every_collective(forks, kind):
         assert [row.nbytes for row in rows] == [996, 1992, 3996]
 
 
+@pytest.mark.slow
 def test_two_agents_on_loopback_measure_together(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -153,6 +154,7 @@ def test_two_agents_on_loopback_measure_together(tmp_path):
     assert sum("rank 0 runs on another node" in out for _, out, _ in ends) == 1
 
 
+@pytest.mark.slow
 def test_two_that_measure_into_one_file_keep_all_records_of_both(tmp_path):
     both = [
         start(tmp_path, f"measure {kind} -g 1 -o out.jsonl -b 64 -e 16M -n 1 -w 0")
@@ -165,6 +167,7 @@ def test_two_that_measure_into_one_file_keep_all_records_of_both(tmp_path):
         assert [row.nbytes for row in records(tmp_path) if row.collective == kind] == sizes
 
 
+@pytest.mark.slow
 def test_a_rank_that_dies_is_reported_and_nothing_is_left(tmp_path):
     process = start(tmp_path, LONG)
     ranks = wait_for_records(tmp_path, process, 2)
@@ -177,6 +180,7 @@ def test_a_rank_that_dies_is_reported_and_nothing_is_left(tmp_path):
     assert gone(ranks)
 
 
+@pytest.mark.slow
 def test_a_rank_that_hangs_is_reported_and_nothing_is_left(tmp_path):
     process = start(tmp_path, f"{LONG} --timeout 3")
     ranks = wait_for_records(tmp_path, process, 2)
@@ -189,6 +193,7 @@ def test_a_rank_that_hangs_is_reported_and_nothing_is_left(tmp_path):
     assert gone(ranks)
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing(tmp_path):
     process = start(tmp_path, LONG)
     ranks = wait_for_records(tmp_path, process, 2)
@@ -200,6 +205,7 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing(tmp_path):
     assert gone(ranks)
 
 
+@pytest.mark.slow
 def test_even_kill_9_leaves_nothing(tmp_path):
     process = start(tmp_path, LONG)
     ranks = wait_for_records(tmp_path, process, 2)
@@ -209,6 +215,7 @@ def test_even_kill_9_leaves_nothing(tmp_path):
     assert gone(ranks)
 
 
+@pytest.mark.slow
 def test_a_rank_that_disagrees_is_reported(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
         "import os\n"
@@ -225,6 +232,7 @@ def test_a_rank_that_disagrees_is_reported(tmp_path):
     assert not (tmp_path / "out.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_forked_ranks_that_fail_are_reported_and_the_next_run_starts_anew(forks):
     never = Measurement(collective="all_reduce", world=WorldSpec(2), sizes=[4096], timeout_s=1e-6)
     with pytest.raises(MeasureError, match="the run failed: rank "):

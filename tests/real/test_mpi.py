@@ -136,6 +136,7 @@ def test_ranks_of_mpi_are_told_to_run_mpis_worker(monkeypatch: pytest.MonkeyPatc
     assert job_of(what).worker == "ringside.real.mpi.worker"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not (find_spec("mpi4py") and which("mpirun", path=f"{Path(sys.executable).parent}:/usr/bin")),
     reason="mpi4py or mpirun is not installed: pip install -e '.[mpi]'",

@@ -40,6 +40,7 @@ os._exit(0)  # the profiler's own thread sometimes aborts an interpreter that en
 """
 
 
+@pytest.mark.slow
 def test_a_job_under_gloo_is_read(tmp_path):
     (tmp_path / "job.py").write_text(SCRIPT)
     ranks = [

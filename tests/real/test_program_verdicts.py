@@ -91,12 +91,14 @@ def false(several: list[Run]) -> str:
     )
 
 
+@pytest.mark.slow
 def test_each_verdict_is_what_real_gloo_does() -> None:
     found = runs((name, case.main, case.ranks) for name, case in CASES.items() if case.gloo)
     assert not false([run for run in found if run.program not in LAWLESS])
     assert len(found) >= 40
 
 
+@pytest.mark.slow
 def test_random_programs_become_what_is_said_of_them() -> None:
     assert not false(random_runs(range(10)))
 

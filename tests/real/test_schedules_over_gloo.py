@@ -10,6 +10,7 @@ from ringside.sim.algorithms import ALGORITHMS, algorithms_for
 SCRIPT = Path(__file__).with_name("all_schedules.py")
 
 
+@pytest.mark.slow
 @pytest.mark.gloo
 def test_every_schedule_gives_the_exact_result_on_every_rank():
     worlds = (2, 3, 4, 5)

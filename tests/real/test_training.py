@@ -41,6 +41,7 @@ JOBS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.gloo
 @pytest.mark.parametrize("name", JOBS)
 def test_real_ranks_say_what_their_program_says(name, tmp_path):
@@ -59,6 +60,7 @@ def test_real_ranks_say_what_their_program_says(name, tmp_path):
     assert read(file) == found
 
 
+@pytest.mark.slow
 @pytest.mark.gloo
 def test_stages_that_share_parameters_gather_ahead_and_reduce_once():
     job = TrainingJob(

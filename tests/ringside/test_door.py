@@ -9,7 +9,7 @@ import pytest
 
 from ringside import console
 from ringside.door import behind, door, one_line, plain
-from tests.validation.kineto_jobs import Rank
+from tests.validation.traces.kineto_jobs import Rank
 
 CONTROL = [
     chr(code)

@@ -118,6 +118,7 @@ def row_ranks(graph):
     return sum("rank" in data for _, data in graph.nodes(data=True))
 
 
+@pytest.mark.slow
 def test_of_its_own_accord_the_textbook_takes_what_pick_picks_and_train_waits_for(ringside):
     for cluster, nodes in (("star", 4), ("leaf-spine", 2), ("dgx-h100", 2)):
         words = ("--cluster", f"{cluster}:{nodes}", "--library", "ideal")
@@ -186,6 +187,7 @@ def test_a_calibrated_answer_is_the_same_at_every_door(ringside, tmp_path):
     assert [compared[end] for end in ends] == [row[end] for end in ("time_s", "time_lo_s", "time_hi_s")]
 
 
+@pytest.mark.slow
 def test_many_ranks_leave_out_what_takes_long_and_say_so():
     for cluster, ranks, left in (("star:1024", 1024, ("tree",)), ("dgx-a100:128", 1024, ("ring", "direct"))):
         library = find_library("ideal", cluster)

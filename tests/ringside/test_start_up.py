@@ -4,6 +4,8 @@ import resource
 import subprocess
 import sys
 
+import pytest
+
 MOST = 2.0
 ROUNDS = 9
 
@@ -16,6 +18,7 @@ def processor_s(*words: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+@pytest.mark.slow
 def test_help_takes_less_than_twice_an_import_of_numpy() -> None:
     turns = [
         (processor_s("-m", "ringside", "--help"), processor_s("-c", "import numpy")) for _ in range(ROUNDS)

@@ -112,8 +112,10 @@ def checked(python: Path, folder: Path, program: str) -> subprocess.CompletedPro
 
 
 def test_it_is_the_wheel_that_is_imported(python: Path, tmp_path: Path) -> None:
-    done = run(python, "-c", "import ringside, sim; print(ringside.__file__, sim.__file__)", cwd=tmp_path)
-    assert all(place.startswith(str(python.parents[1])) for place in done.stdout.split()), done.stderr
+    code = "import ringside.sim; print(ringside.__file__, ringside.sim.__file__)"
+    done = run(python, "-c", code, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert all(place.startswith(str(python.parents[1])) for place in done.stdout.split())
     assert run(python, "-m", "ringside", "topo", "star:4", cwd=tmp_path).returncode == 0
 
 

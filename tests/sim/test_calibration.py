@@ -46,6 +46,7 @@ def test_a_calibration_survives_its_file(tmp_path: Path) -> None:
 figures = st.floats(0, 1e6)
 
 
+@pytest.mark.slow
 @given(figures, figures, st.text(max_size=20))
 @example(0.0, 0.0, "\x85")
 def test_any_figure_and_any_name_survive_a_file(

@@ -123,6 +123,7 @@ def test_what_cannot_win_is_not_timed(monkeypatch):
     assert "tree" not in timed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("clock", "limit_s"), [("tuner", 5), ("pipeline", 10)])
 def test_31_sizes_on_12_node_counts_take_seconds(clock, limit_s):
     begin = time.process_time()

@@ -173,6 +173,7 @@ for number in range(200):
 """
 
 
+@pytest.mark.slow
 def test_processes_that_add_lines_at_once_lose_none(tmp_path: Path) -> None:
     adding = [subprocess.Popen([sys.executable, "-c", ADDING, name], cwd=tmp_path) for name in "abcd"]
     assert [process.wait() for process in adding] == [0] * 4

@@ -95,6 +95,7 @@ TOPOLOGIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_answers_are_the_same_to_the_bit_in_whatever_order_the_graph_was_written(name: str) -> None:
     graph = TOPOLOGIES[name]

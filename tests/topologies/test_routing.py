@@ -163,6 +163,7 @@ def test_where_there_is_no_way_the_ends_are_named() -> None:
         Routes(graph).route(0, 2)
 
 
+@pytest.mark.slow
 def test_many_machines_are_built_and_routed_in_seconds() -> None:
     begin = time.process_time()
     graph = dgx_h100(512)

@@ -50,6 +50,7 @@ def test_one_rank_count_cannot_tell_launch_from_alpha_and_says_so():
     assert "fixed: these rows cannot distinguish it from alpha and beta" in report(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["tree", "double_binary_tree"])
 def test_a_pipeline_is_fitted_through_the_simulator(algorithm):
     truth = replace(TRUE, gamma=0.0, launch=0.0)

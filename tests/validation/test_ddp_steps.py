@@ -50,6 +50,7 @@ def test_trials_are_every_combination():
     assert sum(trial.powersgd is not None for trial in plan) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.netadmin
 @pytest.mark.gloo
 @pytest.mark.skipif(bool(available()), reason="no right to make network namespaces")

@@ -89,6 +89,7 @@ def test_half_the_cards_are_found() -> None:
     assert verdict.named[0].value == 2
 
 
+@pytest.mark.slow
 def test_where_the_family_is_unsure_half_the_cards_are_a_hint() -> None:
     verdict = explained(log("dgx-a100", 4, nics=4))  # it was measured on one and two nodes
     named = {one.cause.key: one.value for one in verdict.named}

@@ -50,6 +50,7 @@ def test_no_row_is_judged_by_a_fit_that_it_took_part_in() -> None:
         assert not {id(one) for one in question.fitted} & {id(one) for one in question.judged}
 
 
+@pytest.mark.slow
 def test_every_collective_is_predicted_by_the_others_within_a_quarter() -> None:
     others = [question for question in questions(RECORDS) if "fitted on all others" in question.name]
     assert {question.judged[0].collective for question in others} >= {"all_reduce", "broadcast", "all_to_all"}
@@ -201,6 +202,7 @@ def test_rows_on_uneven_nodes_are_refused() -> None:
         observed([uneven], "leonardo", {})
 
 
+@pytest.mark.slow
 def test_the_band_grows_so_that_four_of_five_rows_of_more_nodes_lie_in_it() -> None:
     machines = list(growth(RECORDS))
     assert [one.machine for one in machines] == ["leonardo", "mare-nostrum"]
@@ -209,6 +211,7 @@ def test_the_band_grows_so_that_four_of_five_rows_of_more_nodes_lie_in_it() -> N
     assert max(one.per_doubling for one in machines) == pytest.approx(PER_DOUBLING, abs=0.02)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     st.sampled_from(["leonardo", "mare-nostrum"]), st.integers(0, 5), st.integers(0, 5), st.integers(6, 28)
@@ -228,6 +231,7 @@ def test_the_band_never_narrows_farther_from_what_was_measured(
     assert width(most * 2 ** (nodes + 1)) > width(most * 2**nodes)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.sampled_from(["leonardo", "mare-nostrum"]), st.integers(6, 28), st.integers(0, 4))
 def test_the_band_widens_with_tasks_beyond_those_measured(machine: str, size: int, doublings: int) -> None:

@@ -19,7 +19,7 @@ from ringside.sim.schedule import Schedule, Step, even_chunks, step
 from ringside.topologies import Routes, Topology, check, star
 from ringside.topologies.fabrics import leaf_spine
 from ringside.topologies.graph import add_cable
-from tests.sim.reference import transfers_of
+from tests.sim.engine.reference import transfers_of
 
 GOLDEN = Path(__file__).with_name("simgrid.json")
 PLAYER = Path(__file__).parents[3] / "benchmarks/play_in_simgrid.py"

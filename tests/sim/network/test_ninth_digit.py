@@ -12,7 +12,7 @@ from ringside.sim.libraries import gloo
 from ringside.sim.schedule import Schedule
 from ringside.topologies import Topology, star
 from ringside.topologies.fabrics import leaf_spine, torus
-from tests.sim.test_shared_links import noisy
+from tests.sim.network.test_shared_links import noisy
 
 BUILDS = {
     **{(name, kind): build for name, builds in ALGORITHMS.items() for kind, build in builds.items()},

@@ -156,6 +156,7 @@ def main_of(lines: Lines) -> Any:
     return main
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 2000, 500))
 def test_the_outcomes_are_those_of_every_order_of_events(first: int) -> None:
     star = {ranks: Libraries("gloo", "star", {}, ranks) for ranks in (2, 3, 4)}

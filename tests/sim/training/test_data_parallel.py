@@ -135,6 +135,7 @@ def test_several_machines_and_cpus_are_refused() -> None:
         ringside.train("resnet50", "dgx1-v100", strategy="data_parallel", library="gloo")
 
 
+@pytest.mark.slow
 def test_a_whole_batch_passes_at_once_unless_told() -> None:
     whole = ringside.train("resnet50", "dgx1-v100", strategy="data_parallel", batch=16)
     halves = ringside.train("resnet50", "dgx1-v100", strategy="data_parallel", batch=16, micro_batch=8)

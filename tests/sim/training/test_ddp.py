@@ -215,6 +215,7 @@ print(simulate_step(work, group, DataParallel(bucketing=Bucketing(0.2)), costs).
 """
 
 
+@pytest.mark.slow
 def test_traces_are_the_same_under_different_hash_seeds() -> None:
     traces = {
         subprocess.run(

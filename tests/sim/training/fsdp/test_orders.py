@@ -72,6 +72,7 @@ REAL_OF_FOUR = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.gloo
 @pytest.mark.parametrize(("ranks", "cases"), [(2, REAL), (4, REAL_OF_FOUR)])
 def test_the_installed_pytorch_asks_for_the_same(

@@ -174,6 +174,7 @@ def test_ranks_keep_what_the_formulas_say(ranks, micro_batches):
     assert ahead / v == pytest.approx(ranks * (1 + (ranks - 1) / (ranks * v)))
 
 
+@pytest.mark.slow
 @given(st.integers(2, 12), st.integers(0, 30), st.floats(0.0, 0.5))
 @settings(deadline=None, max_examples=25)
 def test_1f1b_has_a_closed_form(ranks, more, message_s):

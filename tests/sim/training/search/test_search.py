@@ -51,6 +51,7 @@ def jobs(what: LaidOut, budget: Budget = BUDGET) -> Iterator[tuple[str, Parallel
             continue
 
 
+@pytest.mark.slow
 def test_no_step_is_shorter_and_none_holds_less_than_its_bounds(what: LaidOut, libraries: Libraries) -> None:
     bounds, looked_at = Bounds(libraries), 0
     for name, job in list(jobs(what))[::EVERY]:
@@ -96,6 +97,7 @@ def test_words_that_are_said_alone_have_bounds_too(
     assert bounds.step_s(job) <= played.step_s * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_the_ranking_is_that_of_plain_simulation_of_every_layout(what: LaidOut, libraries: Libraries) -> None:
     some = list(jobs(what))[::29]
     room = Room(3 << 30, 1 << 30)
@@ -148,6 +150,7 @@ def test_words_that_are_said_are_held_and_all_layouts_share_a_batch() -> None:
         assert one.job.samples == 16
 
 
+@pytest.mark.slow
 def test_nothing_that_does_not_fit_is_ever_found() -> None:
     reserve = QUESTION.gpu.memory - (1 << 30)
     found = find_layouts(QUESTION, {}, global_batch=8, reserve=reserve)

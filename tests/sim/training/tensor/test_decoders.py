@@ -101,6 +101,7 @@ def test_dtensor_exchanges_as_often_as_torch_was_seen_to(layers: int) -> None:
     assert [(one.kind, one.nbytes, one.dtype) for one in small] == [("all_reduce", 4 * 32, "float32")] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.gloo
 def test_dtensor_exchanges_as_often_as_the_installed_torch_does(tmp_path: Path) -> None:
     file = Path(__file__).with_name("real_counts.py")

@@ -1,0 +1,126 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from ringside.commands.compare import command as compare
+from ringside.commands.compare import ddp as compare_ddp
+from ringside.commands.measure.ddp import run
+from ringside.real.ddp.job import DdpJob
+from ringside.sim.training.ddp.buckets import Bucketing
+from ringside.sim.training.ddp.predict import predict
+from ringside.sim.training.ddp.record import read
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "models.py"
+WORKLOAD = """
+name: two
+parameters: {a: {count: 1024}, b: {count: 1024}}
+layers:
+  - {name: two, forward: 1ms, backward: 2ms, gradients: [b]}
+  - {name: one, forward: 1ms, backward: 2ms, gradients: [a]}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.gloo
+def test_measured_steps_are_printed_written_traced_drawn_and_compared(tmp_path, capsys):
+    model, output, trace, plot = (tmp_path / name for name in ("m.yaml", "o.json", "t.json", "p.svg"))
+    model.write_text(WORKLOAD)
+    job = DdpJob(bucketing=Bucketing(0), iterations=2, timeout_s=30)
+    run(str(model), output, job, ranks=2, plot=plot, trace=trace)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("# two on 2 ranks: step")
+    assert [line.split()[:2] for line in lines[-2:]] == [["0", "4096"], ["1", "4096"]]
+    assert json.loads(trace.read_text())["traceEvents"]
+    assert "bucket" in plot.read_text()
+
+    found = read(output)
+    assert len(found.steps) == 2
+    assert found.fingerprint["torch"]
+    assert found.memory_bandwidth is None
+    assert predict(found).compute_s == pytest.approx(6e-3)
+
+    both = tmp_path / "both.svg"
+    compare_ddp.run([output], both, None, None, as_json=True)
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["predicted_s"] / row["measured_s"] - 1 == pytest.approx(row["error"])
+    assert len(row["finish_errors"]) == len(row["measured_buckets"]) == 2
+    text = both.read_text()
+    assert text.index("o.json, predicted") < text.index("o.json, measured")
+    with pytest.raises(ValueError, match="steps hold the network"):
+        compare.run([output], "star", [], "fifo", "none", None, None, None, pool_sites=False, as_json=False)
+
+
+@pytest.mark.gloo
+@pytest.mark.parametrize("name", ["convolutions", "transformer"])
+def test_a_real_model_is_trained_checked_and_profiled_in_the_same_run(tmp_path, name):
+    output = tmp_path / "o.json"
+    run(f"{EXAMPLES}:{name}", output, DdpJob(bucketing=Bucketing(1), iterations=3), ranks=2)
+    found = read(output)
+    work = found.workload
+    assert len(work.arrival) == len(work.parameters)
+    assert work.batch in (8, 16)
+    assert bool(work.buffers) == (name == "convolutions")
+    assert found.memory_bandwidth
+    assert found.memory_bandwidth > 1e8
+    assert all(step.step_s > 0.3 * (work.forward_s + work.backward_s) for step in found.steps)
+    predicted = predict(found)
+    assert [b.nbytes for b in predicted.buckets] == [b.nbytes for b in found.median.buckets]
+    assert predicted.lower_s <= predicted.step_s <= predicted.upper_s
+
+
+@pytest.mark.gpu
+def test_steps_on_gpus_are_stamped_by_the_devices(tmp_path):
+    torch = pytest.importorskip("torch")
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two CUDA GPUs")
+    output = tmp_path / "o.json"
+    run(f"{EXAMPLES}:transformer", output, DdpJob(backend="nccl", workers=1, iterations=3), ranks=2)
+    for step in read(output).steps:
+        assert all(0 < b.ready_s <= b.launch_s <= b.finish_s <= step.step_s for b in step.buckets)
+
+
+def test_a_workload_with_a_parameter_that_no_layer_names_needs_a_flag(tmp_path):
+    idle = tmp_path / "idle.yaml"
+    tensors = "parameters: {a: {count: 1}, b: {count: 1}}"
+    idle.write_text(f"name: x\n{tensors}\nlayers: [{{name: l, forward: 1s, backward: 1s, gradients: [a]}}]")
+    with pytest.raises(ValueError, match=r"no gradient arrives for b.*write --find-unused"):
+        run(str(idle), tmp_path / "o.json", DdpJob(), ranks=2)
+
+
+def test_bad_input_is_refused_before_anything_is_measured(tmp_path):
+    output, job = tmp_path / "o.json", DdpJob()
+    with pytest.raises(ValueError, match=r"resnet50: no such file; write sleeping, FILE\.py:NAME or"):
+        run("resnet50", output, job, ranks=2)
+    with pytest.raises(ValueError, match=r"no such file; write FILE\.py:NAME"):
+        run("none.py:model", output, job, ranks=2)
+    with pytest.raises(ValueError, match=r"no function 'none'; it has perceptron, .*write FILE.py:NAME"):
+        run(f"{EXAMPLES}:none", output, job, ranks=2)
+    with pytest.raises(ValueError, match="add --emulate"):
+        run("sleeping", output, job, ranks=2, settings=["bandwidth=1Gb/s"])
+    with pytest.raises(ValueError, match="write another path"):
+        run("sleeping", tmp_path / "no" / "o.json", job, ranks=2)
+    with pytest.raises(ValueError, match="not a picture format"):
+        run("sleeping", output, job, ranks=2, plot=tmp_path / "p.bmp")
+    with pytest.raises(ValueError, match="'stern' is no known cluster"):
+        run("sleeping", output, job, ranks=2, emulate="stern:4")
+    with pytest.raises(ValueError, match="leave a GPU idle"):
+        run("sleeping", output, DdpJob(backend="nccl"), ranks=2)
+    with pytest.raises(ValueError, match="write gloo or nccl"):
+        DdpJob(backend="mpi")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('{"schema": "ringside.ddp/1"', "cannot be read"),
+        ('{"schema": "ringside.train/1"}', "no ringside.ddp/1 file"),
+        ('{"schema": "ringside.ddp/1", "ranks": "two"}', "ranks: Input should be a valid integer"),
+    ],
+)
+def test_a_file_that_holds_no_steps_is_refused(tmp_path, text, complaint):
+    path = tmp_path / "o.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=complaint):
+        read(path)

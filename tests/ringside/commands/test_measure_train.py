@@ -1,0 +1,217 @@
+"""``measure train`` and what judges it: jobs from words, refusals, and tables of made-up steps."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from ringside.commands.measure.train import job_of, model_of
+from ringside.real.training.job import Decoder, Experts, Sleeping, TrainingJob
+from ringside.real.training.record import RankStep, Said, TrainingRecord
+from ringside.sim.training.ddp.record import MeasuredNetwork
+from ringside.topologies import star
+from ringside.topologies.file import dumps
+from ringside.validation.emulated.strategies import CASES, MEDIAN, SHORT, checks
+from ringside.validation.training.compare import compare_training, planned
+from ringside.validation.training.program import program_of
+
+PLAIN = {"strategy": "fsdp", "shard": None, "tp": 1, "cp": 1, "cp_method": None, "pp": 1,
+         "schedule": None, "virtual": None, "micro_batches": None, "ep": None}  # fmt: skip
+JOB = TrainingJob(model=Sleeping(layers=2), shard=2)
+
+
+def made_up(job=JOB, step_s=1.0):
+    """A record whose ranks say what they should, in steps of so many seconds."""
+    network = MeasuredNetwork(topology=dumps(star(job.mesh.ranks, bandwidth=12.5e6)), library="gloo")
+    step = tuple(
+        RankStep(0.0, step_s, tuple(
+            Said(one.kind, one.nbytes, "float32", one.ranks, -1, 0.0, step_s) for one in asked
+        ))
+        for asked in planned(program_of(job))
+    )  # fmt: skip
+    return TrainingRecord(job=job, steps=(step,), fingerprint={}, wires=network)
+
+
+def test_words_become_the_job_that_they_describe():
+    assert job_of(4, "sleeping", **PLAIN) == TrainingJob(shard=4)
+    job = job_of(8, "decoder:layers=4", **{**PLAIN, "pp": 2, "tp": 2, "schedule": "zbv"})
+    assert (job.shard, job.pipeline, job.tensor, job.virtual, job.micro_batches) == (2, 2, 2, 2, 4)
+    job = job_of(4, "sleeping", **{**PLAIN, "strategy": "hsdp"})
+    assert (job.strategy, job.shard, job.replicate) == ("fsdp", 2, 2)
+    job = job_of(4, "sleeping", **{**PLAIN, "strategy": "zero_redundancy"})
+    assert (job.strategy, job.shard, job.replicate) == ("zero_redundancy", 1, 4)
+    job = job_of(8, "decoder", **{**PLAIN, "cp": 2, "tp": 2, "cp_method": "ring"})
+    assert (job.shard, job.context, job.tensor, job.context_method) == (2, 2, 2, "ring")
+    assert model_of("sleeping:layers=2,forward_s=5ms") == Sleeping(layers=2, forward_s=5e-3)
+    assert model_of("decoder:hidden=32") == Decoder(hidden=32)
+    assert model_of("experts:skew=0.25,forward_s=5ms") == Experts(skew=0.25, forward_s=5e-3)
+
+
+def test_experts_are_dealt_out_among_all_ranks_or_as_many_as_was_said():
+    plain = {**PLAIN, "strategy": None}
+    assert job_of(4, "experts", **plain) == TrainingJob(model=Experts(), replicate=4, expert=4)
+    pairs = job_of(4, "experts:experts=2", **{**plain, "strategy": "ddp", "ep": 2})
+    assert (pairs.expert, pairs.mesh.expert_data) == (2, 2)
+    with pytest.raises(ValueError, match="experts are trained with --strategy ddp here, not fsdp"):
+        job_of(4, "experts", **PLAIN)
+    with pytest.raises(ValueError, match="--cp cannot be combined with expert layers"):
+        job_of(4, "experts", **{**plain, "cp": 2})
+    with pytest.raises(ValueError, match="sleeping has no experts to deal out; write --model experts"):
+        job_of(4, "sleeping", **{**plain, "ep": 2})
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words", "complaint"),
+    [
+        (4, {"strategy": "ddp"}, "'ddp' is no strategy that is measured here; write fsdp, hsdp or zero_r"),
+        (3, {"tp": 2}, "3 ranks do not divide by --tp 2 times --pp 1"),
+        (2, {"tp": 2, "pp": 2}, "2 ranks do not divide"),
+        (2, {"tp": 0}, "write 1 or more"),
+        (2, {"cp": 0}, "write 1 or more"),
+        (4, {"cp": 3}, "4 ranks do not divide by --tp 1 times --cp 3 times --pp 1"),
+        (2, {"cp_method": "ring"}, "of which there is one; add --cp 2"),
+        (2, {"cp": 2, "cp_method": "rings"}, "'rings' is no way of context parallelism"),
+        (4, {"cp": 2, "pp": 2}, "without a pipeline; leave --pp or --cp out"),
+        (3, {"cp": 3}, "do not divide rows 8, of which zigzag makes 6 pieces"),
+        (4, {"shard": 2}, "--shard is hsdp's"),
+        (4, {"strategy": "zero_redundancy", "shard": 2}, "--shard is hsdp's"),
+        (4, {"strategy": "zero_redundancy", "tp": 2}, "leave --tp, --cp, --pp and --shard out"),
+        (4, {"strategy": "hsdp", "shard": 3}, "groups of 2 or more of 4 ranks, and not of 3"),
+        (2, {"strategy": "hsdp"}, "groups of 2 or more of 2 ranks, and not of 1; write --strategy fsdp"),
+        (9, {"strategy": "hsdp"}, "groups of 2 or more of 9 ranks, and not of 4; write --shard 3"),
+        (4, {"strategy": "hsdp", "shard": 0}, "--shard 0; write 1 or more"),
+        (2, {"pp": 2, "virtual": 0}, "--virtual 0; write 1 or more"),
+        (2, {"schedule": "zbv"}, "--schedule is a pipeline's, of which there is none; add --pp 2"),
+        (2, {"pp": 2, "schedule": "zbv", "virtual": 3}, "zbv has 2 per rank, not 3"),
+        (2, {"pp": 2, "schedule": "zb"}, "'zb' is no schedule of a pipeline"),
+        (2, {"virtual": 2}, "but no pipeline"),
+        (2, {"pp": 2, "reshard": False}, "are FSDP2's, and no ranks here share parameters"),
+        (2, {"tp": 2, "no_sync": True}, "--no-sync needs ranks that share parameters"),
+        (1, {}, "one rank does not communicate"),
+    ],
+)
+def test_layouts_that_cannot_be_are_refused(ranks, words, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        job_of(ranks, "sleeping", **{**PLAIN, **words})
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("resnet50", "'resnet50' is no model for train; write sleeping or decoder"),
+        ("decoder:width=4", "is no figure of decoder; write one of layers"),
+        ("decoder:layers=0", "write a whole number from 1"),
+        ("decoder:layers=x", "write a whole number from 1"),
+        ("sleeping:forward_s=soon", "soon"),
+        ("experts:skew=much", "'skew=much': write a share from 0 to 1, such as 0.25"),
+        ("experts:skew=2", "a skew of 2; write a share of the tokens, 0 to 1"),
+        ("experts:skew=nan", "a skew of nan; write a share"),
+        ("experts:active=9", "9 of 8 experts for a token; write 8 or less"),
+        ("sleeping:forward_s", "is not a duration"),
+    ],
+)
+def test_models_that_nobody_knows_are_refused(text, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        model_of(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("measure train --backend nccl -o o.json", "--backend is not an option of ringside measure train"),
+        (
+            "measure train --algorithm ring -o o.json",
+            "--algorithm is not an option of ringside measure train",
+        ),
+        ("measure train --plot p.svg -o o.json", "--plot is not an option of ringside measure train"),
+        (
+            "measure ddp --tp 2 -o o.json",
+            "--tp is not an option of ringside measure ddp, but of ringside measure train",
+        ),
+        (
+            "measure all_reduce --tp 2 -o o.json",
+            "--tp is not an option of ringside measure, but of ringside measure train",
+        ),
+        ("measure train --set bandwidth=1Gb/s -o o.json", "add --emulate"),
+        ("measure train -g 3 --tp 2 -o o.json", "do not divide"),
+        (
+            "measure train --model sleeping:hidden=1000000,inner=1000000 -o o.json",
+            "need more than this machine's",
+        ),
+        ("validate training --plot p.svg", "--plot is not an option of ringside validate training"),
+        ("validate training --family rings", "'rings' is not a case of this plan; write one of fsdp"),
+    ],
+)
+def test_words_that_say_nothing_are_refused_before_anything_is_measured(ringside, tmp_path, words, complaint):
+    code, out, err = ringside(*words.split())
+    assert (code, out) == (2, "")
+    assert complaint in err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_steps_are_compared_with_their_program_and_its_time(ringside, tmp_path):
+    predicted = compare_training(made_up()).predicted_s
+    (tmp_path / "steps.json").write_text(made_up(step_s=predicted / 1.02).dumps())
+    code, out, err = ringside("compare", "steps.json", "--max-error", "3%")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1].split()[:3] == ["steps.json", "identical", "identical"]
+    code, out, _ = ringside("compare", "steps.json", "--json")
+    (row,) = json.loads(out)["rows"]
+    assert row["error"] == pytest.approx(0.02)
+    code, _, err = ringside("compare", "steps.json", "--max-error", "1%")
+    assert code == 1
+    assert "error of the step above 1% in steps.json" in err
+    code, _, err = ringside("compare", "steps.json", "--plot", "p.svg")
+    assert (code, "leave --plot out" in err) == (2, True)
+
+
+def test_steps_in_which_ranks_say_something_else_fail(ringside, tmp_path):
+    record = made_up()
+    first, second = record.steps[0]
+    cut = second._replace(said=second.said[:-1])
+    (tmp_path / "steps.json").write_text(replace(record, steps=((first, cut),)).dumps())
+    code, out, err = ringside("compare", "steps.json")
+    assert code == 1
+    assert "rank 1, number 5: nothing, where the program has reduce_scatter" in out
+    assert "ranks said something else than their program in steps.json" in err
+
+
+def test_a_validation_says_how_far_off_and_ends_so(ringside, monkeypatch):
+    step_s = compare_training(made_up()).predicted_s
+
+    def judge_as(step_s):
+        def judge(plan, on_judged):
+            for case in plan:
+                on_judged(case, compare_training(made_up(step_s=step_s)))
+
+        monkeypatch.setattr("ringside.commands.validate.training.judge", judge)
+
+    judge_as(step_s)
+    code, out, err = ringside("validate", "training", "--short")
+    assert (code, err) == (0, "")
+    assert out.count("identical") == 2 * len(SHORT)
+    assert "# pass  worst error of step times: 0.0% (at most 6%)" in out
+    code, out, _ = ringside("validate", "training", "--family", "zbv", "--json")
+    assert [row["job"] for row in json.loads(out)["rows"]] == ["zbv"]
+    judge_as(step_s / 1.1)
+    code, out, err = ringside("validate", "training", "--short")
+    assert code == 1
+    assert "past the tolerance: median error of step times, worst error of step times" in err
+
+
+@pytest.mark.slow
+def test_every_case_has_a_program_that_is_as_long_as_any_step():
+    assert len({case.name for case in CASES}) == len(CASES)
+    for case in CASES:
+        asked = planned(program_of(case.job))
+        assert len(asked) == case.job.mesh.ranks
+        assert all(asked)
+
+
+def test_checks_want_all_orders_and_small_errors():
+    good = compare_training(made_up(step_s=compare_training(made_up()).predicted_s))
+    assert all(check.passed for check in checks([good]))
+    assert not all(check.passed for check in checks([replace(good, same_bytes=False)]))
+    off = replace(good, predicted_s=good.predicted_s * (1 + 2 * MEDIAN))
+    assert not all(check.passed for check in checks([off]))

@@ -1,0 +1,80 @@
+"""``ringside scorecard training``: what it prints, keeps and draws."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ASKED = ("scorecard", "training", "--table", "korthikanti")
+PAGE = (Path(__file__).parents[3] / "docs/published_training.md").read_text(encoding="utf-8")
+
+
+def test_a_table_is_summed_up_with_its_worst_rows(on_screen):
+    code, out, _ = on_screen(*ASKED)
+    assert code == 0
+    lines = out.splitlines()
+    assert "korthikanti: Selective checkpointing on A100; what sets it: of" in out
+    (row,) = [line.split() for line in lines if not line.startswith("#")]
+    assert row[:4] == ["korthikanti", "all", "4", "4"]
+    assert len(row) == 10
+    (shown,) = re.findall(r"\$ ringside (.*)\n([^`]*)```", PAGE)
+    assert shown[0].split() == [*ASKED]
+    assert [line.rstrip() for line in lines] == shown[1].splitlines()
+
+
+def test_json_has_every_row_and_where_it_is_from_and_the_picture_is_drawn(ringside):
+    code, out, _ = ringside(*ASKED, "--json", "--plot", "training.svg")
+    assert code == 0
+    content = json.loads(out)
+    assert content["schema"] == "ringside.scorecard_training/1"
+    (table,) = content["tables"]
+    assert table["source"].startswith("arXiv:2205.05198")
+    assert [row["series"] for row in table["rows"]][:2] == ["megatron-22B", "gpt3-175B"]
+    for row in table["rows"]:
+        assert row["error"] == pytest.approx(row["predicted"] / row["measured"] - 1)
+    (score,) = table["scores"]
+    assert score["worst"] == pytest.approx(max(abs(row["error"]) for row in table["rows"]))
+    assert table["counted"] == []
+    assert Path("training.svg").read_text(encoding="utf-8").startswith("<?xml")
+
+
+def test_what_the_naive_rule_does_not_say_is_null(ringside, monkeypatch):
+    from ringside.validation.published.training import tables
+    from ringside.validation.published.training.judging import judged
+
+    one = judged.TrainingTable(
+        *("two", "Two rows", "nobody", "nothing", "none"),
+        judged=lambda: [judged.Judged("a", "1", 2.0, 2.2, float("nan"))],
+        counted=lambda: [judged.Counted("which is larger", 1, 2, 0)],
+    )
+    monkeypatch.setattr(tables, "find_tables", lambda names: [one])
+    _, out, _ = ringside("scorecard", "training")
+    assert out.splitlines()[-3].split()[-2:] == ["-", "-"]
+    assert out.splitlines()[-1] == "# two: which is larger: 1 of 2, naive 0"
+    (table,) = json.loads(ringside("scorecard", "training", "--json")[1])["tables"]
+    assert table["rows"][0]["rule"] is table["scores"][0]["rule_median"] is None
+    assert table["counted"][0]["by_rule"] == 0
+
+
+def test_a_table_of_answers_alone_has_no_rows(ringside, monkeypatch):
+    from ringside.validation.published.training import tables
+    from ringside.validation.published.training.judging import judged
+
+    one = judged.TrainingTable(
+        *("order", "Three frameworks", "nobody", "nothing", "none", list),
+        counted=lambda: [judged.Counted("their order", 2, 3)],
+        correlated=lambda: [judged.Correlated("times", 0.5), judged.Correlated("sizes", 1.0, 0.25)],
+    )
+    monkeypatch.setattr(tables, "find_tables", lambda names: [one])
+    code, out, _ = ringside("scorecard", "training", "--plot", "order.svg")
+    assert code == 0
+    assert [line for line in out.splitlines() if not line.startswith("#")] == []
+    assert "worst of order" not in out
+    assert out.splitlines()[-3:] == [
+        "# order: their order: 2 of 3",
+        "# order: Spearman's correlation of times: 0.500",
+        "# order: Spearman's correlation of sizes: 1.000, naive 0.250",
+    ]
+    (table,) = json.loads(ringside("scorecard", "training", "--json")[1])["tables"]
+    assert [one["spearman"] for one in table["correlated"]] == [0.5, 1.0]

@@ -1,0 +1,209 @@
+"""What is written for other tools and read from them, at the doors of the command line."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ringside.sim.algorithms import schedule
+from ringside.sim.collective import Collective
+from ringside.sim.formats import FormatError
+from ringside.sim.formats.msccl_write import MAX_STEPS, dumps
+from tests.sim.formats.files import DATA
+
+HALO = Path(__file__).parents[3] / "examples" / "halo_exchange.py"
+SIMULATE = "simulate all_reduce --cluster star:4 --size 64K --library ideal --algorithm ring"
+
+
+def done(result):
+    code, out, err = result
+    assert code == 0, err
+    return out
+
+
+def refused(result, message):
+    code, out, err = result
+    assert code == 2, (code, out, err)
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_a_schedule_is_written_for_msccl_and_read_again(ringside):
+    out = done(ringside(*SIMULATE.split(), "--export", "ring.xml"))
+    assert "# written to ring.xml; lost are the size" in out
+    again = done(ringside(*"simulate ring.xml --cluster star:4 --size 64K --json".split()))
+    content = json.loads(again)
+    assert content["inputs"]["file"] == "ring.xml"
+    assert content["inputs"]["collective"] == "all_reduce"
+    alone = json.loads(done(ringside(*SIMULATE.split(), "--engine", "simpy", "--json")))
+    assert content["rows"][0]["time_s"] == pytest.approx(alone["rows"][0]["time_s"], rel=1e-12)
+
+
+def test_a_schedule_is_written_as_goal_and_simulated_as_a_program(ringside):
+    done(ringside(*SIMULATE.split(), "--export", "ring.goal"))
+    content = json.loads(done(ringside(*"program ring.goal --cluster star:4 --json".split())))
+    assert content["inputs"]["library"] == "ideal"
+    alone = json.loads(done(ringside(*SIMULATE.split(), "--engine", "simpy", "--json")))
+    assert content["makespan_s"] == pytest.approx(alone["rows"][0]["time_s"], rel=1e-9)
+
+
+def test_a_file_has_traces_and_links_as_a_collective_has(ringside, tmp_path):
+    done(ringside(*SIMULATE.split(), "--export", "ring.xml"))
+    words = "simulate ring.xml --cluster star:4 --size 64K --trace t.json --links --set latency=1us"
+    assert "busiest links" in done(ringside(*words.split()))
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+
+
+def test_a_file_that_calls_itself_as_we_call_a_closed_form_is_simulated(ringside):
+    text = (DATA / "astra_custom_ring_allreduce_8.xml").read_text()
+    Path("r.xml").write_text(text.replace('name="allreduce_ring_1channelsperring"', 'name="direct"'))
+    words = "simulate r.xml --cluster star:8 --size 1M --engine model"
+    refused(ringside(*words.split()), "has no closed form")
+
+
+def test_a_size_that_the_runtime_leaves_to_others_is_said(ringside):
+    file = DATA / "azure_ncv4_ar_hier_12_Simple.xml"
+    words = f"simulate {file} --cluster star:4 --json --size"
+    caveats = [
+        json.loads(done(ringside(*words.split(), size)))["rows"][0].get("caveat") for size in ("1M", "2G")
+    ]
+    assert caveats == [
+        None,
+        f"{2**31} B: the file is for 617472 to 1073741824 B, and MSCCL leaves other sizes to NCCL",
+    ]
+
+
+def test_a_program_goes_round_by_goal(ringside, tmp_path):
+    out = done(ringside("program", HALO, "-g", "4", "--export", "a.goal"))
+    assert "# written to a.goal" in out
+    assert "collectives (all_reduce) are written as their transfers" in out
+    out = done(ringside(*"program a.goal --cluster star:4 --export b.goal --trace t.json".split()))
+    assert "written to b.goal" in out
+    assert (tmp_path / "a.goal").read_text() == (tmp_path / "b.goal").read_text()
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    done(ringside(*"program --job a.goal --job b.goal --cluster star:8".split()))
+    done(ringside(*"program a.goal --cluster star:4 --fold".split()))
+
+
+def test_a_program_goes_round_by_chakra(ringside, tmp_path):
+    pytest.importorskip("google.protobuf.proto")
+    done(ringside("program", HALO, "-g", "4", "--export", "traces"))
+    assert {file.name for file in (tmp_path / "traces").iterdir()} == {
+        f"halo_exchange.{rank}.et" for rank in range(4)
+    }
+    by_folder = json.loads(done(ringside(*"program traces --cluster star:4 --json".split())))
+    by_file = json.loads(done(ringside(*"program traces/halo_exchange.2.et --cluster star:4 --json".split())))
+    assert by_folder["ranks"] == by_file["ranks"]
+    done(ringside(*"program traces -g 4 --export again --library nccl".split()))
+    for file in (tmp_path / "traces").iterdir():
+        assert file.read_bytes() == (tmp_path / "again" / file.name).read_bytes()
+
+
+def test_the_verdict_and_what_was_written_stand_in_the_json(ringside):
+    content = json.loads(done(ringside("program", HALO, "-g", "4", "--export", "a.goal", "--json")))
+    assert content["verdict"] == "proved"
+    assert content["export"] == "a.goal"
+    assert content["lost"]
+    shutil.copy(DATA / "small_chakra.0.json", "s.0.json")
+    content = json.loads(done(ringside(*"program s.0.json --json".split())))
+    assert "7 dependencies on nodes that the files do not have are left out" in content["notes"]
+
+
+def test_a_schedule_of_nccls_is_written_with_its_protocol(ringside, tmp_path):
+    words = (
+        "simulate all_reduce --cluster dgx-h100 --size 64K --protocol ll128 --algorithm ring --export x.xml"
+    )
+    done(ringside(*words.split()))
+    assert 'proto="LL128"' in (tmp_path / "x.xml").read_text()[:300]
+
+
+def test_what_is_not_proved_is_not_written(ringside, tmp_path):
+    script = "def main(dist):\n    dist.send(4, 1 - dist.get_rank())\n    dist.recv(4, 1 - dist.get_rank())\n"
+    (tmp_path / "p.py").write_text(script)
+    code, out, _ = ringside(*"program p.py -g 2 --export p.goal".split())
+    assert (code, "hangs" in out, "written" in out) == (1, True, False)
+    code, _, _ = ringside(*"program p.py -g 2 --cluster star:2 --export p.goal".split())
+    assert code == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["p.py"]
+
+
+TOP = Path(__file__).parents[3]
+PAGE = (TOP / "docs" / "formats.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_limits_that_the_page_names_are_those():
+    page = " ".join(PAGE.split())
+    ring, direct = (
+        int(re.search(rf"{words} on more than (\d+)", page)[1]) for words in ("ring", "all-to-all")
+    )
+    assert 2 * (ring - 1) == MAX_STEPS  # a rank's steps in the all-reduce, each way
+    assert dumps(schedule("direct", Collective("all_to_all", direct, 4 * direct)))
+    with pytest.raises(FormatError, match="more than"):
+        dumps(schedule("direct", Collective("all_to_all", direct + 1, 4 * (direct + 1))))
+
+
+REFUSED = [
+    (f"{SIMULATE} --export x.et", "x.et: not a format of schedules; write a name that ends in .xml, .goal"),
+    (f"{SIMULATE} --export x", "not a format of schedules"),
+    (f"{SIMULATE} --export no/x.xml", "write another path"),
+    (f"{SIMULATE} --export x.xml --trace x.xml", "something else is written there"),
+    ("simulate all_reduce --cluster star:4 --export x.xml", "--export shows one size"),
+    ("simulate sendrecv --cluster star:4 --size 4K --export x.xml", "MSCCL has no sendrecv"),
+    ("simulate all_reduce --cluster dgx-h100 --size 4M --algorithm nvls --export x.xml", "adds in switches"),
+    ("simulate no.xml --cluster star:4", "no.xml: no such file"),
+    ("simulate ring.xml --cluster star:3", "4 ranks, but star has 3"),
+    ("simulate ring.xml --cluster star:8 -g 8", "-g 8, but the file has 4 ranks; leave -g out"),
+    ("simulate ring.xml --cluster star:4 --library nccl", "says how it is carried out"),
+    ("simulate ring.xml --cluster star:4 --algorithm tree", "the file has its own"),
+    ("simulate ring.xml --cluster star:4 --protocol ll", "knows no --protocol"),
+    ("simulate ring.xml --cluster star:4 --size 4K --export ring.xml", "it is read"),
+    ("program ring.goal -g 5", "-g 5, but ring.goal has 4 ranks; leave -g out"),
+    ("program ring.goal --real", "ring.goal: --real runs scripts only"),
+    ("program ring.goal --library nccl --eager", "--eager is how a script's groups are made"),
+    ("program ring.goal --check --export x.goal", "--export: --check proves and no more"),
+    ("program ring.goal --real --export x.goal", "--export: --real runs the job"),
+    ("program ring.goal --export x.xml", "x.xml: not a format of programs; write FILE.goal, or a new folder"),
+    ("program ring.goal --export ring.goal", "it is read"),
+    ("program ring.goal --export full", "it is there already and not an empty folder"),
+    ("program ring.goal --export no/such/folder", "is no folder that can be written to"),
+    ("program ring.goal --cluster star:3", "4 ranks"),
+    ("program --job ring.goal --job ring.goal --cluster star:8 --export x.goal", "an export is of one job"),
+    ("program --job ring.goal:3 --cluster star:8", "-g 3, but ring.goal has 4 ranks"),
+    ("program no.goal", "no.goal: no such file"),
+    ("program no.0.et", "no.0.et: no such file"),
+    ("program full", "full: a folder without Chakra traces"),
+    ("program job.py --export x.goal", "job.py on how many ranks? write -g N"),
+    ("program job.py -g 2 --library nccl --export x.goal", "depends on the machines; add --cluster NAME"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), REFUSED, ids=[words for words, _ in REFUSED])
+def test_words_are_refused_and_nothing_is_written(ringside, tmp_path, words, message):
+    done(ringside(*SIMULATE.split(), "--export", "ring.goal"))
+    done(ringside(*SIMULATE.split(), "--export", "ring.xml"))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "a").touch()
+    (tmp_path / "job.py").write_text("def main(dist):\n    dist.all_reduce(8)\n")
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    refused(ringside(*words.split()), message)
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
+
+
+def test_who_has_no_protobuf_is_told_so(ringside, monkeypatch):
+    import sys
+
+    for name in [
+        name
+        for name in sys.modules
+        if name.startswith(("google.protobuf", "ringside.sim.formats.chakra_sch"))
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    refused(
+        ringside("program", HALO, "-g", "4", "--export", "t"),
+        "need protobuf; write pip install -e '.[formats]'",
+    )
+    assert not Path("t").exists()

@@ -1,0 +1,145 @@
+"""What tables judge is what ``ringside train`` answers: to the last bit, by the command line of a row."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import typer
+
+from ringside.commands.train.command import command
+from ringside.sim.training.ddp.job import DataParallel
+from ringside.sim.training.search import Bounds
+from ringside.validation.published.training import (
+    aleph_alpha,
+    data_parallel,
+    dgxc,
+    internevo,
+    korthikanti,
+    libai,
+    llm_foundry,
+    megascale,
+    megatron,
+    torchtitan,
+)
+from ringside.validation.published.training.ddp.sources import sources
+from ringside.validation.published.training.ddp.throughput import asked as ddp_asked
+from ringside.validation.published.training.judging.rounds import ROUNDS, whole_s
+from ringside.validation.questions.laid_out import LayoutWords
+from ringside.validation.questions.question import Question
+from ringside.validation.questions.training import Training
+
+TOP = Path(__file__).parents[3]
+
+
+def options(question: Question) -> Iterator[str]:
+    """The options of ``ringside train`` that ask a question."""
+    yield from ("--cluster", question.cluster, "--model", question.training.model)
+    for key, figure in question.settings.items():
+        yield from ("--set", f"{key}={figure}")
+    if question.calibration is None:
+        yield from ("--calibration", "none")
+    elif not isinstance(question.calibration, str):
+        yield from ("--calibration", f"family:{question.calibration.cluster.partition(':')[0]}")
+    ddp = question.training.ddp
+    if (cap := ddp.bucketing.bucket_cap_mb) is not None:
+        yield from ("--bucket-cap-mb", str(cap))
+    if ddp.gradient_as_bucket_view:
+        yield "--gradient-as-bucket-view"
+    if not ddp.broadcast_buffers:
+        yield "--no-broadcast-buffers"
+    if question.training.measured is not None:
+        samples_per_s, ranks = question.training.measured
+        yield from ("--measured", f"{samples_per_s!r}@{ranks}")
+    assert (ddp.accumulation, ddp.comm_hook) == (1, DataParallel().comm_hook)
+    usual = (Training(model=""), LayoutWords(), Question(training=Training(model=""), cluster=""))
+    for one, plain in zip((question.training, question.layout, question), usual, strict=True):
+        for name in (field.name for field in fields(one)):
+            value = getattr(one, name)
+            if value == getattr(plain, name) or name in WRITTEN:
+                continue
+            option = f"--{name.replace('_', '-')}"
+            yield from (option,) if value is True else (option, str(value))
+
+
+WRITTEN = ("model", "cluster", "settings", "calibration", "ddp", "measured", "training", "layout")
+"""Fields that are written above."""
+
+
+@pytest.fixture
+def answered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., float]:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(command)
+
+    def run(question: Question) -> float:
+        monkeypatch.setattr(sys, "argv", ["train", *options(question), "--json"])
+        with pytest.raises(SystemExit) as end:
+            app()
+        out = capsys.readouterr()
+        assert not end.value.code, out.err
+        return float(json.loads(out.out)["step_s"])
+
+    return run
+
+
+def rows() -> Iterator[tuple[str, Question, float]]:
+    """Of each table some rows: the question, and the seconds of a step that the table goes by."""
+    for step in [*megatron.steps()][1:9:3]:
+        yield "megatron", step.asked(0.4), step.predicted_s(0.4)
+    for row in [one for one in libai.steps() if one.batch <= 2 * one.data * one.micro_batch][:3]:
+        count = row.batch // row.data // row.micro_batch
+        yield "libai", row.asked(0.4, count), row.predicted_s(0.4)
+    for run in [one for one in llm_foundry.runs() if (one.accumulation, one.sequence) == (1, 2048)][:9:4]:
+        yield "llm_foundry", llm_foundry.asked(run, 0.5, 1), llm_foundry.predicted_s(run, 0.5)
+    for of in [one for one in dgxc.steps() if (one.framework, one.gpus) == ("paxml", 32)]:
+        yield "dgxc", dgxc.sharded(of, 1.2), dgxc.sharded(of, 1.2).step().step_s
+    for one in [*torchtitan.runs()][::5]:
+        yield "torchtitan", torchtitan.asked(one, 0.5, 0.02), torchtitan.predicted_s(one, 0.5, 0.02)
+    for _, own in [*internevo.runs()][:2]:
+        yield "internevo", internevo.asked(own[0], 0.5), internevo.predicted_s(own[0], 0.5, 0.0)
+    for strategy in data_parallel.runs()[1:]:
+        found = data_parallel.asked(strategy, data_parallel.efficiency(strategy.series))
+        yield "data_parallel", found, data_parallel.predicted_s(strategy)
+    for source in sources():
+        for series in source.series:
+            if series.rows[1].accumulation == 1 and series.id.startswith("resnet50") and "amp" in series.id:
+                found = ddp_asked(source, series, series.rows[1], 0.02)
+                yield "ddp", found, found.step().step_s
+
+
+@pytest.mark.slow
+def test_tables_judge_what_train_answers(answered: Callable[..., float]) -> None:
+    for table, question, judged_s in rows():
+        assert answered(question) == judged_s, (table, [*options(question)])
+
+
+def test_steps_of_many_micro_batches_follow_from_answers_of_fewer(answered: Callable[..., float]) -> None:
+    (row,) = (row for row in libai.steps() if (row.model, row.pipeline, row.data) == ("gpt-2", 8, 1))
+    shorter = {count: answered(row.asked(0.4, count)) for count in (8, 16, 24)}
+    assert whole_s(shorter.__getitem__, 24, 8) == pytest.approx(shorter[24], rel=1e-3)
+    asked = megascale.asked(1024, 0.5, ROUNDS)
+    assert whole_s(lambda _: answered(asked), ROUNDS, 8) == asked.step().step_s
+
+
+@pytest.mark.slow
+def test_a_layout_is_judged_by_no_more_than_train_answers(answered: Callable[..., float]) -> None:
+    """A row of hundreds of micro-batches goes by the bound that ``--search`` leaves layouts out by."""
+    run = next(run for run in aleph_alpha.runs() if (run.pipeline, run.micro_batches) == (4, 64))
+    question = run.asked
+    bound_s = Bounds(question.libraries).step_s(question.job)
+    assert bound_s <= answered(question) <= 1.1 * bound_s
+    iteration = next(korthikanti.iterations())
+    judged_s = korthikanti.predicted_s(iteration, 0.7)
+    assert judged_s <= answered(korthikanti.asked(iteration, 0.7)) <= 1.01 * judged_s
+
+
+def test_a_job_is_made_in_one_file() -> None:
+    found = [
+        path.relative_to(TOP).as_posix()
+        for package in ("topologies", "sim", "real", "validation", "ringside")
+        for path in (TOP / package).rglob("*.py")
+        if "ParallelJob(" in path.read_text(encoding="utf-8")
+    ]
+    assert found == ["validation/questions/laid_out.py"]
