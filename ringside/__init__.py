@@ -113,7 +113,7 @@ else:
         if name == "__version__":
             from importlib.metadata import version
 
-            value = version("ringside")
+            value = version("ringside-sim")
         elif name in _HOME:
             from importlib import import_module
 

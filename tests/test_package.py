@@ -35,9 +35,10 @@ def test_every_file_names_the_same_release():
     assert citation["license"] == PROJECT["license"]
 
 
-def test_nothing_tells_people_to_fetch_the_name_from_an_index():
-    """There it is somebody else's; an extra is named so by the project's own file alone."""
-    told = re.compile(r"(?<!-e )'?\bringside\[\w|pip install '?ringside\b")
+def test_nothing_tells_people_to_fetch_somebody_elses_package():
+    """On PyPI the name ringside alone is taken."""
+    assert PROJECT["name"] == "ringside-sim"
+    told = re.compile(r"\bringside\[\w|pip install '?ringside\b(?!-sim)")
     rooms = ("topologies", "sim", "real", "validation", "ringside", "docs", "examples", "benchmarks")
     files = [file for room in rooms for ending in ("py", "md") for file in (TOP / room).rglob(f"*.{ending}")]
     texts = {file: file.read_text(encoding="utf-8") for file in (*files, *TOP.glob("*.md"))}
@@ -45,7 +46,7 @@ def test_nothing_tells_people_to_fetch_the_name_from_an_index():
     assert [str(file) for file, text in texts.items() if told.search(text)] == []
     extras = set(PROJECT["optional-dependencies"])
     named = {
-        extra for text in texts.values() for extra in re.findall(r"install\('(\w+)'\)|'\.\[(\w+)\]'", text)
+        extra for text in texts.values() for extra in re.findall(r"'ringside-sim\[(\w+)\]'|'\.\[(\w+)\]'", text)
     }
     assert {one or other for one, other in named} <= extras
     assert set(OPTIONAL.values()) <= extras

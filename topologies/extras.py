@@ -1,9 +1,6 @@
-"""How what is optional comes onto a machine."""
+"""How to install optional dependencies."""
 
 
 def install(extra: str) -> str:
-    """What to write for an extra.
-
-    Ringside is installed from its checkout; of its name package indices have somebody else's.
-    """
-    return f"write pip install -e '.[{extra}]' in Ringside's checkout"
+    """Return what to write for an extra: on PyPI the distribution is ``ringside-sim``."""
+    return f"write pip install 'ringside-sim[{extra}]', or in a checkout pip install -e '.[{extra}]'"

@@ -102,7 +102,7 @@ def write_page(page: Page, path: Path | None, files: Iterable[Path | str | None]
     text = environment.get_template("page.html").render(
         page=page, figures=figures, plotly=get_plotlyjs(), tables=[_shown(table) for table in page.tables],
         files=_links(files, path), command=shlex.join(["ringside", *sys.argv[1:]]),
-        release=version("ringside"), date=f"{datetime.now().astimezone():%Y-%m-%d %H:%M %Z}",
+        release=version("ringside-sim"), date=f"{datetime.now().astimezone():%Y-%m-%d %H:%M %Z}",
         raw=json.dumps(page.raw, indent=2) if page.raw else "",
     )  # fmt: skip
     write_file(path, text)

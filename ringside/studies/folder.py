@@ -127,7 +127,7 @@ class Folder:
         )
 
     def _write_manifest(self) -> None:
-        content = {"schema": "ringside.study/1", "version": version("ringside"),
+        content = {"schema": "ringside.study/1", "version": version("ringside-sim"),
                    "study": _plain(self.study), "columns": self.columns,
                    "inputs": dict(sorted(self.inputs.items()))}  # fmt: skip
         write_file(self.path / MANIFEST, json.dumps(content, indent=2) + "\n")
@@ -210,7 +210,7 @@ def _same_study(path: Path, study: Study) -> tuple[dict[str, str], Inputs]:
         raise StudyError(
             f"{path}: it holds another study, whose {', '.join(changed)} differs; write a new folder after -o"
         )
-    if made_by != version("ringside") or inputs is None:
+    if made_by != version("ringside-sim") or inputs is None:
         raise StudyError(
             f"{path}: ringside {made_by} began it, whose answers may differ; write a new folder after -o"
         )

@@ -53,7 +53,7 @@ def test_without_numba_the_answer_is_simpys_and_says_why(ringside, monkeypatch):
     asked = ("simulate", "all_reduce", "--cluster", "star:8", "--algorithm", "tree", "--size", "1M", "--json")
     code, out, err = ringside(*asked, "--engine", "fast")
     assert code == 0
-    assert "SimPy plays this; write pip install -e '.[fast]'" in err
+    assert "SimPy plays this; write pip install 'ringside-sim[fast]'" in err
     (row,) = json.loads(out)["rows"]
     assert row["engine"] == "simpy"
     (same,) = json.loads(ringside(*asked, "--engine", "simpy")[1])["rows"]

@@ -204,6 +204,6 @@ def test_who_has_no_protobuf_is_told_so(ringside, monkeypatch):
     monkeypatch.setitem(sys.modules, "google.protobuf", None)
     refused(
         ringside("program", HALO, "-g", "4", "--export", "t"),
-        "need protobuf; write pip install -e '.[formats]'",
+        "need protobuf; write pip install 'ringside-sim[formats]'",
     )
     assert not Path("t").exists()
