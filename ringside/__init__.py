@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from ringside.sim.pick import Pick as Pick
     from ringside.sim.predict import predict as predict
     from ringside.sim.proof import prove as prove
+    from ringside.sim.questions.algorithm_choice import AlgorithmChoice as AlgorithmChoice
+    from ringside.sim.questions.collective_time import CollectiveTime as CollectiveTime
+    from ringside.sim.questions.coverage import Coverage as Coverage
+    from ringside.sim.questions.job_goodput import JobGoodput as JobGoodput
     from ringside.sim.record import Record as Record
     from ringside.sim.schedule import Schedule as Schedule
     from ringside.sim.training.ddp.buckets import Bucketing as Bucketing
@@ -57,20 +61,31 @@ if TYPE_CHECKING:
     from ringside.validation.pairs import SlowNode as SlowNode
     from ringside.validation.pairs import SlowPair as SlowPair
     from ringside.validation.pairs import Verdict as Verdict
+    from ringside.validation.questions.comparison import Comparison as Comparison
+    from ringside.validation.questions.explanation import Explanation as Explanation
+    from ringside.validation.questions.fitting import Fitting as Fitting
+    from ringside.validation.questions.slow_nodes import SlowNodes as SlowNodes
 
     __version__: str
 else:
     _HOME = {
+        "AlgorithmChoice": "ringside.sim.questions.algorithm_choice",
         "Bucketing": "ringside.sim.training.ddp.buckets",
         "Calibration": "ringside.sim.calibration",
         "Cause": "ringside.sim.goodput.job",
         "Cell": "ringside.results",
         "Checkpoints": "ringside.sim.goodput.job",
         "Collective": "ringside.sim.collective",
+        "CollectiveTime": "ringside.sim.questions.collective_time",
         "Compared": "ringside.validation.compare",
+        "Comparison": "ringside.validation.questions.comparison",
+        "Coverage": "ringside.sim.questions.coverage",
         "DataParallel": "ringside.sim.training.ddp.job",
+        "Explanation": "ringside.validation.questions.explanation",
         "Fit": "ringside.sim.calibration",
+        "Fitting": "ringside.validation.questions.fitting",
         "Goodput": "ringside.sim.goodput.study",
+        "JobGoodput": "ringside.sim.questions.job_goodput",
         "Layouts": "ringside.searched",
         "LongJob": "ringside.sim.goodput.job",
         "ParallelStep": "ringside.sim.training.parallel.step",
@@ -82,6 +97,7 @@ else:
         "Result": "ringside.results",
         "Schedule": "ringside.sim.schedule",
         "SlowNode": "ringside.validation.pairs",
+        "SlowNodes": "ringside.validation.questions.slow_nodes",
         "SlowPair": "ringside.validation.pairs",
         "Topology": "ringside.topologies",
         "TrainingStep": "ringside.sim.training.step",
@@ -118,6 +134,8 @@ else:
             from importlib import import_module
 
             module, _, original = _HOME[name].partition(":")
+            if ".questions." in module:
+                import_module("ringside.parsers")
             value = getattr(import_module(module), original or name)
         else:
             raise AttributeError(f"module 'ringside' has no attribute {name!r}; it has {', '.join(__all__)}")

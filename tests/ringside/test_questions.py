@@ -1,0 +1,97 @@
+"""A question's fields are its options everywhere: on the command line, in Python and in JSON."""
+
+import json
+from dataclasses import fields
+
+import pytest
+import typer
+
+import ringside as package
+from ringside.cli import commands
+from ringside.sim.questions.question import Question, QuestionError, option_of
+
+QUESTIONS = [
+    one for name in package.__all__ if isinstance(one := getattr(package, name), type)
+    and issubclass(one, Question)
+]  # fmt: skip
+FILES = [{"files": ["a.log"]}, {"files": ["a.log"], "cluster": "star:2"}]
+REQUIRED = {
+    "CollectiveTime": {"collective": "all_reduce", "cluster": "star:4"},
+    "AlgorithmChoice": {"collective": "all_reduce", "cluster": "star:4"},
+    "Fitting": {"files": ["a.log"], "cluster": "star:2"},
+    **dict.fromkeys(("Comparison", "Explanation", "SlowNodes"), {"files": ["a.log"]}),
+}
+
+
+def test_there_are_questions():
+    assert len(QUESTIONS) >= 8
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda one: one.__name__)
+def test_every_field_is_an_option_of_the_same_name(question):
+    command = typer.main.get_command(commands({question.schema})).commands[question.schema]
+    params = {param.name: param for param in command.params}
+    for one in fields(question):
+        how, param = option_of(one), params[one.name]
+        assert how.help.strip()
+        assert param.help == how.help
+        if not how.is_argument:
+            assert f"--{one.name.replace('_', '-')}" in param.opts
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda one: one.__name__)
+def test_every_field_stands_in_the_inputs_in_plain_values(question):
+    inputs = question(**REQUIRED.get(question.__name__, {})).inputs()
+    assert set(inputs) == {one.name for one in fields(question)}
+    assert json.loads(json.dumps(inputs)) == inputs
+
+
+@pytest.mark.parametrize(
+    ("question", "line"),
+    [
+        (
+            {
+                "collective": "all_reduce",
+                "cluster": "dgx-h100:2",
+                "size": "64M",
+                "settings": {"nic": "25GB/s"},
+            },
+            "simulate all_reduce --cluster dgx-h100:2 --size 64M --set nic=25GB/s",
+        ),
+        (
+            {"collective": "all_to_all", "cluster": "star", "nodes": (2, 4), "size": [4096, 2**20]},
+            "simulate all_to_all --cluster star --nodes 2,4 --size 4K,1M",
+        ),
+    ],
+)
+def test_python_and_the_command_line_say_the_same(ringside, question, line):
+    _, out, _ = ringside(*line.split(), "--json")
+    said, answer = json.loads(out), package.CollectiveTime(**question).ask()
+    assert said["rows"] == json.loads(json.dumps(answer.rows))
+    assert said["inputs"] == json.loads(json.dumps(answer.inputs))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("ranks", 2.5, "`ranks` 2.5; write a whole number or None"),
+        ("ranks", True, "`ranks` True; write a whole number"),
+        ("factor", 1, "`factor` 1; write 2 or more"),
+        ("dtype", 4, "`dtype` 4; write text"),
+        ("begin", "1G", "`begin` 1 GiB is more than `end` 128 MiB"),
+    ],
+)
+def test_errors_name_fields_in_python(field, value, says):
+    with pytest.raises(QuestionError) as error:
+        package.CollectiveTime(**REQUIRED["CollectiveTime"] | {field: value})
+    assert str(error.value).startswith(says)
+
+
+def test_the_same_errors_name_options_on_the_command_line(ringside):
+    code, _, err = ringside(*"simulate all_reduce --cluster star:4 -b 1G".split())
+    assert (code, err.split(";")[0]) == (2, "ringside: --begin 1 GiB is more than --end 128 MiB")
+
+
+def test_a_question_of_text_is_the_question_of_its_values():
+    of = REQUIRED["CollectiveTime"]
+    assert package.CollectiveTime(**of, size="1M") == package.CollectiveTime(**of, size=(2**20,))
