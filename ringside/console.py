@@ -114,7 +114,7 @@ def spelled(inputs: Mapping[str, Any]) -> str:
 def _spelled(value: Any) -> str:
     if isinstance(value, Mapping):
         return " ".join(f"{key}={one}" for key, one in value.items())
-    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def sizes(begin: str, end: str, factor: int, size: str | None) -> list[int]:

@@ -109,6 +109,9 @@ class Calibration:
         if repeated:
             raise ValueError(f"{repeated[0]} is fitted twice; leave one fit out")
 
+    def __str__(self) -> str:
+        return f"calibration of {self.cluster}"
+
     def settings_on(self, cluster: str) -> dict[str, str]:
         """Return the measured settings, if the cluster of this name was measured; any other has its own."""
         return self.settings if in_catalogue(self.topology) == in_catalogue(cluster) else {}

@@ -46,7 +46,9 @@ def test_nothing_tells_people_to_fetch_somebody_elses_package():
     assert [str(file) for file, text in texts.items() if told.search(text)] == []
     extras = set(PROJECT["optional-dependencies"])
     named = {
-        extra for text in texts.values() for extra in re.findall(r"'ringside-sim\[(\w+)\]'|'\.\[(\w+)\]'", text)
+        extra
+        for text in texts.values()
+        for extra in re.findall(r"'ringside-sim\[(\w+)\]'|'\.\[(\w+)\]'", text)
     }
     assert {one or other for one, other in named} <= extras
     assert set(OPTIONAL.values()) <= extras

@@ -158,10 +158,9 @@ def dumps(graph: Topology) -> str:
         "cables": cables,
     }
     content |= {key: graph.graph[key] for key in _HARDWARE if graph.graph.get(key) is not None}
-    if "nccl" in content:
+    if facts := content.get("nccl"):
         content["nccl"] = {
-            key: format_rate(value) if isinstance(value, float) else value
-            for key, value in content["nccl"].items()
+            key: format_rate(value) if isinstance(value, float) else value for key, value in facts.items()
         }
     if "segment" in graph.graph:
         content["transport"] = {key: format_size(graph.graph[key]) for key in ("segment", "window")}

@@ -49,7 +49,7 @@ def _parameter(one: "Field[Any]", hint: Any) -> inspect.Parameter:
         settings["show_default"] = how.default_text
     is_required = one.default is MISSING and one.default_factory is MISSING
     default = inspect.Parameter.empty if is_required else None
-    if one.default is not MISSING:
+    if one.default is not MISSING and not how.repeats:
         default = one.default
     annotation: Any
     kind: Any = list[str] if how.repeats else str if how.parse else _plain_type(hint)

@@ -57,6 +57,9 @@ class ScheduleFile(NamedTuple):
     build: Callable[[Collective], Schedule]
     sizes: tuple[int, int | None] = (0, None)
 
+    def __str__(self) -> str:
+        return str(self.path)
+
     def caveat(self, collective: Collective) -> str:
         """Return the warning that the runtime does not use the file for this size, or nothing."""
         least, most = self.sizes

@@ -16,3 +16,6 @@ class Anchor:
 
     path: Path
     scale: Callable[[Calibration, str, Mapping[str, str]], Calibration]
+
+    def __str__(self) -> str:
+        return str(self.path)

@@ -168,7 +168,7 @@ class CollectiveTimes:
         question, library = self.question, self.first.library
         inputs = question.inputs() | {"collective": question.kind, "library": library.name}
         if isinstance(question.collective, ScheduleFile):
-            inputs["file"] = f"{question.collective.name}.xml"
+            inputs["file"] = str(question.collective)
         if question.nodes is None:
             inputs["ranks"] = library.ranks
         if library.version:

@@ -7,7 +7,7 @@ def parse_counts(text: str) -> tuple[int, ...]:
     """Return the different counts of ``1,2,4,8`` in order; raise ValueError for any other text."""
     counts = text.split(",")
     if not all(count.isdecimal() and int(count) > 0 for count in counts):
-        raise ValueError(f"{text!r} are no node counts; write for example 1,2,4,8")
+        raise ValueError(f"{text!r} are not node counts; write for example 1,2,4,8")
     return tuple(dict.fromkeys(map(int, counts)))
 
 
@@ -16,5 +16,5 @@ def without_count(cluster: str, nodes: tuple[int, ...] | None) -> str:
     name, count = split(cluster)
     if None not in (count, nodes) and (count,) != nodes:
         counts = ",".join(map(str, nodes or ()))
-        raise ValueError(f"{cluster} and --nodes {counts} count differently; leave one count out")
+        raise ValueError(f"{cluster} and --nodes {counts} have different counts; leave one out")
     return name

@@ -133,7 +133,7 @@ def test_real_powersgd_asks_for_what_its_simulation_does_and_loses_no_gradient()
         ({"workers": 1}, "hangs with one worker.*write 2 or more"),
         ({"backend": "nccl"}, "measured over Gloo"),
         ({"powersgd": PowerSGD()}, "after 1000 steps, which would all be run first; write powersgd:start=2"),
-        ({"comm_hook": "fp16_compress"}, "not measured; write one of allreduce, powersgd"),
+        ({"comm_hook": "fp16_compress"}, "cannot be measured; write one of allreduce, powersgd"),
     ],
 )
 def test_hooks_that_cannot_be_measured_are_refused(words, message):

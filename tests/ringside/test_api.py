@@ -140,7 +140,7 @@ def test_what_is_no_result_has_no_row() -> None:
 
 @pytest.mark.parametrize("library", ["mpich", "gloo"])
 def test_nothing_to_pick_is_said(library: str) -> None:
-    with pytest.raises(ValueError, match="write nccl, ideal or mpi"):
+    with pytest.raises(ValueError, match="write ideal, nccl or mpi"):
         ringside.pick("all_reduce", "star", [2], [1024], library=library)
 
 

@@ -32,8 +32,9 @@ class OfRecords(Question):
 
     files: Sequence[Path] = files("Records, nccl-tests text or JSON, or published measurements.")
     cluster: str | None = option(
-        "A named cluster, or a YAML file; by default inferred.", metavar="NAME[:COUNT]|FILE", default=None
-    )
+        "A named cluster, or a YAML file. See ringside topo.",
+        metavar="NAME[:COUNT]|FILE", default=None, default_text="inferred from the files",
+    )  # fmt: skip
     settings: Mapping[str, str] = option(
         "Change a figure or fabric: nic=25GB/s, latency=5us, fabric=torus; repeat for more.",
         "--set", "--settings", metavar="KEY=VALUE", factory=dict, parse=parse_settings, repeats=True,

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from ringside.sim.calibration import Calibration
 from ringside.sim.questions.question import option
-from ringside.validation.calibrate import calibrate
 from ringside.validation.questions.fields import Measured, OfRecords
 
 
@@ -23,6 +22,8 @@ class Fitting(OfRecords):
 
     def ask(self) -> "Fitted":
         """Fit; raise RecordError for records that are too few or must not be mixed."""
+        from ringside.validation.calibrate import calibrate  # scipy need not wait in the help
+
         measured = self.measured()
         calibration = calibrate(
             measured.records, self.cluster, self.settings, sources_of(self.files), pool_sites=self.pool_sites

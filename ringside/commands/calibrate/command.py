@@ -9,7 +9,6 @@ from ringside import console, options
 from ringside.commands.fields import asks
 from ringside.sim.engine.effort import forced
 from ringside.topologies.disk import check_outputs
-from ringside.validation.calibrate import report
 from ringside.validation.questions.fitting import Fitting
 
 
@@ -30,5 +29,7 @@ def command(
         content = {"inputs": answer.inputs, "output": str(output), "notes": list(answer.notes)}
         console.print_json("calibrate", content | answer.calibration.content())
         return
+    from ringside.validation.calibrate import report
+
     for line in [*report(answer.calibration).splitlines(), *answer.notes, f"written to {output}"]:
         console.print_wrapped(line)

@@ -27,7 +27,7 @@ def command(
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Say why a log's bus bandwidth is low: which part departs from its family, and what to try."""
+    """Explain why a log's bus bandwidth is low, compared with similar machines, and what to try."""
     with forced(force), console.simulating("trying causes"):
         answer = question.ask()
     measured, verdict = answer.measured, answer.verdict

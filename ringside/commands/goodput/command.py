@@ -28,7 +28,7 @@ def command(
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Say what failures, checkpoints and restarts leave of a long job's time."""
+    """Predict a long job's goodput after failures, checkpoints and restarts."""
     if not console.given(context) - {"json", "all_columns"}:
         _list(as_json=json)
         return

@@ -36,7 +36,7 @@ def command(
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Say which algorithm wins at every size and node count, and by how much."""
+    """Show which algorithm wins at every size and node count, and by how much."""
     check_format(plot)
     inputs = [question.cluster, question.calibration, question.nccl_graph]
     inputs += [question.anchor.path] if question.anchor else []

@@ -42,7 +42,7 @@ class Libraries:
     def __post_init__(self) -> None:
         able = [name for name, entry in sorted(LIBRARIES.items()) if entry.rules]
         if self.name not in able:
-            raise ValueError(f"{self.name!r} carries out no program; write {one_of(able, self.name)}")
+            raise ValueError(f"{self.name!r} runs no programs; write {one_of(able, self.name)}")
         self.placed = self.whole.placed
 
     @classmethod

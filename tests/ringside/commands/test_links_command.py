@@ -143,9 +143,9 @@ def test_a_rate_without_effect_is_named_with_what_limits(question, said):
 
 
 def test_a_dear_question_is_decided_by_its_routes(monkeypatch):
-    from ringside.commands.simulate import settings as simulate_settings
+    from ringside.sim.questions import idle_settings
 
-    monkeypatch.setattr(simulate_settings, "CHEAP_S", 0.0)
+    monkeypatch.setattr(idle_settings, "CHEAP_S", 0.0)
     words = (
         "simulate all_reduce --cluster dgx-a100:2 --library ideal --algorithm ring --size 16M --json --set"
     )

@@ -23,7 +23,7 @@ def test_a_count_of_the_cluster_is_a_count_of_nodes(ringside):
         ("--cluster dgx-h100:16 --nodes 16,32", "have different counts; leave one out"),
         ("--cluster dgx-h100", "how many machines? write --cluster dgx-h100:16, or --nodes 1,2,4,8"),
         ("--cluster dgx-h100:0", "'0' is not a count"),
-        ("--cluster dgx-h100:4 -b 1K", "--size is one size, -b, -e and -f are several"),
+        ("--cluster dgx-h100:4 -b 2K", "--size lists sizes, --begin, --end and --factor make a series"),
         (
             "--cluster star:4 --library ideal --algorithm ring",
             "leaves ideal nothing to pick",

@@ -48,8 +48,8 @@ WORDS = [
     ("simulate all_reduce --cluster star:4 --size 1e99", "absurdly large"),
     ("simulate all_reduce --cluster star:4 --size 2048T", "more than 1 PiB"),
     ("simulate all_reduce --cluster star:4 --size 0.3", "whole number of bytes"),
-    ("simulate all_reduce --cluster star:4 -b 2M -e 1M", "more than -e"),
-    ("simulate all_reduce --cluster star:4 -b 0 -e 1M", "-b 0"),
+    ("simulate all_reduce --cluster star:4 -b 2M -e 1M", "more than --end"),
+    ("simulate all_reduce --cluster star:4 -b 0 -e 1M", "--begin 0"),
     ("simulate all_reduce --cluster star:4 -f 1", "'-f'"),
     ("simulate all_reduce --cluster star:4 -f two", "'-f'"),
     # files that are not there or cannot be written

@@ -217,7 +217,7 @@ def test_each_count_of_nodes_has_the_rows_that_it_has_alone(ringside):
     code, out, err = ringside(*words, "--cluster", "dgx-h100", "--nodes", "1,2")
     assert not code, err
     found = json.loads(out)
-    assert found["inputs"]["nodes"] == "1,2"
+    assert found["inputs"]["nodes"] == [1, 2]
     for count in (1, 2):
         _, out, _ = ringside(*words, "--cluster", f"dgx-h100:{count}")
         alone = [{"num_nodes": count, **row} for row in json.loads(out)["rows"]]

@@ -176,7 +176,7 @@ def test_a_study_of_changed_files_is_refused_by_name(finished, ringside, name, l
     changed(finished / name)
     code, out, err = ringside("sweep", "study.yaml", "-o", "out", "--workers", 1)
     assert (code, out) == (2, "")
-    assert f"out: {name}: changed since its rows were made; restore it was, or write a new" in err
+    assert f"out: {name}: changed since its rows were made; restore them, or write a new" in err
     assert {part: part.read_bytes() for part in Path("out").iterdir()} == kept
 
 
@@ -208,7 +208,8 @@ def test_ringsides_own_code_is_an_input(finished, ringside):
     code, _, err = ringside("sweep", "study.yaml", "-o", "out")
     assert code == 2
     assert (
-        "out: sim/program/record/script.py of Ringside, sim/record.py of Ringside: not what its rows" in err
+        "out: sim/program/record/script.py of Ringside, sim/record.py of Ringside: changed since its rows"
+        in err
     )
     del content["inputs"]
     manifest.write_text(json.dumps(content), encoding="utf-8")

@@ -87,7 +87,7 @@ def test_machines_are_the_rows_of_a_grid_unless_another_is_asked_for() -> None:
     assert on_machines("hierarchical", (8,)) == on_machines("hierarchical", (1,) * 24) == "hierarchical"
     assert on_machines("hierarchical:4x6", (8, 8, 8)) == "hierarchical:4x6"
     assert on_machines("ring", (8, 8, 8)) == "ring"
-    with pytest.raises(ValueError, match="needs as many ranks on every machine"):
+    with pytest.raises(ValueError, match="needs equally many ranks on every machine"):
         on_machines("hierarchical", (7, 6))
 
 

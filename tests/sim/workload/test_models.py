@@ -187,7 +187,7 @@ def test_a_wrong_name_says_what_to_write(name: str, message: str) -> None:
 
 def test_a_wrong_device_precision_or_efficiency_says_what_to_write() -> None:
     model = architecture("resnet50")
-    with pytest.raises(ValueError, match="'b100' is no known GPU; write one of p40, p100, v100"):
+    with pytest.raises(ValueError, match="'b100' is no known GPU; write one of a10, a100, a100-40gb"):
         device("b100")
     with pytest.raises(ValueError, match="v100 has no peak for 'bfloat16'; write one of float32, float16"):
         workload(model, device("v100"), 1, "bfloat16")
