@@ -161,7 +161,7 @@ def test_a_message_names_its_other_end():
     [
         ({}, "one rank does not communicate"),
         ({"pipeline": 2, "schedule": "zb"}, "'zb' is not one of torch's schedules; write one of gpipe"),
-        ({"pipeline": 4, "micro_batches": 3}, "torch's 1f1b on 4 ranks begins with 4 or more"),
+        ({"pipeline": 4, "micro_batches": 3}, "torch's 1f1b on 4 ranks needs 4 or more"),
         ({"pipeline": 2, "schedule": "zbv", "micro_batches": 4}, "zbv has 2 per rank, not 1"),
         ({"pipeline": 2, "virtual": 2, "micro_batches": 4}, "1f1b has 1 per rank, not 2"),
         ({"pipeline": 16, "micro_batches": 16}, "8 layers on 16 stages leave some without a layer"),

@@ -19,7 +19,7 @@ REQUIRED = {
     "CollectiveTime": {"collective": "all_reduce", "cluster": "star:4"},
     "AlgorithmChoice": {"collective": "all_reduce", "cluster": "star:4"},
     "Fitting": {"files": ["a.log"], "cluster": "star:2"},
-    **dict.fromkeys(("Comparison", "Explanation", "SlowNodes"), {"files": ["a.log"]}),
+    **{name: {"files": ["a.log"]} for name in ("Comparison", "Explanation", "SlowNodes")},
 }
 
 

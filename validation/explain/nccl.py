@@ -30,6 +30,7 @@ from ringside.validation.explain.causes import (
     cards,
 )
 from ringside.validation.explain.verdict import Prediction
+from ringside.validation.machines import with_nodes
 from ringside.validation.measured.observed import Observed, choose, observed
 from ringside.validation.measured.predict import as_before
 
@@ -65,7 +66,10 @@ class NcclFamily:
         self._model = model
         self._rows = [rows[place] for place in kept]
         self.records = [row.record for row in self._rows]
-        self._before = {row.comm: as_measured(row.comm, machine, values, fitted) for row in self._rows}
+        self._before = {
+            row.comm: as_measured(row.comm, with_nodes(machine, row.comm.nodes), values, fitted)
+            for row in self._rows
+        }
         """The machines of each communicator with the rates that were fitted."""
         self.runs = len({row.run for row in self._rows})
         self.as_family = self._ask(self._rows, model)

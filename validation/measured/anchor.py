@@ -9,6 +9,7 @@ from ringside.sim.libraries.nccl.cluster import as_measured
 from ringside.sim.questions.anchor import Anchor
 from ringside.sim.record import Record, RecordError, digest
 from ringside.validation.fallback import as_run
+from ringside.validation.machines import with_nodes
 from ringside.validation.measured.observed import choose, is_observable, observed
 from ringside.validation.measured.predict import as_before
 from ringside.validation.readers import read
@@ -36,7 +37,11 @@ def anchored(
     kept = [rows[place].record for place in chosen.kept]
     fitted = calibration.settings_on(machine)
     before = [
-        as_before(task, as_measured(task.comm, machine, values, fitted), calibration.nccl.model)
+        as_before(
+            task,
+            as_measured(task.comm, with_nodes(machine, task.comm.nodes), values, fitted),
+            calibration.nccl.model,
+        )
         for task in chosen.tasks
     ]
     seconds = [record.time_s / ratio for record, (_, ratio) in zip(kept, before, strict=True)]

@@ -12,6 +12,7 @@ from ringside.sim.libraries.nccl.measured.messages import Task
 from ringside.sim.libraries.nccl.measured.model import Measured
 from ringside.sim.record import Record, collective_of
 from ringside.topologies.catalogue import split
+from ringside.validation.machines import with_nodes
 from ringside.validation.measured.observed import observed
 
 
@@ -34,7 +35,7 @@ class Libraries:
 
     def _of(self, record: Record) -> Nccl:
         (row,) = observed([record], self._machine, self._values)
-        before = as_measured(row.comm, self._machine, self._values, self._fitted)
+        before = as_measured(row.comm, with_nodes(self._machine, row.comm.nodes), self._values, self._fitted)
         return Nccl(row.comm, calibrated=self._calibrated, launch=row.launch, before=before)
 
 

@@ -11,7 +11,7 @@ from ringside.sim.questions.coverage import Coverage
 
 @asks(Coverage)
 def command(question: Coverage, all_columns: options.All = False, json: options.Json = False) -> None:
-    """List which library answers which collective by which algorithm, and what is proved."""
+    """List which library supports which collective by which algorithm, and which are proved."""
     with console.simulating("proving", question.count) as bar:
         answer = question.ask(
             on_cell=lambda cell: bar.done(f"{cell.library} {cell.algorithm} {cell.collective}")

@@ -45,7 +45,7 @@ def command(
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Compare predictions with measured collectives or training steps."""
+    """Compare predictions with measurements: records and nccl-tests, or measured training steps."""
     limit = None if max_error is None else percent(max_error)
     check_format(plot)
     inputs: list[Path | str] = [*question.files, str(question.calibration or "")]

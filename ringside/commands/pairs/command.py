@@ -36,7 +36,7 @@ def command(
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Say which node or link is slow, from a measurement between every two nodes."""
+    """Find the slow nodes and links, from measurements between every two nodes."""
     check_format(plot)
     check_outputs([plot], inputs=question.files)
     verdict = question.ask()
