@@ -51,6 +51,7 @@ def test_measured_steps_are_printed_written_traced_drawn_and_compared(tmp_path, 
         compare.run([output], "star", [], "fifo", "none", None, None, None, pool_sites=False, as_json=False)
 
 
+@pytest.mark.slow
 @pytest.mark.gloo
 @pytest.mark.parametrize("name", ["convolutions", "transformer"])
 def test_a_real_model_is_trained_checked_and_profiled_in_the_same_run(tmp_path, name):

@@ -288,6 +288,7 @@ def test_busy_port(ringside):
         assert f"port {port} of 127.0.0.1 is busy" in err
 
 
+@pytest.mark.slow
 def test_port_busy_with_a_stranger_where_a_second_node_should_be(ringside):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -42,6 +42,7 @@ def test_an_even_share_differs_by_one_where_there_is_room_and_packing_fills(
         assert all(taken == room for taken, room in zip(packed[:-1], rooms, strict=False))
 
 
+@pytest.mark.slow
 @given(st.sampled_from(sorted(MACHINES)), st.integers(2, 3), st.integers(1, 8), st.integers(8, 25))
 @settings(deadline=None, max_examples=25, phases=(Phase.explicit, Phase.generate))
 def test_even_is_as_many_ranks_on_every_machine_to_every_library(

@@ -72,6 +72,7 @@ def train(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], t
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_an_option_at_its_resolved_default_changes_nothing(strategy: str, train: Train) -> None:
     chance = np.random.default_rng(STRATEGIES.index(strategy))

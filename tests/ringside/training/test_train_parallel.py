@@ -138,6 +138,7 @@ def test_checkpointing_computes_more_than_the_model_needs_and_keeps_less(train: 
     assert full["memory_bytes"]["pools"]["activations"] < plain["memory_bytes"]["pools"]["activations"]
 
 
+@pytest.mark.slow
 def test_experts_are_dealt_out_and_the_busiest_rank_sets_the_pace(train: Train, tmp_path: Path) -> None:
     words = ("--model", "mixtral-8x7b:512", "--cluster", "dgx-h100:1", "--strategy", "fsdp", "--batch", "1")
     even = json.loads(train(*words, "--ep", "8", "--json", "--plot", "p.svg", "--trace", "t.json"))
@@ -193,6 +194,7 @@ def test_tight_is_neither_and_must_fit_obeys(train: Train, strategy: str) -> Non
         train(*words, "--reserve", f"{memory - total + 1}", "--must-fit")
 
 
+@pytest.mark.slow
 def test_a_measured_throughput_sets_the_pace(train: Train) -> None:
     found = json.loads(train(*GPT, "--tp", "2", "--measured", "100seq/s@8", "--json"))
     assert found["throughput"] == pytest.approx(100, rel=1e-4)

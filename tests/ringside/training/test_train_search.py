@@ -61,6 +61,7 @@ def test_each_ranked_layout_takes_what_train_says_of_it(train: Run) -> None:
         assert same["samples"] == 16
 
 
+@pytest.mark.slow
 def test_the_winners_step_is_drawn_and_traced(train: Run, tmp_path: Path) -> None:
     code, out = train(*SEARCH, "--plot", "won.svg", "--trace", "won.json")
     assert code == 0
@@ -69,6 +70,7 @@ def test_the_winners_step_is_drawn_and_traced(train: Run, tmp_path: Path) -> Non
     assert json.loads((tmp_path / "won.json").read_text())
 
 
+@pytest.mark.slow
 def test_the_function_ranks_as_the_command_does(train: Run) -> None:
     _, out = train(*SEARCH, "--json")
     found = ringside.search("gpt2:256", "dgx-a100:1", global_batch=16, top=3, tp=2, pp=2)
@@ -162,6 +164,7 @@ def test_bad_words_are_refused(monkeypatch: pytest.MonkeyPatch, words: tuple[str
         app(standalone_mode=False)
 
 
+@pytest.mark.slow
 def test_the_page_names_every_field(train: Run) -> None:
     page = PAGE.read_text()
     found = json.loads(train(*SEARCH, "--json")[1])

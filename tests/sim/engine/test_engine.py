@@ -107,6 +107,7 @@ def test_halving_doubling_takes_what_other_simulators_say(
     assert time_of("halving_doubling", ranks, nbytes) * 1e6 == pytest.approx(microseconds, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_the_double_binary_tree_pipelines() -> None:
     assert 84.557e-3 <= time_of("double_binary_tree", 64, GIB) <= 89e-3
     assert time_of("double_binary_tree", 64, KIB) <= 70e-6

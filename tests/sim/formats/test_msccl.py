@@ -125,6 +125,7 @@ def test_a_long_transfer_is_cut_where_the_runtime_counts_no_further():
     run(text)
 
 
+@pytest.mark.slow
 def test_more_connections_than_a_channel_has_take_others():
     text = dumps(schedule("direct", Collective("all_to_all", 40, 1600)))
     assert 'nchannels="2"' in text

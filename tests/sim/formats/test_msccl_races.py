@@ -91,6 +91,7 @@ def judge(numbers):
     return accepted, refused, needless
 
 
+@pytest.mark.slow
 def test_no_file_without_a_dependency_is_accepted_that_sums_wrongly():
     accepted, refused, needless = judge(range(120))
     assert accepted > 10

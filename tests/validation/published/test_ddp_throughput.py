@@ -43,6 +43,7 @@ def test_the_first_row_of_each_series_sets_it_and_nothing_else_does(rows: list[C
     assert all(abs(row.error) < 1e-5 for row in base)
 
 
+@pytest.mark.slow
 def test_communication_bound_rows_beat_linear_scaling(rows: list[Comparison]) -> None:
     bound = limited(rows, "communication")
     assert all(abs(row.error) < abs(row.linear_error) for row in bound)

@@ -45,6 +45,7 @@ def errors(rows: list[Judged]) -> list[float]:
     return [abs(row.error) for row in rows]
 
 
+@pytest.mark.slow
 def test_selective_checkpointing_follows_from_full_checkpointing() -> None:
     rows = korthikanti.judged()
     assert len(rows) == 4
@@ -251,6 +252,7 @@ def test_the_90th_percentile_is_what_numpy_makes_of_it(values: list[float]) -> N
     assert p90(values) == pytest.approx(float(np.percentile(values, 90)))
 
 
+@pytest.mark.slow
 def test_a_table_is_found_by_its_name_and_printed_row_by_row(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [Judged("a", "1", 1.0, 1.1, 2.0), Judged("b", "2", 2.0, 1.9, 2.0)]
     table = TrainingTable(

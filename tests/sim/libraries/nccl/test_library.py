@@ -98,6 +98,7 @@ def test_a_belief_that_no_machine_reaches_is_raised_to_what_the_cards_need():
     assert "time raised to its traffic's" in found.caveat
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("algorithm", ["ring", "tree", "nvls"])
 def test_both_engines_play_nccls_schedules_to_the_same_time(nodes, algorithm):
