@@ -1,4 +1,4 @@
-"""What a cluster is made of: units, links, machines and the graphs that join them."""
+"""Parts of a cluster: units, links, machines and the graphs that join them."""
 
 if __name__ == "topologies":
     raise ImportError(
@@ -44,7 +44,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Callable[..., Topology]:
-    """Return the maker of a machine of the catalogue: ``dgx_h100`` makes dgx-h100."""
+    """Return the maker of a machine in the catalogue: ``dgx_h100`` makes dgx-h100."""
     machine = name.replace("_", "-")
     if machine.startswith("-") or machine not in MAKERS:
         raise AttributeError(f"module {__name__} has no attribute {name!r}")

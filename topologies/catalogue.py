@@ -32,20 +32,20 @@ _FABRICS: dict[str, Callable[..., Topology]] = {
 MAKERS: Mapping[str, Callable[..., Topology]] = Lazy(
     lambda: [*_FABRICS, *machines()], lambda name: _FABRICS.get(name) or machine(name)
 )
-"""Every named topology; the first parameter of a maker is its count, of ranks, of machines or of leaves."""
+"""All named topologies; the first parameter of a maker counts ranks, machines or leaves."""
 
 _MAX_DIGITS = 20
 
 
 def settings(name: str) -> dict[str, str]:
-    """The keys that ``--set`` takes for ``name``, each with its default as text."""
+    """Return the keys that ``--set`` accepts for ``name``, each with its default as text."""
     return defaults(maker_of(name))
 
 
 def make(name: str, count: int | str | None = None, values: Mapping[str, Any] | None = None) -> Topology:
-    """The named topology with ``count`` ranks or machines and ``values`` in place of its defaults.
+    """Return the named topology with ``count`` ranks or machines and ``values`` in place of its defaults.
 
-    Values may be text with units. Every complaint about them comes at once, in one `TopologyError`.
+    Values may be text with units. One `TopologyError` lists everything wrong with them.
     """
     maker, values = maker_of(name), changed(name, values or {})
     graph = made(name, maker, count, values)
@@ -55,9 +55,9 @@ def make(name: str, count: int | str | None = None, values: Mapping[str, Any] | 
 
 
 def changed(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that make the named topology another, without those that say its defaults in any spelling.
+    """Return the values that differ from the named topology's defaults, however these are spelled.
 
-    What cannot be read stays, to be refused where it is used.
+    Values that cannot be parsed are kept; they are refused where they are used.
     """
     fabric = parted(values)[0]
     fields = {
@@ -68,20 +68,20 @@ def changed(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is(value: Any, annotation: Any, default: Any) -> bool:
-    """Whether a value that may be text is the default."""
-    if isinstance(value, bool):  # which is no number here
+    """Return whether a value, which may be text, equals the default."""
+    if isinstance(value, bool):  # Python counts it as a number
         return False
     try:
-        found = TypeAdapter(annotation).validate_python(value)
+        parsed = TypeAdapter(annotation).validate_python(value)
     except ValidationError:
         return False
     with suppress(TypeError, ValueError):  # a ratio is text that may be a number
-        return bool(float(found) == float(default))
-    return bool(found == default)
+        return bool(float(parsed) == float(default))
+    return bool(parsed == default)
 
 
 def split(cluster: str) -> tuple[str, int | None]:
-    """The name and the count of ``NAME:COUNT``; the name, if a file's, may hold colons itself."""
+    """Split ``NAME:COUNT`` into name and count; a file's name may contain colons."""
     name, colon, count = cluster.rpartition(":")
     if not colon or Path(cluster).is_file() or "/" in count or Path(count).suffix[1:].isalpha():
         return cluster, None
@@ -91,7 +91,7 @@ def split(cluster: str) -> tuple[str, int | None]:
 
 
 def maker_of(name: str) -> Callable[..., Topology]:
-    """What makes the named topology."""
+    """Return the maker of the named topology."""
     if name not in MAKERS:
         known = one_of(MAKERS, name, also=", or a YAML file's name")
         raise TopologyError(f"{name!r} is no known cluster; write {known}")
@@ -99,7 +99,7 @@ def maker_of(name: str) -> Callable[..., Topology]:
 
 
 def parse_settings(texts: list[str]) -> dict[str, str]:
-    """``key=value`` texts as a mapping."""
+    """Parse ``key=value`` texts into a mapping."""
     pairs = [text.partition("=") for text in texts]
     for text, (key, _, value) in zip(texts, pairs, strict=True):
         if not key or not value:
@@ -107,6 +107,6 @@ def parse_settings(texts: list[str]) -> dict[str, str]:
     settings: dict[str, str] = {}
     for key, _, value in pairs:
         if key in settings:
-            raise TopologyError(f"--set {key} stands twice; write it once")
+            raise TopologyError(f"--set {key} is given twice; write it once")
         settings[key] = value
     return settings

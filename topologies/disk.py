@@ -1,9 +1,9 @@
-"""How files come onto the disk, whole or not at all with nothing else harmed, and which are read.
+"""Write files to disk atomically, and check paths before they are read or written.
 
-A regular file changes at once, by a rename in its own folder; it keeps its permissions, and a symbolic
-link to it stays a link. What is no regular file, such as ``/dev/null``, ``/dev/stdout`` or a named
-pipe, is never replaced: it is written into. A file of lines to which several processes may add grows by
-`add_lines`; one that a process writes again and again is `held` by it.
+A regular file is replaced by a rename in its own folder. It keeps its permissions, and a symbolic link to
+it stays a link. A device or a pipe, such as ``/dev/null``, ``/dev/stdout`` or a named pipe, is never
+replaced: the data are written into it. `add_lines` appends to a file that several processes share; `held`
+locks a file that one process writes repeatedly.
 """
 
 import errno
@@ -25,40 +25,40 @@ class OutputError(ValueError):
 
 
 def written() -> list[Path]:
-    """What this process has written, in order of first times."""
+    """Return the paths that this process has written, in the order of their first writes."""
     return list(_written)
 
 
 def note_written(path: Path) -> None:
-    """Remember a file that came onto the disk by another way than these."""
+    """Record a file that was written by other means than this module."""
     _written[path] = None
 
 
 def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | str] = ()) -> None:
-    """Refuse outputs that could not be written or would overwrite each other or what is read.
+    """Refuse outputs that cannot be written, or that would overwrite each other or an input.
 
-    To be called before any work is done for them. ``None`` is an output that nobody asked for, an
-    input that is no file is something else by name.
+    Call it before computing them. ``None`` stands for an output that is not requested. Inputs that are
+    not files, such as the names of machines, are ignored.
     """
-    taken = {os.path.realpath(path): "it is read" for path in inputs if Path(path).is_file()}
+    taken = {os.path.realpath(path): "it is an input" for path in inputs if Path(path).is_file()}
     for path in filter(None, outputs):
         _check_writable(path)
         real = os.path.realpath(path)
         if real in taken and not is_stream(path):
             raise _refusal(path, taken[real])
-        taken[real] = "something else is written there"
+        taken[real] = "another output has this path"
 
 
 def is_stream(path: Path) -> bool:
-    """Whether what is written there is gone: a device, a pipe, or this process's own output.
+    """Return whether the path is a device, a pipe or this process's own output.
 
-    So what grows must be written piece by piece, and nothing can be read from there.
+    Such a path cannot be read back, and growing output must be written to it piece by piece.
     """
     return path.exists() and (not path.is_file() or _own_descriptor(path) is not None)
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Put ``content`` in place of whatever the file held; raise `OutputError` where that cannot be."""
+    """Replace the file's content; raise `OutputError` if it cannot be written."""
     data = content.encode("utf-8") if isinstance(content, str) else content
     _check_writable(path)
     try:
@@ -68,14 +68,14 @@ def write_file(path: Path, content: str | bytes) -> None:
             _replace(Path(os.path.realpath(path)), data)
     except OSError as error:
         unread = error.errno == errno.ENXIO
-        raise _refusal(path, "nobody reads from it" if unread else error.strerror) from None
+        raise _refusal(path, "it has no reader" if unread else error.strerror) from None
     note_written(path)
 
 
 def add_lines(path: Path, lines: str) -> None:
-    """Append whole lines, all of them or none; raise `OutputError` where that cannot be.
+    """Append whole lines, all of them or none; raise `OutputError` if they cannot be written.
 
-    Several processes may do so at the same time. Where the file ends in the middle of a line, the new ones
+    Several processes may append at the same time. If the file ends in the middle of a line, the new lines
     begin on a line of their own.
     """
     _check_writable(path)
@@ -99,7 +99,7 @@ def add_lines(path: Path, lines: str) -> None:
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """A file that this process alone writes while the block lasts; refuse one that another process holds."""
+    """Lock a file for this process while the block lasts; refuse one that another process holds."""
     if is_stream(path):
         yield
         return
@@ -119,7 +119,7 @@ def held(path: Path) -> Iterator[None]:
 
 
 def _locked(path: Path) -> int:
-    """The descriptor of a lock file, which is locked and is the one that the path leads to."""
+    """Return the descriptor of a lock file, locked, which the path still names."""
     while True:
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -129,23 +129,23 @@ def _locked(path: Path) -> int:
             raise
         except OSError:  # a disk without locks
             return lock
-        with suppress(FileNotFoundError):  # whoever had it has just taken it away
+        with suppress(FileNotFoundError):  # the previous holder has just removed it
             if os.path.samestat(os.fstat(lock), path.stat()):
                 return lock
         os.close(lock)
 
 
 def check_folder(path: Path) -> None:
-    """Refuse a folder that could not be made, or that has something in it."""
+    """Refuse a folder that cannot be made or is not empty."""
     target = Path(os.path.realpath(path))
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        raise _refusal(path, "it is there already and not an empty folder")
+        raise _refusal(path, "it exists and is not an empty folder")
     if not _takes_files(target.parent):
-        raise _refusal(path, f"{target.parent} is no folder that can be written to")
+        raise _refusal(path, f"{target.parent} is not a writable folder")
 
 
 def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
-    """Make a folder of files, which is there with all of them or not at all."""
+    """Make a folder of files atomically: it appears with all of them or not at all."""
     check_folder(path)
     target = Path(os.path.realpath(path))
     beside = _beside(target)
@@ -164,9 +164,9 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def regular(path: Path) -> Path:
-    """The path itself; raise OSError where it leads to a device or a pipe, which may have no end."""
+    """Return the path; raise OSError if it leads to a device or a pipe, which may never end."""
     if path.exists() and not (path.is_file() or path.is_dir()):
-        raise OSError(errno.EINVAL, "no regular file", str(path))
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     return path
 
 
@@ -179,7 +179,7 @@ def _check_writable(path: Path) -> None:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        mode = stat.S_IFREG  # as it will be
+        mode = stat.S_IFREG  # it will be a regular file
     except OSError as error:
         raise _refusal(path, error.strerror) from None
     if stat.S_ISDIR(mode):
@@ -189,16 +189,16 @@ def _check_writable(path: Path) -> None:
     if path.exists() and not os.access(path, os.W_OK):
         raise _refusal(path, "it is write-protected")
     if not is_stream(path) and not _takes_files(folder):
-        raise _refusal(path, f"{folder} is no folder that can be written to")
+        raise _refusal(path, f"{folder} is not a writable folder")
 
 
 def _beside(target: Path) -> Path:
-    """A new name in the target's folder; `tempfile` would let nobody but the owner read what it makes."""
+    """Return a new name in the target's folder; files of `tempfile` are readable by their owner only."""
     return target.with_name(f".ringside.{os.urandom(8).hex()}")
 
 
 def _takes_files(folder: Path) -> bool:
-    """Whether files can be made in a folder; tried, for the rights of ``/proc`` promise root too much."""
+    """Try to make a file in a folder; return whether it worked, as the modes of ``/proc`` mislead root."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             return True
@@ -224,12 +224,12 @@ def _replace(target: Path, data: bytes) -> None:
 def _pour(path: Path, data: bytes) -> None:
     own = _own_descriptor(path)
     if own is not None:
-        # opened anew it would be written from its beginning, over what was printed there
+        # opening it again would overwrite the output from its beginning
         for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()
         descriptor = os.dup(own)
     else:
-        # without this flag a pipe that nobody reads would be waited for without end
+        # without this flag, opening a pipe that has no reader blocks forever
         descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
         os.set_blocking(descriptor, True)
     with open(descriptor, "wb") as file:
@@ -237,7 +237,7 @@ def _pour(path: Path, data: bytes) -> None:
 
 
 def _own_descriptor(path: Path) -> int | None:
-    """The number of our own standard output or error, if that is where the path leads."""
+    """Return the number of our own standard output or error if the path leads there."""
     for number, stream in enumerate((sys.stdout, sys.stderr), start=1):
         with suppress(OSError):
             if stream and os.path.samestat(path.stat(), os.fstat(number)):

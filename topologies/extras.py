@@ -2,5 +2,5 @@
 
 
 def install(extra: str) -> str:
-    """Return what to write for an extra: on PyPI the distribution is ``ringside-sim``."""
+    """Return the command that installs an extra; on PyPI the distribution is ``ringside-sim``."""
     return f"write pip install 'ringside-sim[{extra}]', or in a checkout pip install -e '.[{extra}]'"

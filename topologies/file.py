@@ -1,4 +1,4 @@
-"""A topology as a YAML file, in and out.
+"""Read and write topologies as YAML files.
 
 A named topology with settings::
 
@@ -6,8 +6,8 @@ A named topology with settings::
     ranks: 8
     bandwidth: 25GB/s
 
-or machines of a common build in some ten lines, see `ringside.topologies.machines.described`; or the graph
-itself, every cable once (``one_way: true`` for a link that has no way back)::
+or machines of a common build in about ten lines, see `ringside.topologies.machines.described`; or the graph
+itself, every cable once (``one_way: true`` for a link in one direction only)::
 
     name: two hosts
     nodes:
@@ -17,17 +17,17 @@ itself, every cable once (``one_way: true`` for a link that has no way back)::
     cables:
       - {ends: [a, leaf], kind: ethernet, bandwidth: 25GB/s, latency: 2.5us}
       - {ends: [b, leaf], kind: ethernet, bandwidth: 25GB/s, latency: 2.5us}
-    recipe: {maker: star, ranks: 2}                 # optional, as all below: what made it, if not a hand
+    recipe: {maker: star, ranks: 2}                 # optional, as all below: the maker's arguments
     device: a100                                    # see `ringside.topologies.graph`
     compute_capability: 80
     cpu: intel
     nccl: {socket: 22GB/s}
     transport: {segment: 64KiB, window: 256KiB}
 
-Tiers tell routes what is above what: ranks 0, each layer of switches one more. Without them a message
-may take any way, through other hosts too; see `ringside.topologies.routing`. As long as the graph is what its
-recipe makes (`ringside.topologies.recipe`), the file is that cluster; where a hand has changed it, it is the
-graph, whose messages still go as they did where these ways are left.
+Tiers give routes an order: 0 for ranks, one more for each layer of switches. Without them a message may take
+any path, through other hosts too; see `ringside.topologies.routing`. If the graph equals the one that its
+recipe makes (`ringside.topologies.recipe`), the file stands for that cluster. If the graph was edited, it is
+used as it is, with the recipe's routes where their links still exist.
 """
 
 from pathlib import Path
@@ -93,7 +93,7 @@ class _File(_Strict):
 
 
 def read(path: Path) -> Topology:
-    """The topology in the file; raise `TopologyError` with every complaint at once."""
+    """Read the topology in a file; raise one `TopologyError` that lists everything wrong."""
     try:
         text = regular(path).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -105,7 +105,7 @@ def read(path: Path) -> Topology:
 
 
 def loads(text: str, source: str) -> Topology:
-    """The topology that the YAML text describes; complaints name its ``source``."""
+    """Parse the topology that a YAML text describes; errors name its ``source``."""
     try:
         content = strict_yaml.loads(text)
     except yaml.YAMLError as error:
@@ -127,12 +127,12 @@ def loads(text: str, source: str) -> Topology:
 
 
 def write(graph: Topology, path: Path) -> None:
-    """Write the graph so that `read` gives the same graph back."""
+    """Write the graph so that `read` returns an equal one."""
     write_file(path, dumps(graph))
 
 
 def dumps(graph: Topology) -> str:
-    """The YAML text of a graph."""
+    """Return a graph as YAML text."""
     cables: list[dict[str, Any]] = []
     done: set[tuple[str, str]] = set()
     for a, b, data in graph.edges(data=True):
@@ -204,7 +204,7 @@ def _graph(content: dict[str, Any], source: str) -> Topology:
 
 
 def _remade(graph: Topology, recipe: dict[str, Any], source: str) -> Topology:
-    """What the recipe makes if that is the graph; else the graph, with the ways that the recipe has."""
+    """Return the recipe's topology if it equals the graph; otherwise the graph with the recipe's routes."""
     made = made_of(recipe, f"{source}: recipe")
     if is_same(made, graph):
         return made

@@ -1,25 +1,25 @@
-"""The contract of a topology: a plain ``networkx.DiGraph`` that anybody can build or bring.
+"""The contract of a topology: a plain ``networkx.DiGraph``, which users can build themselves.
 
 =======  ===========  ==========================================================================
 where    attribute    meaning
 =======  ===========  ==========================================================================
-node     ``kind``     one of `NODE_KINDS`; every rank sits on a ``gpu`` node (a host's CPU too)
+node     ``kind``     one of `NODE_KINDS`; every rank is a ``gpu`` node, also a process on a CPU
 node     ``rank``     gpu nodes only: 0 .. ranks-1, each once
 node     ``tier``     optional: 0 at the ranks, rising with each layer of switches; routes use it
 edge     ``kind``     one of `LINK_KINDS`
 edge     ``bandwidth``  bytes/s, one direction, `units.MIN_RATE` to `units.MAX_RATE`
 edge     ``latency``  seconds that a message's head spends on the link, 0 to `units.MAX_DURATION`
-graph    ``name``     what outputs call it
-graph    ``nodes``    optional: how many machines it joins (default 1)
-graph    ``settings``  optional: what of the catalogue's figures was changed, by name
-graph    ``recipe``   optional: what made it, see `ringside.topologies.recipe`; a file keeps it
-graph    ``structure``  optional: how it was built, `ringside.topologies.fabrics.structure`; routes follow it
+graph    ``name``     its name in outputs
+graph    ``nodes``    optional: the number of machines (default 1)
+graph    ``settings``  optional: the catalogue's settings that were changed, by name
+graph    ``recipe``   optional: how to make it again, `ringside.topologies.recipe`; files keep it
+graph    ``structure``  optional: how it was built, `ringside.topologies.fabrics.structure`; gives the routes
 graph    ``device``   optional: the GPU in the machines, such as ``a100``
-graph    ``compute_capability``  optional: the least of the GPUs, 90 for sm_90
-graph    ``cpu``      optional: who makes the machines' CPUs, one of `CPUS`
-graph    ``nccl``     optional: what NCCL sees otherwise, `ringside.topologies.machines.described.Seen`
-graph    ``segment``  optional, with ``window``: messages cross it in pieces of so many bytes, as TCP's do
-graph    ``window``   bytes that one rank has under way to another at most, ``segment`` or more
+graph    ``compute_capability``  optional: the lowest of the GPUs, 90 for sm_90
+graph    ``cpu``      optional: the maker of the machines' CPUs, one of `CPUS`
+graph    ``nccl``     optional: what NCCL sees differently, `ringside.topologies.machines.described.Seen`
+graph    ``segment``  optional, with ``window``: bytes of a segment of a message, as in TCP
+graph    ``window``   most bytes in flight from one rank to another, ``segment`` or more
 =======  ===========  ==========================================================================
 
 A full-duplex cable is two edges.
@@ -41,37 +41,37 @@ LINK_KINDS = ("nvlink", "xgmi", "pcie", "ib", "ethernet", "c2c", "upi", "memory"
 CPUS = ("intel", "amd", "arm", "power", "zhaoxin", "other")
 
 MAX_CAPABILITY = 999
-"""Of GPUs; a larger one is a slip of the pen."""
+"""The highest compute capability allowed; a larger one is a typing error."""
 
 
 class TopologyError(ValueError):
-    """A topology that breaks the contract; the message lists every complaint, one a line."""
+    """A topology that breaks the contract; the message lists every violation, one per line."""
 
 
 def ranks(graph: Topology) -> list[Node]:
-    """The gpu nodes, at index r the one that is rank r."""
-    found = {data["rank"]: node for node, data in graph.nodes(data=True) if data.get("kind") == "gpu"}
-    return [found[rank] for rank in range(len(found))]
+    """Return the gpu nodes; index r holds rank r."""
+    nodes = {data["rank"]: node for node, data in graph.nodes(data=True) if data.get("kind") == "gpu"}
+    return [nodes[rank] for rank in range(len(nodes))]
 
 
 def name_of(graph: Topology) -> str:
-    """What outputs call the topology."""
+    """Return the topology's name in outputs."""
     return str(graph.graph.get("name", "topology"))
 
 
 def num_machines(graph: Topology) -> int:
-    """How many machines the topology joins."""
+    """Return the number of machines in the topology."""
     return int(graph.graph.get("nodes", 1))
 
 
 def add_cable(graph: Topology, a: Node, b: Node, *, kind: str, bandwidth: float, latency: float) -> None:
-    """Join ``a`` and ``b`` by a full-duplex link: one edge each way, each with all of ``bandwidth``."""
+    """Join ``a`` and ``b`` by a full-duplex link: one edge each way, each with the full ``bandwidth``."""
     graph.add_edge(a, b, kind=kind, bandwidth=float(bandwidth), latency=float(latency))
     graph.add_edge(b, a, kind=kind, bandwidth=float(bandwidth), latency=float(latency))
 
 
 def check(graph: Topology) -> None:
-    """Raise `TopologyError` with every violation of the contract at once, each by name."""
+    """Raise one `TopologyError` that lists every violation of the contract."""
     if not isinstance(graph, nx.DiGraph) or graph.is_multigraph():
         raise TopologyError(f"a topology is a networkx.DiGraph, not a {type(graph).__name__}")
     complaints = [
@@ -162,7 +162,7 @@ def _transport_complaints(graph: Topology) -> list[str]:
     if (segment, window) == (None, None):
         return []
     if not (isinstance(segment, int) and isinstance(window, int) and 0 < segment <= window):
-        return [f"segments of {segment!r} B in a window of {window!r} B; write 1 B or more, no more than fit"]
+        return [f"segment is {segment!r} B, window {window!r} B; write 1 B or more, window at least segment"]
     return []
 
 

@@ -1,4 +1,4 @@
-"""Several machines of one kind become a cluster: switches join their network ports."""
+"""Join identical machines into a cluster by switches on their network ports."""
 
 from collections.abc import Mapping
 
@@ -10,12 +10,12 @@ from ringside.topologies.graph import Node, Topology, add_cable, ranks
 def joined(
     machine: Topology, nodes: int, ports: Mapping[Node, float], latency: float, *, rails: bool = True
 ) -> Topology:
-    """``nodes`` copies of a machine; with ``rails`` one switch joins the same port of all of them.
+    """Join ``nodes`` copies of a machine; with ``rails`` one switch joins the same port of all copies.
 
-    ``ports`` are the machine's network cards with their bytes/s. Without ``rails`` one switch that
-    is never the bottleneck joins every port, as a non-blocking fat tree does. The cables to a switch
-    carry half of ``latency`` each, so that a message from machine to machine pays it once. Copies
-    are called ``node0/...`` and so on; rank r of node n becomes rank ``n * gpus + r``.
+    ``ports`` are the machine's network cards with their bytes/s. Without ``rails`` one non-blocking
+    switch joins all ports. The cables to a switch have half of ``latency`` each, so a message from
+    machine to machine takes it once. Copies are named ``node0/...`` and so on; rank r of node n
+    becomes rank ``n * gpus + r``.
     """
     graph = copies(machine, nodes)
     top = max(data["tier"] for _, data in machine.nodes(data=True)) + 1
@@ -29,7 +29,7 @@ def joined(
 
 
 def copies(machine: Topology, nodes: int) -> Topology:
-    """``nodes`` copies of a machine in one graph, joined by nothing yet."""
+    """Put ``nodes`` copies of a machine into one graph, without links between them."""
     graph: Topology = nx.DiGraph(**machine.graph | {"nodes": nodes})
     gpus = len(ranks(machine))
     for node in range(nodes):

@@ -1,4 +1,4 @@
-"""A table whose values are made when they are looked up, such as one of files."""
+"""A mapping whose values are made on lookup, such as one of files."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TypeVar
@@ -7,7 +7,7 @@ Value = TypeVar("Value")
 
 
 class Lazy(Mapping[str, Value]):
-    """Values by name; neither the names nor a value is known before it is looked up."""
+    """Values by name; names and values are computed on lookup."""
 
     def __init__(
         self,
@@ -15,7 +15,7 @@ class Lazy(Mapping[str, Value]):
         value: Callable[[str], Value],
         has: Callable[[str], bool] | None = None,
     ) -> None:
-        """``has`` answers for one name without asking for all of them."""
+        """Set up the table; ``has`` tests one name without listing all of them."""
         self._names, self._value, self._has = names, value, has
 
     def __getitem__(self, name: str) -> Value:

@@ -1,4 +1,4 @@
-"""What ``--cluster NAME[:COUNT]|FILE --set key=value`` means: a topology by name, or from a file."""
+"""Resolve ``--cluster NAME[:COUNT]|FILE --set key=value`` to a topology, by name or from a file."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,19 +24,19 @@ def load(
     ranks: int | None = None,
     nodes: int | None = None,
 ) -> Topology:
-    """The topology that ``--cluster`` names: ``star:64``, ``dgx-h100``, a YAML file or a machine's file.
+    """Return the topology that ``--cluster`` names: ``star:64``, ``dgx-h100``, a YAML or a machine's file.
 
-    In place of a YAML file's own count of machines, ``FILE:4`` counts where the file describes one machine
-    (`ringside.topologies.machines.described`), or is still what its recipe makes; ``values`` change its keys.
-    A machine's file is NCCL_TOPO_DUMP_FILE's XML or the table of ``nvidia-smi topo -m``, known by what
-    is in it; ``FILE:4`` joins four such machines. Where the name carries no count, ``ranks`` or
-    ``nodes`` gives it, whichever the topology counts; for ``ranks`` alone there are as few machines as
+    The count of ``FILE:4`` replaces a YAML file's own count of machines if the file describes a machine
+    (`ringside.topologies.machines.described`) or still equals what its recipe makes; ``values`` change its
+    keys. A machine's file is NCCL_TOPO_DUMP_FILE's XML or the table of ``nvidia-smi topo -m``, recognised
+    by its content; ``FILE:4`` joins four such machines. If the name has no count, ``ranks`` or ``nodes``
+    gives it, whichever the topology counts; for ``ranks`` alone the cluster has the fewest machines that
     hold them.
     """
     name, count = split(cluster)
     if name.endswith((".yaml", ".yml")) or Path(name).is_file():
         return _from_file(Path(name), count, ranks, nodes, values or {})
-    maker_of(name)  # refuses what is none
+    maker_of(name)  # refuses an unknown name
     what = counted({"maker": name})
     if count is None and what not in (values or {}):
         match what:
@@ -50,14 +50,14 @@ def load(
 def _few(
     machines: Callable[[int, Mapping[str, Any]], Topology], count: int | None, values: Mapping[str, Any]
 ) -> int | None:
-    """As few machines as hold so many ranks, if that is said."""
+    """Return the fewest machines that hold ``count`` ranks, or None without a count."""
     if count is None:
         return None
     return -(-count // len(ranks_of(machines(1, parted(values)[2]))))  # one needs no fabric
 
 
 def counts(name: str) -> str | None:
-    """What ``NAME:COUNT`` counts: nodes, ranks or leaves; nothing in a file in which a hand drew machines."""
+    """Return what ``NAME:COUNT`` counts: nodes, ranks or leaves; None for a file with a graph of its own."""
     if name in MAKERS:
         return counted({"maker": name})
     recipe = recipe_in(load(name))
@@ -65,7 +65,7 @@ def counts(name: str) -> str | None:
 
 
 def in_catalogue(cluster: str) -> str:
-    """What the catalogue calls the machines, of a file too that was written of them; else their own name."""
+    """Return the machines' name in the catalogue, also for a file written from it; otherwise their own."""
     name, _ = split(cluster)
     if name in MAKERS or not Path(name).is_file():
         return name
@@ -73,7 +73,7 @@ def in_catalogue(cluster: str) -> str:
 
 
 def recipe_in(graph: Topology) -> Mapping[str, Any]:
-    """What made a topology, if it has not been changed since; else nothing."""
+    """Return the recipe of a topology that is still what it makes; otherwise an empty one."""
     return graph.graph.get("recipe", {}) if original(graph) is not None else {}
 
 
@@ -81,7 +81,7 @@ def _from_file(
     path: Path, count: int | None, ranks: int | None, nodes: int | None, values: Mapping[str, str]
 ) -> Topology:
     text = ""
-    with suppress(OSError):  # what cannot be read is refused below, in words
+    with suppress(OSError):  # an unreadable file is refused below with a message
         text = regular(path).read_bytes().decode("utf-8", "replace")
     if importer(text):
         made = partial(imported, text, path.stem, str(path))
@@ -95,6 +95,6 @@ def _from_file(
     if not recipe:
         raise TopologyError(
             f"{path}: a file of nodes and cables has no settings and holds all its machines; "
-            f"{'leave the count out' if count else 'change the file in place of --set'}"
+            f"{'leave the count out' if count else 'change the file instead of --set'}"
         )
     return made_of(recipe, str(path), count, values)

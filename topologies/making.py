@@ -1,4 +1,4 @@
-"""How a maker of topologies is given its count and its settings, which may be text with units."""
+"""Call makers of topologies with a count and with settings, which may be text with units."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ _SIZED = (fabrics.fat_tree, fabrics.rail_optimized, fabrics.torus, fabrics.drago
 
 
 def defaults(maker: Callable[..., Topology]) -> dict[str, str]:
-    """A maker's keys behind its count, each with its default as text."""
+    """Return a maker's keys after its count, each with its default as text."""
     return {
         key: format_setting(key, parameter.default)
         for key, parameter in list(inspect.signature(maker).parameters.items())[1:]
@@ -28,14 +28,14 @@ def defaults(maker: Callable[..., Topology]) -> dict[str, str]:
 def made(
     name: str, maker: Callable[..., Topology], count: int | str | None, values: Mapping[str, Any] | None
 ) -> Topology:
-    """What a maker makes of a count and values that may be text; complaints call it ``name``."""
+    """Call a maker with a count and values that may be text; errors name it ``name``."""
     parameters = list(inspect.signature(maker).parameters.values())
     first = parameters[0]
     fabric, of_fabric, given = parted(values or {})
     _check_fabric(name, first.name, fabric, given, [p.name for p in parameters])
     for key, value in given.items():
-        if isinstance(value, bool):  # else true were 1
-            raise TopologyError(f"{name}: {key}: {shown(value)} is neither a number nor a word")
+        if isinstance(value, bool):  # Python counts true as 1
+            raise TopologyError(f"{name}: {key}: {shown(value)} is neither a number nor text")
     if count is not None:
         if first.name in given:
             raise TopologyError(f"{name}: {first.name} is set beside the count in the name; leave one out")
@@ -76,7 +76,7 @@ def _model(maker: Callable[..., Topology]) -> type[BaseModel]:
 
 
 def _check_links(name: str, maker: Callable[..., Topology], arguments: dict[str, Any], counted: str) -> None:
-    """Refuse a count that makes too many links; a fabric counts its own (`fabric.check_size`)."""
+    """Refuse a count that makes too many links; fabrics have their own check (`fabric.check_size`)."""
     count, most = arguments[counted], MAX_LINKS // 2
     if count > 2 and maker not in _SIZED:
         most = int(MAX_LINKS / (maker(**arguments | {counted: 2}).number_of_edges() / 2))
@@ -87,7 +87,7 @@ def _check_links(name: str, maker: Callable[..., Topology], arguments: dict[str,
 
 
 def _more_keys(counted: str, fabric: str | None) -> list[str]:
-    """What may be set beside a maker's own: a fabric where machines are counted, or its settings."""
+    """Return the keys besides a maker's own: ``fabric`` for machines, or the fabric's settings."""
     if fabric is not None:
         return keys_of(fabric)
     return ["fabric"] if counted == "nodes" else []
@@ -96,9 +96,9 @@ def _more_keys(counted: str, fabric: str | None) -> list[str]:
 def _check_fabric(
     name: str, counted: str, fabric: str | None, given: Mapping[str, Any], keys: list[str]
 ) -> None:
-    """Refuse a fabric that is not known, and one for what is no machine."""
+    """Refuse an unknown fabric, and a fabric for a topology without machines."""
     if fabric is not None and counted != "nodes":
-        raise TopologyError(f"{name}: fabric is {fabric}, but these are no machines with cards; leave it out")
+        raise TopologyError(f"{name}: a fabric needs machines with cards; leave fabric={fabric} out")
     if fabric is None and "fabric" in given and counted == "nodes":
         known = [*(("star", "rail") if "fabric" in keys else ()), *FABRICS]
         if given["fabric"] not in known:

@@ -1,10 +1,10 @@
-"""Which rank sits on which host: the same hosts and cables, ranks numbered another way.
+"""Placement of ranks on hosts: the same hosts and cables with another numbering of ranks.
 
-A placement is a sequence of hosts, each by the rank that the topology gives it: entry r is the
-host of rank r. Hosts that it leaves out carry no rank.
+A placement is a sequence of hosts, each identified by its rank in the topology: entry r is the
+host of rank r. Hosts that are not in it have no rank.
 
-A job of fewer ranks than a cluster has is spread over its machines by one rule for every library and
-command, `EVEN`, unless `PACKED` is asked for (docs/decisions/0013-placement.md).
+A job with fewer ranks than the cluster is spread over its machines by the rule `EVEN` in every library and
+command, unless `PACKED` is requested (docs/decisions/0013-placement.md).
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,21 +17,21 @@ from ringside.topologies.words import one_of
 
 EVEN, PACKED = "even", "packed"
 SPREADS = (EVEN, PACKED)
-"""As many ranks on every machine, or one more on the first ones; or one machine full after another."""
+"""EVEN: the same number of ranks per machine, the first ones may have one more. PACKED: fill in order."""
 
 NUMBERED = "numbered"
-"""The first ranks as the topology numbers them, for who has placed them already or does so one by one."""
+"""The first ranks in the topology's numbering, for callers that place ranks themselves."""
 
 
 def natural(graph: Topology) -> tuple[int, ...]:
-    """The topology's own order: neighbouring ranks sit close to each other."""
+    """Return the topology's own order: neighbouring ranks are close to each other."""
     return tuple(range(len(ranks(graph))))
 
 
 def interleaved(graph: Topology) -> tuple[int, ...]:
-    """One host from under each switch in turn: neighbouring ranks sit under different switches.
+    """Take one host of each switch in turn: neighbouring ranks are under different switches.
 
-    A host's switch is the one that it has its widest link to.
+    A host's switch is the one at its widest link.
     """
     under: dict[Node | None, list[int]] = {}
     for host, node in enumerate(ranks(graph)):
@@ -39,22 +39,22 @@ def interleaved(graph: Topology) -> tuple[int, ...]:
         switches = [(width, other) for width, other in links if graph.nodes[other]["kind"] != "gpu"]
         _, switch = min(switches, default=(0, None))
         under.setdefault(switch, []).append(host)
-    dealt = chain.from_iterable(zip_longest(*under.values()))
-    return tuple(host for host in dealt if host is not None)
+    order = chain.from_iterable(zip_longest(*under.values()))
+    return tuple(host for host in order if host is not None)
 
 
 PLACEMENTS = {"natural": natural, "interleaved": interleaved}
-"""By name."""
+"""Placements by name."""
 
 
 def check_spread(word: str) -> None:
-    """Refuse what is no way to spread ranks over machines."""
+    """Refuse an unknown way to spread ranks over machines."""
     if word not in (*SPREADS, NUMBERED):
         raise TopologyError(f"{word!r} is no placement of ranks; write {one_of(SPREADS, word)}")
 
 
 def shares(rooms: Sequence[int], count: int, spread: str) -> tuple[int, ...]:
-    """How many of ``count`` ranks each machine carries, of machines with room for so many; none where 0."""
+    """Return how many of ``count`` ranks each machine gets, given the room of each; zeros are left out."""
     taken = [0] * len(rooms)
     left = min(count, sum(rooms))
     while left:
@@ -66,9 +66,9 @@ def shares(rooms: Sequence[int], count: int, spread: str) -> tuple[int, ...]:
 
 
 def spread_over(graph: Topology, count: int, spread: str) -> Topology:
-    """The topology as ``count`` ranks see it that are spread so over its machines; others relay nothing.
+    """Return the topology with ``count`` ranks spread over its machines; other hosts relay nothing.
 
-    Where it has one machine, or does not tell them apart, they are the first as it numbers them.
+    With one machine, or if machines cannot be told apart, the graph is returned as it is.
     """
     check_spread(spread)
     machines = _machines(graph) if spread != NUMBERED and count < len(ranks(graph)) else []
@@ -79,41 +79,41 @@ def spread_over(graph: Topology, count: int, spread: str) -> Topology:
 
 
 def machines_of(graph: Topology, count: int) -> list[int]:
-    """On which machine each of the first ``count`` ranks is; as many in a row share one that is not told."""
+    """Return the machine of each of the first ``count`` ranks; unknown machines have equal runs of ranks."""
     machines = _machines(graph)
     on = {host: number for number, machine in enumerate(machines) for host in machine}
     if on:
         return [on[rank] for rank in range(count)]
-    said, total = num_machines(graph), len(ranks(graph))
-    return [rank * said // total for rank in range(count)]
+    number, total = num_machines(graph), len(ranks(graph))
+    return [rank * number // total for rank in range(count)]
 
 
 def stretches(machines: Iterable[int]) -> tuple[int, ...]:
-    """How many ranks in a row share a machine: 4 and 4 on two machines."""
+    """Return the numbers of consecutive ranks that share a machine: 4 and 4 on two machines."""
     return tuple(len(list(run)) for _, run in groupby(machines))
 
 
 def in_words(placed: Sequence[int]) -> str:
-    """How many ranks stand on each machine: ``4 ranks on each of 2 machines``."""
-    found = []
+    """Describe the number of ranks on each machine: ``4 ranks on each of 2 machines``."""
+    phrases = []
     for each, run in groupby(placed):
         machines = len(list(run))
         where = f"each of {machines} machines" if machines > 1 else "a machine"
-        found.append(f"{each} rank{'s' * (each > 1)} on {where}")
-    return " and ".join(found)
+        phrases.append(f"{each} rank{'s' * (each > 1)} on {where}")
+    return " and ".join(phrases)
 
 
 def placement_told(count: int | None, spread: str, placed: Sequence[int]) -> list[str]:
-    """A line that says how ranks stand on several machines, where a count of them was asked for."""
+    """Return a note on the ranks of each machine, if a count of ranks was requested."""
     if count is None or (len(placed) == 1 and spread == EVEN):
         return []
     return [f"placement {spread}: {in_words(placed)}"]
 
 
 def _machines(graph: Topology) -> list[list[int]]:
-    """The ranks of each of several machines: of what hangs together without the network's switches.
+    """Return the ranks of each of several machines: the parts connected without the network's switches.
 
-    None where that makes another number of machines than the topology says.
+    The list is empty if their number differs from the topology's number of machines.
     """
     hosts, several = ranks(graph), num_machines(graph)
     if several == 1:
@@ -124,17 +124,17 @@ def _machines(graph: Topology) -> list[list[int]]:
         sorted(rank_of[node] for node in part if node in rank_of)
         for part in nx.weakly_connected_components(inside)
     ]
-    found = sorted(part for part in parts if part)
-    return found if len(found) == several else []
+    machines = sorted(part for part in parts if part)
+    return machines if len(machines) == several else []
 
 
 def place(graph: Topology, placement: Sequence[int]) -> Topology:
-    """The topology as ranks see it that are placed so; hosts without a rank are left out."""
+    """Return the topology with ranks renumbered by a placement; hosts without a rank are left out."""
     hosts = ranks(graph)
     check_placement(graph, placement)
     if len(set(placement)) < len(placement):
         raise TopologyError(
-            f"placement {list(placement)} puts several ranks on one host; a model has one each"
+            f"placement {list(placement)} puts several ranks on one host; only one per host is modelled"
         )
     placed = graph.copy()
     placed.remove_nodes_from(set(hosts) - {hosts[host] for host in placement})

@@ -1,8 +1,7 @@
-"""What made a topology, as plain text that makes it again: its routes and its name follow from that.
+"""Recipes: plain text that makes a topology again, with its routes and its name.
 
 A recipe is the content of a file that names a cluster (``maker: torus``), of one that describes machines
-(`ringside.topologies.machines.described`), or what NCCL or nvidia-smi wrote of a machine, with how many there
-are::
+(`ringside.topologies.machines.described`), or the output of NCCL or nvidia-smi with a number of machines::
 
     dump: <system version="1">...
     name: mine
@@ -21,9 +20,9 @@ from ringside.topologies.making import made
 from ringside.topologies.units import shown
 
 DUMP = "dump"
-"""The key of a recipe under which stands what NCCL or nvidia-smi wrote."""
+"""The key of a recipe for the output of NCCL or nvidia-smi."""
 
-_TOLD = ("name", "device", "compute_capability", "cpu", "segment", "window")
+_FACTS = ("name", "device", "compute_capability", "cpu", "segment", "window")
 
 
 def made_of(
@@ -32,7 +31,7 @@ def made_of(
     count: int | None = None,
     values: Mapping[str, Any] | None = None,
 ) -> Topology:
-    """The topology of a recipe; ``count`` and ``values`` stand over its own. Errors name ``source``."""
+    """Make the topology of a recipe; ``count`` and ``values`` override its own. Errors name ``source``."""
     if described.KEY in recipe:
         return described.topology(recipe, source, count, values)
     content = {**recipe, **(values or {})}
@@ -51,10 +50,12 @@ def made_of(
 def imported(
     text: str, name: str, source: str, count: int | str | None, values: Mapping[str, Any]
 ) -> Topology:
-    """``count`` machines that NCCL or nvidia-smi wrote ``text`` of; errors name ``source``."""
+    """Join ``count`` machines described by ``text`` of NCCL or nvidia-smi; errors name ``source``."""
     maker = importer(text)
     if maker is None:
-        raise TopologyError(f"{source}: {DUMP} is neither NCCL_TOPO_DUMP_FILE's nor a table of nvidia-smi's")
+        raise TopologyError(
+            f"{source}: {DUMP} is neither NCCL_TOPO_DUMP_FILE's XML nor a table of nvidia-smi"
+        )
     graph = made(source, maker, count, values)
     nodes = {"nodes": num_machines(graph)}
     graph.graph.update(name=name, recipe={"name": name, **nodes, **values, DUMP: text})
@@ -62,48 +63,48 @@ def imported(
 
 
 def count_of(recipe: Mapping[str, Any]) -> int | None:
-    """How many machines, ranks or leaves a recipe is of, where it says so."""
+    """Return a recipe's number of machines, ranks or leaves, or None if it has none."""
     what = counted(recipe)
     return int(recipe[what]) if what in recipe else None
 
 
 def counted(recipe: Mapping[str, Any]) -> str:
-    """What a recipe's count is of: nodes, ranks or leaves."""
+    """Return what a recipe counts: nodes, ranks or leaves."""
     maker = MAKERS.get(recipe.get("maker", ""))
     return next(iter(inspect.signature(maker).parameters)) if maker else "nodes"
 
 
 def original(graph: Topology) -> "Topology | None":
-    """What a topology's recipe makes, or its name in the catalogue, if the topology is still the same."""
+    """Make the topology of a graph's recipe, or of its name; return it if the graph still equals it."""
     recipe = recipe_of(graph)
     made = made_of(recipe, name_of(graph)) if recipe else None
     return made if made is not None and is_same(made, graph) else None
 
 
 def with_settings(graph: Topology, values: Mapping[str, Any]) -> Topology:
-    """A topology by name with these settings in place of all of its own; any other as it is."""
+    """Make a named topology with these settings in place of its own; return any other unchanged."""
     recipe = recipe_of(graph)
     if "maker" not in recipe or original(graph) is None:
         return graph
     kept = {key: recipe[key] for key in ("maker", counted(recipe), "processes") if key in recipe}
-    found = made_of({**values, **kept}, name_of(graph))
-    return graph if is_same(found, graph) else found
+    changed = made_of({**values, **kept}, name_of(graph))
+    return graph if is_same(changed, graph) else changed
 
 
 def recipe_of(graph: Topology) -> Mapping[str, Any]:
-    """What made a topology, or else the machines that it is named for; nothing of any other."""
+    """Return a topology's recipe, or that of the machines it is named after; otherwise an empty one."""
     return graph.graph.get("recipe") or _usual(graph)
 
 
 def is_same(one: Topology, other: Topology) -> bool:
-    """Whether two topologies have the same nodes, links and machines, whatever their routes are."""
-    told = all(one.graph.get(key) == other.graph.get(key) for key in _TOLD)
-    alike = told and num_machines(one) == num_machines(other) and one.adj == other.adj
+    """Return whether two topologies have the same nodes, links and machines, regardless of routes."""
+    same_facts = all(one.graph.get(key) == other.graph.get(key) for key in _FACTS)
+    alike = same_facts and num_machines(one) == num_machines(other) and one.adj == other.adj
     return bool(alike and dict(one.nodes) == dict(other.nodes))
 
 
 def _usual(graph: Topology) -> dict[str, Any]:
-    """The machines that a topology without a recipe is named for."""
+    """Return the recipe of the machines that a topology is named after."""
     name, nodes = name_of(graph), num_machines(graph)
     if name not in MAKERS or counted({"maker": name}) != "nodes":
         return {}

@@ -1,19 +1,16 @@
-"""Which links a message from one rank to another crosses: a function of the graph and of nothing else.
+"""Routes between ranks: the links that a message crosses, a function of the graph alone.
 
-Where ranks have tiers, routes come from structure. Two ranks that share a cable, or each have one to
-the same third rank, use those: a mesh of NVLinks. Otherwise both ends climb the tiers of switches
-until they meet, as up/down routing does, or stand on two sides of one cable, as the sockets of a
-machine do. Two ranks that meet nowhere (different rails of different machines) go through a peer of
-the sender, behind its own switch or cable, that sits on the receiver's rail, as NCCL's PXN does; and
-through a peer of the peer where a mesh gives it none. Only what is left, and any graph without tiers,
-takes whatever way there is.
+If ranks have tiers, routes come from structure. Two ranks that share a cable, or each have one to the
+same third rank, use those: a mesh of NVLinks. Otherwise both ends climb the tiers of switches until
+they meet, as in up/down routing, or reach the two ends of one cable, such as the sockets of a machine.
+Two ranks that do not meet (different rails of different machines) use a peer of the sender, behind its
+own switch or cable, that is on the receiver's rail, as NCCL's PXN does; if a mesh has no such peer, a
+peer of a peer. Any other pair, and any graph without tiers, uses a path found by search.
 
-A topology that says how it was built (`ringside.topologies.fabrics.structure`) gives its own routes,
-computed when asked.
+A topology with a structure (`ringside.topologies.fabrics.structure`) computes its own routes on demand.
 
-Of several ways one with fewest hops is taken, of these one of the widest, by its narrowest link; a
-thousandth less is as wide. Equal ways are shared out by source and destination: see
-`ringside.topologies.ways.Turn`.
+Among several paths the fewest hops win, then the widest narrowest link, with a tolerance of a thousandth.
+Equal paths are distributed by source and destination: see `ringside.topologies.ways.Turn`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +22,7 @@ from ringside.topologies.ways import Links, Reached, Table, Turn, join, meet, of
 
 
 class _Around(NamedTuple):
-    """The links of a node that has a tier: to and from ranks, higher tiers and its own."""
+    """The links of a node with a tier: to and from ranks, higher tiers and its own tier."""
 
     to_ranks: Links = ()
     from_ranks: Links = ()
@@ -35,7 +32,7 @@ class _Around(NamedTuple):
 
 
 class Routes:
-    """The routes of one topology as it stands; one that has to be searched for is found once.
+    """The routes of one topology; the result of each search is cached.
 
     >>> from ringside.topologies import star
     >>> Routes(star(4)).route(0, 3)
@@ -56,20 +53,20 @@ class Routes:
         self._switches: dict[tuple[int, ...], Node] = {}
 
     def route(self, src: int, dst: int) -> tuple[Hop, ...]:
-        """The links from rank ``src`` to rank ``dst`` in the order in which a message crosses them."""
+        """Return the links from rank ``src`` to rank ``dst`` in the order in which a message crosses them."""
         route = self._known.get((src, dst))
         if route is None and self._structure is not None:
             route = self._by_structure(src, dst)
         if route is None:
             a, b = self._ranks[src], self._ranks[dst]
             hops = self._only_way(a, b) or pairwise(self._path(a, b, Turn(src, dst)))
-            # a million routes cross the same thousand links
+            # a million routes share a thousand links
             route = tuple([self._hops.setdefault(hop, hop) for hop in hops])
             self._known[src, dst] = route
         return route
 
     def _by_structure(self, src: int, dst: int) -> tuple[Hop, ...] | None:
-        """As the topology was built, where that is still a walk in the graph."""
+        """Return the structure's route if the graph still has its links."""
         if self._structure is None or src == dst:
             return None
         way = self._structure.way(self._ranks[src], self._ranks[dst])
@@ -77,9 +74,9 @@ class Routes:
         return hops if hops and all(self._graph.has_edge(*hop) for hop in hops) else None
 
     def star(self, channels: set[int]) -> tuple[list[Hop], list[Hop]] | None:
-        """Every rank's link up to the one switch that all ranks hang on, and down again; None elsewhere.
+        """Return every rank's link up to the one switch that joins all ranks, and down; None elsewhere.
 
-        Then a way is these two, on any of ``channels``.
+        A route then consists of these two links, on any of ``channels``.
         """
         adjacent = self._graph.adj
         switches = {next(iter(adjacent[rank])) if len(adjacent[rank]) == 1 else None for rank in self._ranks}
@@ -92,25 +89,25 @@ class Routes:
         return [(rank, switch) for rank in self._ranks], [(switch, rank) for rank in self._ranks]
 
     def on(self, channel: int) -> "Routes":
-        """The routes of one channel of a library, where channels differ: here they do not."""
+        """Return the routes of one of a library's channels; here all channels have the same."""
         return self
 
     def to_switch(self, rank: int, joined: tuple[int, ...]) -> tuple[Hop, ...]:
-        """The links from a rank up to the switch that joins some ranks: see `switch`."""
+        """Return the links from a rank up to the switch that joins some ranks: see `switch`."""
         switch, forth = self.switch(joined), self._ascent(self._ranks[rank], 0)
         if switch not in forth:
-            raise TopologyError(f"no way up from {self._ranks[rank]!r} to {switch!r}")
+            raise TopologyError(f"no path up from {self._ranks[rank]!r} to {switch!r}")
         return tuple(pairwise(join(forth, {switch: Reached(switch)}, Turn(rank, rank))))
 
     def from_switch(self, joined: tuple[int, ...], rank: int) -> tuple[Hop, ...]:
-        """The links from the switch that joins some ranks down to a rank."""
+        """Return the links from the switch that joins some ranks down to a rank."""
         switch, back = self.switch(joined), self._descent(self._ranks[rank])
         if switch not in back:
-            raise TopologyError(f"no way down from {switch!r} to {self._ranks[rank]!r}")
+            raise TopologyError(f"no path down from {switch!r} to {self._ranks[rank]!r}")
         return tuple(pairwise(join({switch: Reached(switch)}, back, Turn(rank, rank))))
 
     def switch(self, joined: tuple[int, ...]) -> Node:
-        """The nearest switch of NVLinks or of the network that is above all of some ranks, by tiers."""
+        """Return the nearest switch, of NVLinks or of the network, above all of some ranks, by tiers."""
         if joined not in self._switches:
             nodes = self._graph.nodes
             climbs = [self._ascent(self._ranks[rank], 0) for rank in joined]
@@ -122,7 +119,7 @@ class Routes:
         return self._switches[joined]
 
     def _only_way(self, a: Node, b: Node) -> tuple[Hop, ...] | None:
-        """Over the only link that leaves ``a``, if ``b`` is there or one link further."""
+        """Return the route over the only link that leaves ``a`` if ``b`` is at its end or one link on."""
         if a not in self._only:
             ahead = self._graph.adj[a]
             self._only[a] = (a, next(iter(ahead))) if len(ahead) == 1 else None
@@ -143,7 +140,7 @@ class Routes:
         return join(*meet(self._graph, a, b), turn)
 
     def _searches(self, a: Node, b: Node) -> Iterator[tuple[Table, Table]]:
-        """What either end reaches by structure, if both have tiers; where they meet first is the way."""
+        """Yield what both ends reach by structure, if they have tiers; the first meeting is the route."""
         nodes = self._graph.nodes
         if "tier" not in nodes[a] or "tier" not in nodes[b]:
             return
@@ -155,14 +152,14 @@ class Routes:
             yield climb, self._descent(b)
 
     def _cabled(self, rank: Node) -> tuple[Table, Table]:
-        """The ranks at the far end of a rank's cables, and those with a cable to it."""
+        """Return the ranks at the far end of a rank's cables, and those with a cable to it."""
         if rank not in self._cables:
             around = self._around(rank)
             self._cables[rank] = one_hop(rank, around.to_ranks), one_hop(rank, around.from_ranks)
         return self._cables[rank]
 
     def _ascent(self, a: Node, peers: int) -> Table:
-        """The ranks that a message from ``a`` gets to through so many, no fewer, and all above them."""
+        """Return the ranks that a message from ``a`` reaches through ``peers`` ranks, and all above them."""
         stages = self._ascents.setdefault(a, [])
         while len(stages) <= peers:
             passed = self._next(stages) if stages else {a: Reached(a)}
@@ -170,21 +167,21 @@ class Routes:
         return stages[peers][1]
 
     def _next(self, stages: list[tuple[Table, Table]]) -> Table:
-        """The ranks at the end of the last stage's cables, and behind its switches, that are new."""
+        """Return the new ranks at the ends of the last stage's cables and behind its switches."""
         passed, _ = stages[-1]
         switches: Table = {}
-        found: Table = {}
+        peers: Table = {}
         for rank in passed.values():
             for switch, width in self._around(rank.node).to_above:
                 offer(switches, switch, rank, width)
         for place in (*passed.values(), *switches.values()):
             for peer, width in self._around(place.node).to_ranks:
                 if all(peer not in earlier for earlier, _ in stages):
-                    offer(found, peer, place, width)
-        return found
+                    offer(peers, peer, place, width)
+        return peers
 
     def _descent(self, b: Node) -> Table:
-        """All nodes from which steps down lead to ``b``, and those beside them."""
+        """Return all nodes from which steps down lead to ``b``, and those beside them."""
         if b not in self._descents:
             down = spread({b: Reached(b)}, lambda node: self._around(node).from_above)
             across: Table = {}
@@ -196,7 +193,7 @@ class Routes:
         return self._descents[b]
 
     def _around(self, node: Node) -> _Around:
-        """A node's links sorted out, once: a switch may have thousands of neighbours."""
+        """Classify a node's links, once: a switch may have thousands of neighbours."""
         if node not in self._neighbours:
             nodes, tier = self._graph.nodes, self._graph.nodes[node].get("tier")
             out, into = self._graph.adj[node], self._graph.pred[node]

@@ -1,7 +1,7 @@
-"""YAML in which a key that stands twice is an error, for the second would win without a word.
+"""YAML that refuses duplicate keys, of which PyYAML would silently use the last.
 
-So is nesting beyond all measure, and a value that is not what its form or its tag says. On PyYAML, whose
-compiled loader reads the calibrations: ruamel.yaml refuses the second key by itself, but none of the rest.
+It also refuses deep nesting, and values that do not match their form or their tag. It uses PyYAML, whose
+compiled loader reads the calibrations: ruamel.yaml refuses duplicate keys, but none of the rest.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from ringside.topologies.units import shown
 from ringside.topologies.words import nearest
 
 MAX_DEPTH = 64
-"""Lists and mappings inside one another; our files nest half a dozen."""
+"""Limit on nested lists and mappings; our files nest half a dozen."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -32,7 +32,7 @@ class _Loader(yaml.SafeLoader):
         try:
             return super().construct_object(node, deep)
         except (ValueError, LookupError, AttributeError):
-            # what the library lets through from int, date and their like
+            # exceptions of int, date and others that the library lets through
             kind = node.tag.rpartition(":")[2]
             raise yaml.constructor.ConstructorError(
                 problem=f"{shown(node.value)} is no {kind}", problem_mark=node.start_mark
@@ -44,27 +44,27 @@ class _Loader(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if key in seen:
                 raise yaml.constructor.ConstructorError(
-                    problem=f"{key!r} stands twice", problem_mark=key_node.start_mark
+                    problem=f"{key!r} is given twice", problem_mark=key_node.start_mark
                 )
             seen.append(key)
         return super().construct_mapping(node, deep)
 
 
 def loads(text: str) -> Any:
-    """What the text says; raise `yaml.YAMLError` where it is no YAML or says something twice."""
+    """Parse a text; raise `yaml.YAMLError` if it is not YAML or has a duplicate key."""
     return yaml.load(text, _Loader)
 
 
 def complaints(error: ValidationError, name: str, allowed: list[str]) -> str:
-    """Pydantic's errors in our words, one a line, each with its place."""
+    """Format pydantic's errors as our messages, one per line, each with its place."""
     lines = []
     for problem in error.errors(include_url=False):
         place = ".".join(str(part) for part in problem["loc"])
         match problem["type"]:
             case "extra_forbidden" | "unexpected_keyword_argument":
-                meant = nearest(str(problem["loc"][-1]), allowed)
+                likely = nearest(str(problem["loc"][-1]), allowed)
                 text = f"is not known; allowed: {', '.join(allowed)}" + (
-                    f"; did you mean {meant}?" if meant else ""
+                    f"; did you mean {likely}?" if likely else ""
                 )
             case "missing":
                 text = "is missing"

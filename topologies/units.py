@@ -1,17 +1,17 @@
-"""Text becomes a number here, once, and a number becomes text here, once.
+"""Parse and format quantities; no other module converts between text and numbers.
 
-Inside Ringside every quantity is a plain SI number: seconds, bytes, bytes per second. At the
-door people write what nccl-tests and data sheets write: sizes are binary (``25M``, ``25MB`` and
-``25MiB`` are all 25 * 2**20 bytes), rates are decimal (``25GB/s`` is 25e9 bytes/s and ``400Gb/s``
-is 50e9 bytes/s), a link's rate is one direction.
+Inside Ringside every quantity is a plain SI number: seconds, bytes, bytes per second. Users write
+them as nccl-tests and data sheets do: sizes are binary (``25M``, ``25MB`` and ``25MiB`` are all
+25 * 2**20 bytes), rates are decimal (``25GB/s`` is 25e9 bytes/s and ``400Gb/s`` is 50e9 bytes/s), and
+a link's rate is that of one direction.
 
     >>> parse_size("25M"), parse_rate("400Gb/s"), parse_duration("5us")
     (26214400, 50000000000.0, 5e-06)
     >>> format_size(26214400), format_rate(50e9), format_duration(5e-6)
     ('25 MiB', '50 GB/s', '5 us')
 
-Every ``format_x`` without ``digits`` is exact: ``parse_x(format_x(value)) == value``. Arithmetic
-between text and number is decimal, so no rounding hides in a prefix.
+Every ``format_x`` without ``digits`` is exact: ``parse_x(format_x(value)) == value``. Conversions are
+decimal, so prefixes cause no rounding.
 """
 
 import re
@@ -22,13 +22,13 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 MAX_SIZE = 2**50
-"""Bytes. No rank holds a pebibyte, so a larger size is a slip of the pen."""
+"""Bytes. No rank holds a pebibyte, so a larger size is a typing error."""
 
 MIN_RATE, MAX_RATE = 1e-6, 1e18
-"""Bytes/s. What is slower or faster is no link, and its times would be no numbers."""
+"""Bytes/s. Beyond this range there are no links, and times would overflow."""
 
 MAX_DURATION = 1e9
-"""Seconds, some thirty years."""
+"""Seconds, about thirty years."""
 
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([a-zA-Zµμ/]*)\s*")
 _MAX_EXPONENT = 30
@@ -51,7 +51,7 @@ _DURATION_UNITS = {
 
 
 def parse_size(text: str | int) -> int:
-    """Bytes from text such as ``8``, ``1K``, ``25MiB`` or ``1.5G``; prefixes are powers of two."""
+    """Parse bytes from text such as ``8``, ``1K``, ``25MiB`` or ``1.5G``; prefixes are powers of two."""
     advice = "write for example 8, 64K, 25MiB or 1G"
     value = _parse(text, "a size", _SIZE_UNITS, advice)
     if value != value.to_integral_value():
@@ -62,7 +62,7 @@ def parse_size(text: str | int) -> int:
 
 
 def parse_rate(text: str) -> float:
-    """Bytes per second from text such as ``25GB/s`` or ``400Gb/s``; prefixes are powers of ten."""
+    """Parse bytes per second from text such as ``25GB/s`` or ``400Gb/s``; prefixes are powers of ten."""
     advice = "write for example 400Gb/s or 50GB/s"
     value = float(_parse(text, "a rate", _RATE_UNITS, advice))
     if value == 0:
@@ -73,7 +73,7 @@ def parse_rate(text: str) -> float:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds from text such as ``5us``, ``1.5ms``, ``20min``, ``3h`` or ``54d``."""
+    """Parse seconds from text such as ``5us``, ``1.5ms``, ``20min``, ``3h`` or ``54d``."""
     advice = "write for example 5us, 1.5ms or 2s"
     value = float(_parse(text, "a duration", _DURATION_UNITS, advice))
     if value > MAX_DURATION:
@@ -82,7 +82,7 @@ def parse_duration(text: str) -> float:
 
 
 def format_size(nbytes: int) -> str:
-    """Exact text: the largest binary unit in which two decimals are enough, else bytes."""
+    """Format exactly, in the largest binary unit in which two decimals are enough, else in bytes."""
     for prefix, power in reversed(_BINARY.items()):
         if prefix and nbytes >= 2**power and nbytes * 100 % 2**power == 0:
             return f"{_plain(Decimal(nbytes) / 2**power)} {prefix}iB"
@@ -90,25 +90,25 @@ def format_size(nbytes: int) -> str:
 
 
 def format_rate(bytes_per_s: float, digits: int | None = None) -> str:
-    """Decimal bytes per second with a prefix; exact, or rounded to ``digits`` significant digits."""
+    """Format bytes per second with a decimal prefix; exact, or rounded to ``digits`` significant digits."""
     prefixes = (("TB/s", 12), ("GB/s", 9), ("MB/s", 6), ("kB/s", 3), ("B/s", 0))
     return _format(bytes_per_s, prefixes, digits)
 
 
 def format_duration(seconds: float, digits: int | None = None) -> str:
-    """Seconds with a prefix; exact, or rounded to ``digits`` significant digits."""
+    """Format seconds with a prefix; exact, or rounded to ``digits`` significant digits."""
     return _format(seconds, (("s", 0), ("ms", -3), ("us", -6), ("ns", -9)), digits)
 
 
 def format_setting(key: str, value: Any) -> str:
-    """Exact text of a setting, which reads as it does: a latency, a rate, a ratio, a count or a word."""
+    """Format a setting exactly, so that it parses back: a latency, a rate, a ratio, a count or text."""
     if isinstance(value, float) and key != "oversubscription":
         return format_duration(value) if "latency" in key else format_rate(value)
     return str(value)
 
 
 def format_span(seconds: float, digits: int = 3) -> str:
-    """A long duration, rounded, in the unit that people would say it in: s, min, h or d."""
+    """Format a long duration, rounded, in the customary unit: s, min, h or d."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{float(f'{seconds / length:.{digits}g}'):g} {unit}"
@@ -116,7 +116,7 @@ def format_span(seconds: float, digits: int = 3) -> str:
 
 
 def shown(given: Any) -> str:
-    """How a complaint shows what was given: text and numbers shortened, of all else only what it is.
+    """Format a given value for an error: text and numbers shortened, anything else by its type.
 
     A few lines of YAML can mean a list of a billion items.
     """
@@ -161,4 +161,4 @@ def _plain(number: Decimal) -> str:
 Bytes = Annotated[int, BeforeValidator(parse_size)]
 BytesPerSecond = Annotated[float, BeforeValidator(parse_rate)]
 Seconds = Annotated[float, BeforeValidator(parse_duration)]
-"""Types that say their unit; where pydantic checks a file or a command line, they take text with a unit."""
+"""Types that name their unit; pydantic parses them from text with a unit in files and command lines."""

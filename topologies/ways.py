@@ -1,7 +1,7 @@
-"""Of all ways from node to node the one to take: fewest hops, then the widest, then in turn.
+"""Choose a path from node to node: fewest hops, then the widest, then in turn.
 
-Nobody lists ways, of which there may be more than atoms: a search remembers of each node it reaches
-all nodes before it, and two searches, one from either end, meet.
+Paths are not enumerated, since their number can be astronomical: a search records the predecessors of
+each node that it reaches, and two searches, one from either end, meet.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,13 +11,13 @@ from math import inf
 from ringside.topologies.graph import Node, Topology, TopologyError
 
 AS_WIDE = 1 - 1e-3
-"""What is at least this share of the widest way counts as wide as it: noise on figures decides nothing."""
+"""A path with at least this share of the widest path's bandwidth is equally wide: noise must not decide."""
 
 
 class Reached:
-    """A node that a search has reached: in how many hops, through a narrowest link of how many bytes/s.
+    """A node that a search has reached, with the number of hops and the narrowest link's bytes/s.
 
-    ``before`` are the nodes before it on its ways with fewest hops, each with the link's bytes/s.
+    ``before`` are its predecessors on the paths with fewest hops, each with the link's bytes/s.
     """
 
     __slots__ = ("before", "hops", "node", "width")
@@ -35,7 +35,7 @@ Links = Iterable[tuple[Node, float]]
 
 
 def one_hop(start: Node, links: Links) -> Table:
-    """What is reached over a node's links."""
+    """Return the nodes reached over a node's links."""
     table: Table = {}
     begin = Reached(start)
     for node, width in links:
@@ -44,22 +44,22 @@ def one_hop(start: Node, links: Links) -> Table:
 
 
 def spread(table: Table, links: Callable[[Node], Links]) -> Table:
-    """All that is reached from what a table has, and that itself."""
-    found = dict(table)
+    """Return a table with all nodes reached from those of ``table``, and these themselves."""
+    nodes = dict(table)
     queue = [(reached.hops, node) for node, reached in table.items()]
     heapify(queue)
     while queue:
         hops, node = heappop(queue)
-        reached = found[node]
+        reached = nodes[node]
         if reached.hops == hops:
             for other, width in links(node):
-                if offer(found, other, reached, width):
+                if offer(nodes, other, reached, width):
                     heappush(queue, (hops + 1, other))
-    return found
+    return nodes
 
 
 def offer(table: Table, node: Node, before: Reached, width: float) -> bool:
-    """Tell a table of a link by which a node is reached; true if the node is new to it, or nearer now."""
+    """Add a link to a node to the table; return True if the node is new, or nearer than before."""
     known, hops = table.get(node), before.hops + 1
     if known is None or hops < known.hops:
         known = table[node] = Reached(node, hops, 0.0)
@@ -71,7 +71,7 @@ def offer(table: Table, node: Node, before: Reached, width: float) -> bool:
 
 
 def meet(graph: Topology, a: Node, b: Node) -> tuple[Table, Table]:
-    """What searches from ``a`` and back from ``b``, by whatever links there are, reach last as they meet."""
+    """Search from ``a`` and back from ``b`` over all links; return the two frontiers when they meet."""
     ends = {a: Reached(a)}, {b: Reached(b)}
     seen = {a}, {b}
     while ends[0].keys().isdisjoint(ends[1]):
@@ -90,19 +90,19 @@ def meet(graph: Topology, a: Node, b: Node) -> tuple[Table, Table]:
 
 
 class Turn:
-    """Shares out equal ways by the ranks of source and destination, s and d.
+    """Distributes messages over equal paths by the ranks of source and destination, s and d.
 
-    Where a message can go on over one of m links equally well, it takes number s + d/m + d/m^2 + ...
-    (each quotient rounded down) mod m in the order of the next nodes' names. At the next such place d
-    stands for s, and s/m for d. So the messages of one step of a ring, an all-to-all or a recursive
-    halving part, however ranks are placed; so do one rank's messages to many and many ranks' to one.
+    Where m links are equally good, a message takes number s + d/m + d/m^2 + ... (each quotient rounded
+    down) mod m in the order of the next nodes' names. At the next such choice d replaces s, and s/m
+    replaces d. This separates the messages of one step of a ring, an all-to-all or a recursive halving
+    for any placement, and also one rank's messages to many and many ranks' messages to one.
     """
 
     def __init__(self, src: int, dst: int) -> None:
         self._src, self._dst = src, dst
 
     def one_of(self, ways: list[Reached]) -> Reached:
-        """One of several next nodes that are equally good."""
+        """Choose one of several equally good next nodes."""
         count = len(ways)
         if count == 1:
             return ways[0]
@@ -115,7 +115,7 @@ class Turn:
 
 
 def join(forth: Table, back: Table, turn: Turn) -> list[Node]:
-    """The nodes of the way to take where a search forth and a search back have met."""
+    """Return the nodes of the chosen path after a forward and a backward search have met."""
     met = [(forth[node], back[node]) for node in forth.keys() & back.keys()]
     hops = min([there.hops + rest.hops for there, rest in met])
     met = [(there, rest) for there, rest in met if there.hops + rest.hops == hops]
@@ -141,12 +141,12 @@ def join(forth: Table, back: Table, turn: Turn) -> list[Node]:
 
 
 def _wide(place: Reached, enough: float) -> list[Reached]:
-    """The nodes before one, on the ways that are wide enough."""
+    """Return the predecessors of a node on the paths that are wide enough."""
     return [before for before, width in place.before if width >= enough and before.width >= enough]
 
 
 def _only_way(there: Reached, rest: Reached) -> list[Node]:
-    """The nodes of the way through a place if there is only one, as on most machines; else nothing."""
+    """Return the nodes of the path through a place if it is the only one, as on most machines; else []."""
     path = [there.node]
     while there.before:
         if len(there.before) > 1:

@@ -1,15 +1,15 @@
-"""What may be written in place of a word that is none."""
+"""Suggestions for misspelled names."""
 
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 MOST_MEANT = 4
-"""Names that are suggested at once."""
+"""Limit on the names that one message suggests."""
 
 
 def one_of(known: Iterable[str], word: str, *, also: str = "") -> str:
-    """The end of a message about an unknown ``word``: what is ``known``, what ``also``, what may be meant.
+    """Return the end of a message about an unknown ``word``: the ``known`` names, ``also``, suggestions.
 
     For example ``one of ring, tree; did you mean ring?``.
     """
@@ -23,12 +23,12 @@ def one_of(known: Iterable[str], word: str, *, also: str = "") -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that is most like this one, whatever its case and its hyphens; None where none is."""
+    """Return the known name nearest to this word, regardless of case and hyphens; None without a match."""
     return next(iter(meant(word, known)), None)
 
 
 def meant(word: str, known: Iterable[str]) -> list[str]:
-    """The known names that have a word for a part, as ``dgx-h100`` has ``h100``; else the most alike."""
+    """Return the known names with this word as a part, as ``dgx-h100`` has ``h100``, else the nearest."""
     plain = {_plain(name): name for name in reversed(list(known))}
     names, short = list(reversed(plain.values())), _plain(word)
     whole = [name for name in names if short in map(_plain, re.split("[-_.:]", name))]

@@ -58,7 +58,7 @@ def test_a_machine_of_the_catalogue_is_a_function_and_known_to_nccl(catalogue):
         ("gpus: 8", "describes no machine; write for example machine: nvlink_switch"),
         ("machine: nvlink_switch\nwhat: 8", "what: 8: input should be a valid string"),
         ("machine: nvlink_switch\nlatency: 1us", "latency: is not known"),
-        ("machine: nvlink_switch\ngpus: 8\ngpus: 8", "'gpus' stands twice"),
+        ("machine: nvlink_switch\ngpus: 8\ngpus: 8", "'gpus' is given twice"),
     ],
 )
 def test_a_file_that_is_wrong_is_refused_by_its_path(catalogue, text, message):

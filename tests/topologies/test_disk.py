@@ -79,7 +79,7 @@ def test_outputs_need_files_of_their_own(tmp_path: Path) -> None:
     check_outputs([a, b, None], inputs=["star:4", "none", b])
     check_outputs([Path(os.devnull), Path(os.devnull)], inputs=[os.devnull])
     for outputs, inputs in (([b, b], []), ([a], [a]), ([link], [a]), ([a], [link]), ([a, link], [])):
-        with pytest.raises(OutputError, match=r"it is read|something else is written there"):
+        with pytest.raises(OutputError, match=r"it is an input|another output has this path"):
             check_outputs(outputs, inputs)
 
 
@@ -101,7 +101,7 @@ def test_a_full_device_is_an_error_in_words() -> None:
 def test_a_pipe_gets_all_of_it_and_one_that_nobody_reads_is_refused_at_once(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(OutputError, match="nobody reads from it"):
+    with pytest.raises(OutputError, match="it has no reader"):
         write_file(pipe, "text")
     got: list[str] = []
     reading = threading.Event()

@@ -204,5 +204,5 @@ def test_binary_files_folders_and_missing_files_are_refused(tmp_path: Path) -> N
 
 def test_a_key_that_stands_twice_is_refused_with_its_line(refusal: Refusal) -> None:
     (complaint,) = refusal("maker: star\nranks: 4\nranks: 8\n")
-    assert "'ranks' stands twice" in complaint
+    assert "'ranks' is given twice" in complaint
     assert "line 3" in complaint

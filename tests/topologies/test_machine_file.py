@@ -105,7 +105,7 @@ def test_a_count_and_settings_go_over_the_files_keys(file):
         ("machine: pcie-server\nsockets: 3", "sockets is 3; gpus (8) must be a multiple"),
         ("machine: pcie-server\nnodes: 9999999", "nodes is 9999999; allowed: 1 to"),
         ("machine: pcie-server\n3: 4", "keys must be text"),
-        ("machine: pcie-server\ngpus: 4\ngpus: 4", "'gpus' stands twice"),
+        ("machine: pcie-server\ngpus: 4\ngpus: 4", "'gpus' is given twice"),
     ],
 )
 def test_nonsense_is_refused_by_key(file, text, complaint):
@@ -161,5 +161,5 @@ def test_hardware_that_is_none_is_refused(fact, complaint):
 
 @pytest.mark.parametrize("text", ["{machine: pcie-server, gpus: yes}", "{maker: star, ranks: true}"])
 def test_true_is_no_number(text):
-    with pytest.raises(TopologyError, match="True is neither a number nor a word"):
+    with pytest.raises(TopologyError, match="True is neither a number nor text"):
         loads(text, "mine")

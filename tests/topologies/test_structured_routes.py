@@ -239,7 +239,7 @@ def test_a_rank_that_was_added_by_hand_is_reached(cluster: str) -> None:
         ("dgx-h100:4", {"fabric": "ring"}, "fabric is 'ring'; allowed: rail_optimized, fat_tree, leaf_spine"),
         ("dgx-h100:4", {"fabric": "torus", "radix": "8"}, "radix: is not known; allowed"),
         ("dgx-h100:4", {"fabric": "fat_tree", "radix": "many"}, "fat_tree: radix"),
-        ("star:4", {"fabric": "fat_tree"}, "no machines with cards"),
+        ("star:4", {"fabric": "fat_tree"}, "a fabric needs machines with cards"),
         (
             "dgx-h100:4",
             {"radix": "8"},

@@ -21,7 +21,7 @@ P = ParamSpec("P")
 
 
 def _remembered(maker: Callable[P, Topology]) -> Callable[P, Topology]:
-    """The maker; its graphs keep their recipe (`ringside.topologies.recipe`), which tells the routes."""
+    """Wrap a maker so that its graphs keep the recipe (`ringside.topologies.recipe`) that gives routes."""
 
     @wraps(maker)
     def made(*args: P.args, **kwargs: P.kwargs) -> Topology:
@@ -35,18 +35,18 @@ def _remembered(maker: Callable[P, Topology]) -> Callable[P, Topology]:
 
 
 def star(ranks: int, bandwidth: BytesPerSecond = 25e9, latency: Seconds = 5e-6) -> Topology:
-    """The textbook network: every rank has one full-duplex port into one switch.
+    """Build the textbook network: every rank has one full-duplex port into one switch.
 
-    ``latency`` is what one message pays from rank to rank; each of its two links carries half.
+    ``latency`` is the latency of a message from rank to rank; each of its two links has half.
     """
     return _one_switch("star", ranks, bandwidth, latency, node_kind="switch", link_kind="ethernet")
 
 
 def nvlink_switch(ranks: int = 8, bandwidth: BytesPerSecond = 450e9, latency: Seconds = 0.6e-6) -> Topology:
-    """GPUs behind one NVSwitch; the defaults are one HGX H100 board.
+    """Build GPUs behind one NVSwitch; the defaults are one HGX H100 board.
 
     450 GB/s is 18 NVLink 4 links of 25 GB/s each way (NVIDIA H100 Tensor Core GPU architecture
-    white paper, 2022). 0.6 us is the hop that NCCL's tuner assumes for LL over NVLink
+    white paper, 2022). 0.6 us is the hop latency that NCCL's tuner assumes for LL over NVLink
     (src/graph/tuning.cc, v2.30.7).
     """
     graph = _one_switch("nvlink_switch", ranks, bandwidth, latency, node_kind="nvswitch", link_kind="nvlink")
@@ -61,11 +61,11 @@ def leaf_spine(
     latency: Seconds = 5e-6,
     oversubscription: PositiveFloat = 1,
 ) -> Topology:
-    """Two tiers of switches: ranks on leaves, in order, and every leaf on one spine.
+    """Build two tiers of switches: ranks on leaves, in order, and every leaf on one spine.
 
-    A leaf's uplink carries ``hosts_per_leaf * bandwidth / oversubscription`` each way, the sum of what
-    its hosts send where ``oversubscription`` is 1. Every link has half of ``latency``, so a message
-    pays ``latency`` within a leaf and twice that from leaf to leaf.
+    A leaf's uplink carries ``hosts_per_leaf * bandwidth / oversubscription`` each way; with an
+    ``oversubscription`` of 1 that is the sum of its hosts' bandwidths. Every link has half of ``latency``,
+    so a message takes ``latency`` within a leaf and twice that from leaf to leaf.
     """
     graph: Topology = nx.DiGraph(name="leaf-spine")
     graph.add_node("spine", kind="switch", tier=2)
@@ -91,12 +91,12 @@ def fat_tree(
     latency: Seconds = 5e-6,
     hop_latency: Seconds = HOP_LATENCY,
 ) -> Topology:
-    """A fat tree of switches of one radix: half of the ports down and half up, at the top all down.
+    """Build a fat tree of switches of one radix: half of the ports down and half up, at the top all down.
 
-    The k-ary fat tree of Al-Fares, Loukissas and Vahdat (SIGCOMM 2008), which has k^3/4 hosts with three
+    It is the k-ary fat tree of Al-Fares, Loukissas and Vahdat (SIGCOMM 2008), with k^3/4 hosts for three
     tiers of radix k. An ``oversubscription`` of 2 at the leaves has twice as many ports down as up; ``2,1.5``
-    says it for leaves and spines. ``latency`` is from rank to rank under one leaf, ``hop_latency`` of each
-    cable between switches. Tiers that so many ranks do not need are left out.
+    gives the ratios of leaves and spines. ``latency`` is from rank to rank under one leaf, ``hop_latency``
+    that of each cable between switches. Tiers that the ranks do not need are left out.
     """
     fabric = refitting.fat_tree(ranks, 1, radix, tiers, oversubscription, ecmp)
     return _plugged("fat-tree", fabric, bandwidth, latency, hop_latency)
@@ -114,10 +114,10 @@ def rail_optimized(
     latency: Seconds = 5e-6,
     hop_latency: Seconds = HOP_LATENCY,
 ) -> Topology:
-    """A fat tree whose leaves each join one rail: ranks that are alike in their machines.
+    """Build a fat tree whose leaves each join one rail: the cards with the same number in their machines.
 
-    As NVIDIA's DGX SuperPOD reference architecture (RA-11333-001, 2023) cables cards: 32 machines of 8 hang
-    on 8 leaves of 64 ports. Here ranks stand for cards, and nothing joins those of a machine but the fabric;
+    NVIDIA's DGX SuperPOD reference architecture (RA-11333-001, 2023) cables cards this way: 32 machines of 8
+    share 8 leaves of 64 ports. Here ranks stand for cards, and only the fabric joins the cards of a machine;
     ``--set fabric=rail_optimized`` joins real machines.
     """
     if tiers == 1 and rails > 1:
@@ -136,11 +136,11 @@ def torus(
     latency: Seconds = 1e-6,
     hop_latency: Seconds = HOP_LATENCY,
 ) -> Topology:
-    """Ranks on a grid whose rows and columns are rings, each with a router of its own: a 2-D or 3-D torus.
+    """Build a 2-D or 3-D torus: a grid of ranks, each with its own router, whose rows and columns are rings.
 
-    ``bandwidth`` is of each cable between neighbours, one way; a rank can use all of its router's at once.
-    ``shape`` is for example ``8x8``; ``auto`` is the one nearest to a square or a cube. Routes go along one
-    dimension after another (Dally, IEEE Transactions on Computers 39, 1990).
+    ``bandwidth`` is that of each cable between neighbours, one way; a rank can use all cables of its router
+    at once. ``shape`` is for example ``8x8``; ``auto`` is the one nearest to a square or a cube. Routes are
+    dimension-ordered (Dally, IEEE Transactions on Computers 39, 1990).
     """
     sides = refitting.sides_of(shape, ranks, dimensions)
     fabric = Torus(ranks, sides, width=1 / (2 * len(sides)))
@@ -158,11 +158,11 @@ def dragonfly(
     latency: Seconds = 5e-6,
     hop_latency: Seconds = HOP_LATENCY,
 ) -> Topology:
-    """Groups of routers, all joined within a group, and all groups joined; routes are minimal.
+    """Build a dragonfly: groups of fully joined routers, every two groups joined, and minimal routes.
 
-    Kim, Dally, Scott and Abts (ISCA 2008), with p ``hosts_per_router``, a ``routers`` a group and h
-    ``global_links`` a router; the default is their balanced example of 1056 ranks in 33 groups. Fewer groups
-    share out the global links evenly.
+    In Kim, Dally, Scott and Abts (ISCA 2008) p is ``hosts_per_router``, a the ``routers`` per group and h the
+    ``global_links`` per router; the default is their balanced example of 1056 ranks in 33 groups. With fewer
+    groups the global links are spread evenly.
     """
     fabric = refitting.dragonfly(ranks, 1, hosts_per_router, routers, global_links, ecmp)
     return _plugged("dragonfly", fabric, bandwidth, latency, hop_latency)
@@ -176,7 +176,7 @@ def _plugged(
     hop_latency: float,
     ranks: int | None = None,
 ) -> Topology:
-    """Ranks in order on a fabric's ports, all by default."""
+    """Plug ranks, in order, into a fabric's ports; into all of them by default."""
     check_size(fabric)
     count = fabric.ports if ranks is None else ranks
     graph: Topology = nx.DiGraph(name=name)

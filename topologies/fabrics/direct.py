@@ -1,4 +1,4 @@
-"""Fabrics whose routers have the ports and are joined among themselves: tori and dragonflies."""
+"""Direct networks, whose routers all have ports: tori and dragonflies."""
 
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -13,8 +13,9 @@ from ringside.topologies.graph import Hop, Node, TopologyError
 class Torus(Fabric):
     """Routers on a grid whose rows and columns are rings: a k-ary n-cube (Dally, IEEE ToC 39, 1990).
 
-    Each has ``per_router`` ports in a row. Messages go along one dimension after another, the shorter way
-    round; where both are as long, routers with an even place in that dimension send forwards, odd ones back.
+    Each router has ``per_router`` consecutive ports. Routes are dimension-ordered and take the shorter way
+    round; if both ways are equally long, routers at an even place in that dimension send forwards, odd ones
+    back.
     """
 
     def __init__(self, ports: int, shape: Sequence[int], *, per_router: int = 1, width: float = 1.0) -> None:
@@ -30,23 +31,23 @@ class Torus(Fabric):
         self.num_cables = sum(routers // (2 if side == 2 else 1) for side in shape if side > 1)
 
     def switches(self) -> Iterator[tuple[Node, int]]:
-        """Every router, all in one tier."""
+        """Yield every router, all in one tier."""
         for place in product(*map(range, self._shape)):
             yield _router(place), 1
 
     def cables(self) -> Iterator[tuple[Node, Node, float]]:
-        """From each router to the next in every dimension."""
+        """Yield the cable from each router to the next in every dimension."""
         for place in product(*map(range, self._shape)):
             for dimension, side in enumerate(self._shape):
                 if side > 2 or (side == 2 and place[dimension] == 0):
                     yield _router(place), _router(self._beside(place, dimension, 1)), self._width
 
     def above(self, port: int) -> Node:
-        """The router that a port is plugged into."""
+        """Return the router that a port is plugged into."""
         return _router(self._place(port))
 
     def way(self, src: int, dst: int) -> list[Node] | None:
-        """One dimension after another."""
+        """Route along one dimension after another."""
         here, there = self._place(src), self._place(dst)
         nodes = [_router(here)]
         for dimension, side in enumerate(self._shape):
@@ -58,7 +59,7 @@ class Torus(Fabric):
         return nodes
 
     def crossed(self, src: Ints, dst: Ints) -> Iterator[tuple[Ints, Ints]]:
-        """Step by step along each dimension; a router's cables forwards and back in each have numbers."""
+        """Step along each dimension; a router's cables, forwards and back, are numbered by dimension."""
         here, there = src // self._per_router, dst // self._per_router
         after = prod(self._shape)
         for dimension, side in enumerate(self._shape):
@@ -74,7 +75,7 @@ class Torus(Fabric):
             here = here + (to - at) * after
 
     def cable(self, number: int) -> Hop:
-        """From a router to the next, or the one before, in a dimension."""
+        """Return the hop from a router to the next, or the previous, router in a dimension."""
         rest, back = divmod(number, 2)
         router, dimension = divmod(rest, len(self._shape))
         place = self._place(router * self._per_router)
@@ -93,11 +94,11 @@ class Torus(Fabric):
 
 
 class Dragonfly(Fabric):
-    """Groups of routers, all joined within a group, and groups all joined to one another.
+    """Groups of fully joined routers, with cables between every two groups.
 
-    Kim, Dally, Scott and Abts, ISCA 2008: a router has p ports, a - 1 cables to the others of its group of
-    a, and h to other groups, of which there are at most a h + 1. Of fewer groups any two are joined by
-    several, equally many for all. Messages go the minimal way: to the router with the cable, over it, and on.
+    Kim, Dally, Scott and Abts, ISCA 2008: a router has p ports, a - 1 cables to the other routers of its
+    group and h cables to other groups; there are at most a h + 1 groups. With fewer groups, every two are
+    joined by the same number of cables. Routing is minimal: to the router with the cable, over it, and on.
     """
 
     def __init__(
@@ -110,21 +111,21 @@ class Dragonfly(Fabric):
         if others > routers * global_links:
             raise TopologyError(
                 f"dragonfly: {ports} ports make {self._groups} groups of {per_router * routers}; allowed: "
-                f"{routers * global_links + 1}, as many as {global_links} global links of each of {routers} "
-                "routers join; write more of these or more ports a router"
+                f"{routers * global_links + 1}, which {global_links} global links of each of {routers} "
+                "routers can join; write more of these or more ports per router"
             )
         self._between = routers * global_links // others if others else 0
         """Cables between two groups."""
         self.num_cables = self._groups * (routers * (routers - 1) + self._between * others) // 2
 
     def switches(self) -> Iterator[tuple[Node, int]]:
-        """Every router, all in one tier."""
+        """Yield every router, all in one tier."""
         for group in range(self._groups):
             for router in range(self._routers):
                 yield _router((group, router)), 1
 
     def cables(self) -> Iterator[tuple[Node, Node, float]]:
-        """All pairs within a group; between groups cables that join the same two routers are one, as wide."""
+        """Yield all pairs within a group; parallel cables between groups merge into one of total width."""
         for group in range(self._groups):
             for a in range(self._routers):
                 for b in range(a + 1, self._routers):
@@ -138,11 +139,11 @@ class Dragonfly(Fabric):
             yield one, other, width
 
     def above(self, port: int) -> Node:
-        """The router that a port is plugged into."""
+        """Return the router that a port is plugged into."""
         return _router(self._place(port))
 
     def way(self, src: int, dst: int) -> list[Node] | None:
-        """At most one cable in either group, and one between them."""
+        """Route over at most one cable in either group and one between them."""
         here, there = self._place(src), self._place(dst)
         nodes = [_router(here)]
         if here[0] != there[0]:
@@ -152,7 +153,7 @@ class Dragonfly(Fabric):
         return list(dict.fromkeys(nodes))
 
     def crossed(self, src: Ints, dst: Ints) -> Iterator[tuple[Ints, Ints]]:
-        """Within the sender's group, between groups, within the receiver's; numbers are pairs of routers."""
+        """Cross the sender's group, a cable between groups, the receiver's; numbers are pairs of routers."""
         here, there = src // self._per_router, dst // self._per_router
         group, other = here // self._routers, there // self._routers
         out, into = there.copy(), there.copy()
@@ -166,12 +167,12 @@ class Dragonfly(Fabric):
             yield moved, a[moved] * (self._groups * self._routers) + b[moved]
 
     def cable(self, number: int) -> Hop:
-        """From router to router."""
+        """Return the two routers."""
         a, b = divmod(number, self._groups * self._routers)
         return _router(divmod(a, self._routers)), _router(divmod(b, self._routers))
 
     def _ends(self, group: Ints, other: Ints, number: Ints) -> Ints:
-        """`_end` of many, as routers' numbers."""
+        """Compute `_end` of many cables, as numbers of routers."""
         channel = number * (self._groups - 1) + (other - group) % self._groups - 1
         routers: Ints = group * self._routers + channel // self._h
         return routers
@@ -180,13 +181,13 @@ class Dragonfly(Fabric):
         return divmod(port // self._per_router, self._routers)
 
     def _end(self, group: int, other: int, number: int) -> Node:
-        """The router of a group that has one of the cables to another group."""
+        """Return the router of a group that has one of the cables to another group."""
         channel = number * (self._groups - 1) + (other - group) % self._groups - 1
         return _router((group, channel // self._h))
 
 
 def shape_of(hosts: int, dimensions: int) -> tuple[int, ...]:
-    """The sides of the torus of so many routers that is nearest to a square or a cube, the longest first."""
+    """Return the sides of the torus of ``hosts`` routers nearest to a square or a cube, longest first."""
     sides: list[int] = []
     for left in range(dimensions, 1, -1):
         side = round(hosts ** (1 / left))

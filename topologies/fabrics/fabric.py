@@ -1,6 +1,6 @@
-"""What a network of switches is: ports, switches, cables, and a way from port to port by its structure.
+"""Interface of a network of switches: ports, switches, cables, and routes between ports.
 
-A way is computed when somebody asks, from the numbers of its two ports: nothing is searched and nothing kept.
+A route is computed on demand from the numbers of its two ports: nothing is searched or stored.
 """
 
 from abc import ABC, abstractmethod
@@ -17,19 +17,19 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _COUNTED = 2**22
-"""Numbers of cables up to which an array has a place for each."""
+"""Cable numbers below this are counted in a dense array."""
 
 MAX_PORTS = 1024
-"""No switch has more; a larger count is a slip of the pen."""
+"""No switch has more; a larger count is a typing error."""
 
 MAX_LINKS = 2**19
-"""As many links a topology by name may have: 262,144 ranks on a star. Its graph is made in seconds."""
+"""Limit on the links of a named topology: 262,144 ranks on a star. Such a graph is made in seconds."""
 
 HOP_LATENCY = 0.3e-6
-"""Seconds from switch to switch: the order of what a cut-through switch and its cable take; a preset."""
+"""Seconds from switch to switch, an order of magnitude for a cut-through switch and its cable; a preset."""
 
 Ecmp = Literal["destination", "hash"]
-"""Which of several equal ways: by the destination, as InfiniBand's forwarding tables do, or by a hash."""
+"""Choice among equal routes: by destination, as InfiniBand's forwarding tables do, or by a hash."""
 
 
 class Fabric(ABC):
@@ -38,41 +38,41 @@ class Fabric(ABC):
     name: str
     ports: int
     num_cables: int
-    """Among the switches."""
+    """Number of cables between switches."""
     rails = False
     """Whether a message changes rails inside the sender's machine, where it can, before it leaves."""
 
     @abstractmethod
     def switches(self) -> Iterator[tuple[Node, int]]:
-        """Every switch, with how many tiers of switches it is above the ports: 1 or more."""
+        """Yield every switch with its tier: 1 for the switches that have ports."""
 
     @abstractmethod
     def cables(self) -> Iterator[tuple[Node, Node, float]]:
-        """Every cable between two switches with its width."""
+        """Yield every cable between two switches with its width."""
 
     @abstractmethod
     def above(self, port: int) -> Node:
-        """The switch that a port is plugged into."""
+        """Return the switch that a port is plugged into."""
 
     @abstractmethod
     def way(self, src: int, dst: int) -> list[Node] | None:
-        """The switches from port to port, in order; ``None`` where they are not joined."""
+        """Return the switches from port to port, in order; ``None`` if they are not joined."""
 
     @abstractmethod
     def crossed(self, src: Ints, dst: Ints) -> Iterator[tuple[Ints, Ints]]:
-        """The cables on the ways of many pairs of ports at once: places of pairs, and the number of a cable.
+        """Yield the cables on the routes of many pairs of ports: indices of pairs and the cable of each.
 
         A cable has a number for each direction. Pairs that are not joined cross none.
         """
 
     @abstractmethod
     def cable(self, number: int) -> Hop:
-        """The switches at the ends of a cable by its number in `crossed`, in that direction."""
+        """Return the switches at the ends of a cable, by its number in `crossed`, in that direction."""
 
 
 def carried(fabric: Fabric, sent: Iterable[tuple[Ints, Ints, Floats]]) -> dict[Hop, float]:
-    """The bytes on every cable between switches, one way, of what ports send to ports, some at a time."""
-    found: Counter[int] = Counter()
+    """Sum the bytes on every cable between switches, one way, over batches of messages between ports."""
+    traffic: Counter[int] = Counter()
     for src, dst, nbytes in sent:
         for places, numbers in fabric.crossed(src, dst):
             if not len(numbers):
@@ -85,12 +85,12 @@ def carried(fabric: Fabric, sent: Iterable[tuple[Ints, Ints, Floats]]) -> dict[H
                 used, at = np.unique(numbers, return_inverse=True)
                 total = np.bincount(at, nbytes[places])
             for number, figure in zip(used.tolist(), total.tolist(), strict=True):
-                found[number] += figure
-    return {fabric.cable(number): nbytes for number, nbytes in found.items()}
+                traffic[number] += figure
+    return {fabric.cable(number): nbytes for number, nbytes in traffic.items()}
 
 
 def check_size(fabric: Fabric) -> None:
-    """Refuse a fabric of more links than a graph by name may have, before any is made."""
+    """Refuse a fabric with more links than a named topology may have, before making any."""
     links = 2 * (fabric.num_cables + fabric.ports)
     if links > MAX_LINKS:
         raise TopologyError(
@@ -112,8 +112,8 @@ def attach(
 ) -> None:
     """Plug ports, each with its bytes/s, into a fabric whose switches stand above ``tier``.
 
-    ``width`` is what a cable of width 1 between switches carries. A port's cable has half of ``latency``,
-    so that two ports on one switch pay it once; each cable between switches has ``hop_latency``.
+    ``width`` is the bandwidth of a cable of width 1 between switches. A port's cable has half of ``latency``,
+    so a message between two ports of one switch takes it once; a cable between switches has ``hop_latency``.
     """
     graph.add_nodes_from(
         (switch, {"kind": "switch", "tier": tier + above}) for switch, above in fabric.switches()
@@ -125,18 +125,18 @@ def attach(
 
 
 def turn(ecmp: Ecmp, src: int, dst: int) -> int:
-    """The number by which one of several equal ways is taken; docs/fabrics.md says how even that is."""
+    """Return the number that selects one of several equal routes; docs/fabrics.md shows how even that is."""
     return dst if ecmp == "destination" else _mixed(_mixed(src) ^ dst)
 
 
 def turns(ecmp: Ecmp, src: Ints, dst: Ints) -> NDArray[np.uint64]:
-    """`turn` of many pairs of ports at once."""
+    """Compute `turn` of many pairs of ports."""
     to = dst.astype(np.uint64)
     return to if ecmp == "destination" else _many_mixed(_many_mixed(src.astype(np.uint64)) ^ to)
 
 
 def _many_mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """`_mixed` of many numbers; unsigned ones of 64 bits wrap around by themselves."""
+    """Compute `_mixed` of many numbers; unsigned 64-bit integers wrap around by themselves."""
     numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
     numbers = (numbers ^ numbers >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ numbers >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
@@ -144,7 +144,7 @@ def _many_mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _mixed(number: int) -> int:
-    """A hash of 64 bits: the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
+    """Hash to 64 bits by the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
     number = (number + 0x9E3779B97F4A7C15) & (2**64 - 1)
     number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & (2**64 - 1)
     number = (number ^ number >> 27) * 0x94D049BB133111EB & (2**64 - 1)

@@ -1,4 +1,4 @@
-"""Machines of any kind on a fabric: ``fabric=rail_optimized`` beside a machine's own settings."""
+"""Machines of any kind on a fabric, by ``fabric=rail_optimized`` among a machine's settings."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ def rail_optimized(
     oversubscription: Ratios = "1",
     ecmp: Ecmp = "destination",
 ) -> Fabric:
-    """A leaf for the first card of each machine of a unit, one for the second, ...; above them a fat tree."""
+    """Join the first cards of a unit's machines by one leaf, the second by another; leaves by a fat tree."""
     down, up = ports_of("rail_optimized", radix, tiers, oversubscription)
     return Rails("rail_optimized", hosts, cards, down, up, ecmp)
 
@@ -45,7 +45,7 @@ def fat_tree(
     oversubscription: Ratios = "1",
     ecmp: Ecmp = "destination",
 ) -> Fabric:
-    """A fat tree of switches of one radix; the cards of a machine hang side by side."""
+    """Build a fat tree of switches of one radix; the cards of a machine are on adjacent ports."""
     down, up = ports_of("fat_tree", radix, tiers, oversubscription)
     return Tree("fat_tree", hosts * cards, down, up, ecmp=ecmp)
 
@@ -53,7 +53,7 @@ def fat_tree(
 def leaf_spine(
     hosts: int, cards: int, hosts_per_leaf: Count = 4, oversubscription: PositiveFloat = 1
 ) -> Fabric:
-    """Machines on leaves, in order, and every leaf by one wide cable on one spine."""
+    """Put machines on leaves, in order, and join every leaf to one spine by one wide cable."""
     under = hosts_per_leaf * cards
     leaves = -(-hosts // hosts_per_leaf)
     return Tree("leaf_spine", hosts * cards, (under, leaves), (1,), width=under / oversubscription)
@@ -66,7 +66,7 @@ def torus(
     shape: str = "auto",
     oversubscription: PositiveFloat = 1,
 ) -> Fabric:
-    """A router for each machine, which carries as much to each neighbour as all its cards."""
+    """Build a torus of one router per machine; a cable to a neighbour is as wide as all its cards."""
     return Torus(
         hosts * cards, sides_of(shape, hosts, dimensions), per_router=cards, width=cards / oversubscription
     )
@@ -80,29 +80,29 @@ def dragonfly(
     global_links: Count = 4,
     ecmp: Ecmp = "destination",
 ) -> Fabric:
-    """Groups of routers, all joined; each router with the cards of some machines in a row."""
+    """Build a dragonfly; each router has the cards of consecutive machines."""
     return Dragonfly(hosts * cards, hosts_per_router * cards, routers, global_links, ecmp)
 
 
 FABRICS: dict[str, Callable[..., Fabric]] = {
     maker.__name__: maker for maker in (rail_optimized, fat_tree, leaf_spine, torus, dragonfly)
 }
-"""What joins machines by name; of machines and their cards, and of settings."""
+"""Fabrics by name: functions of the numbers of machines and of cards per machine, and of settings."""
 
 
 def fields_of(fabric: str) -> dict[str, tuple[Any, Any]]:
-    """What each setting of a fabric may be, and its default; ``hop_latency`` included."""
+    """Return the type and the default of each setting of a fabric, ``hop_latency`` included."""
     parameters = list(inspect.signature(FABRICS[fabric]).parameters.values())[2:]
     return {p.name: (p.annotation, p.default) for p in parameters} | {"hop_latency": (Seconds, HOP_LATENCY)}
 
 
 def keys_of(fabric: str) -> list[str]:
-    """The settings of a fabric."""
+    """Return the names of a fabric's settings."""
     return list(fields_of(fabric))
 
 
 def parted(values: Mapping[str, Any]) -> tuple[str | None, dict[str, Any], dict[str, Any]]:
-    """The fabric that settings name, if it is one of these, its own settings, and those of the machine."""
+    """Split settings into the fabric they name, if known, the fabric's settings and the machine's."""
     named = values.get("fabric")
     known = named.replace("-", "_") if isinstance(named, str) else None
     if known not in FABRICS:
@@ -117,7 +117,7 @@ def parted(values: Mapping[str, Any]) -> tuple[str | None, dict[str, Any], dict[
 
 
 def refitted(two: Topology, nodes: int, fabric: str, values: Mapping[str, Any]) -> Topology:
-    """``nodes`` such machines as the two of a cluster, their cards on a fabric in place of its switches."""
+    """Join ``nodes`` machines like those of the cluster ``two`` by a fabric in place of its switches."""
     machine, cards = _machine(two)
     name = f"{two.graph.get('name', 'cluster')}: {fabric}"
     if not cards:
@@ -143,22 +143,22 @@ def refitted(two: Topology, nodes: int, fabric: str, values: Mapping[str, Any]) 
 
 
 def sides_of(shape: str, hosts: int, dimensions: Dimensions) -> tuple[int, ...]:
-    """What ``8x8`` or ``4x4x4`` says; ``auto`` is what so many hosts make of two dimensions, or three."""
+    """Parse a shape such as ``8x8`` or ``4x4x4``; ``auto`` derives it from ``hosts`` and ``dimensions``."""
     if shape == "auto":
         return shape_of(hosts, 2 if dimensions == "auto" else int(dimensions))
     sides = shape.lower().split("x")
     if not 1 <= len(sides) <= 3 or not all(s.isdecimal() and 0 < len(s) < 7 and int(s) for s in sides):
         raise TopologyError(f"torus: shape is {shape[:40]!r}; write for example 8x8 or 4x4x4, or auto")
     if dimensions not in ("auto", str(len(sides))):
-        raise TopologyError(f"torus: shape {shape} has not {dimensions} dimensions; leave one of them out")
+        raise TopologyError(f"torus: shape {shape} does not have {dimensions} dimensions; leave one out")
     return tuple(map(int, sides))
 
 
 def _machine(two: Topology) -> tuple[Topology, dict[Node, dict[str, Any]]]:
-    """One machine of a cluster, by its own names, and its cards with their cables to the network."""
+    """Extract one machine of a cluster, with its own names, and its cards' cables to the network."""
     prefix = "node0/"
     if num_machines(two) < 2:
-        raise TopologyError(f"{name_of(two)}: one machine, which nothing joins; write more nodes")
+        raise TopologyError(f"{name_of(two)}: a fabric joins two machines or more; write more nodes")
     machine: Topology = nx.DiGraph(**{key: value for key, value in two.graph.items() if key != "nodes"})
     for node, data in two.nodes(data=True):
         if node.startswith(prefix):
@@ -176,7 +176,7 @@ def _machine(two: Topology) -> tuple[Topology, dict[Node, dict[str, Any]]]:
 
 
 def _checked(name: str, fabric: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a fabric, defaults included; every complaint about them comes at once."""
+    """Parse a fabric's settings and add defaults; one error lists everything wrong with them."""
     fields: dict[str, Any] = dict(fields_of(fabric))
     model = create_model(fabric, __config__=ConfigDict(extra="forbid"), **fields)
     try:

@@ -1,7 +1,7 @@
-"""Routes that follow from how a topology was built, computed when asked, in as many steps as there are hops.
+"""Routes that follow from how a topology was built, computed on demand, one step per hop.
 
-The graph stays the picture of the truth: whoever has changed it, so that a way is no walk along its links any
-more, gets the ways that a search finds (`ringside.topologies.routing`).
+The graph has the last word: if it was changed so that a route no longer follows its links, the route is
+searched for (`ringside.topologies.routing`).
 """
 
 from abc import ABC, abstractmethod
@@ -20,29 +20,29 @@ from ringside.topologies.routing import Routes
 
 
 class Structure(ABC):
-    """What gives the way from one rank's node to another's."""
+    """Routes from one rank's node to another's."""
 
     fabric: Fabric
 
     @abstractmethod
     def way(self, a: Node, b: Node) -> list[Node] | None:
-        """The nodes from end to end, both included; ``None`` where the structure has no way."""
+        """Return the nodes from end to end, both included; ``None`` if the structure has no route."""
 
     @abstractmethod
     def ports(self, src: Sequence[Node], dst: Sequence[Node]) -> tuple[Ints, Ints]:
-        """The ports by which messages leave and arrive, -1 where they stay in a machine.
+        """Return the ports by which messages leave and arrive, -1 where they stay in a machine.
 
-        Both are tables, of each source by each destination.
+        Both are tables of shape (sources, destinations).
         """
 
     @abstractmethod
     def plugged(self, port: int) -> Node:
-        """What is plugged into a port."""
+        """Return the node that is plugged into a port."""
 
     def carried(self, hosts: Sequence[Node], sent: Iterable[tuple[Ints, Ints, Floats]]) -> dict[Hop, float]:
-        """The bytes on each cable of a switch, of what places among ``hosts`` send to places."""
+        """Sum the bytes on each cable of a switch; sources and destinations are indices of ``hosts``."""
         out, into = self.ports(hosts, hosts)
-        count, found = self.fabric.ports, defaultdict[Hop, float](float)
+        count, traffic = self.fabric.ports, defaultdict[Hop, float](float)
         leaving, arriving = np.zeros(count), np.zeros(count)
 
         def between() -> Iterator[tuple[Ints, Ints, Floats]]:
@@ -54,16 +54,16 @@ class Structure(ABC):
                 arriving[:] += np.bincount(b, moved, count)
                 yield a, b, moved
 
-        found.update(carried(self.fabric, between()))
+        traffic.update(carried(self.fabric, between()))
         for port in np.flatnonzero(leaving + arriving).tolist():
             ends = self.plugged(port), self.fabric.above(port)
-            found[ends] += float(leaving[port])
-            found[ends[::-1]] += float(arriving[port])
-        return found
+            traffic[ends] += float(leaving[port])
+            traffic[ends[::-1]] += float(arriving[port])
+        return traffic
 
 
 class Hosts(Structure):
-    """Ranks that are plugged into a fabric themselves, by port."""
+    """Ranks that are plugged straight into a fabric, by port."""
 
     def __init__(self, fabric: Fabric, hosts: Sequence[Node]) -> None:
         self.fabric = fabric
@@ -71,29 +71,29 @@ class Hosts(Structure):
         self._port = {node: port for port, node in enumerate(hosts)}
 
     def way(self, a: Node, b: Node) -> list[Node] | None:
-        """Through the fabric."""
+        """Route through the fabric."""
         if a not in self._port or b not in self._port:
             return None
         way = self.fabric.way(self._port[a], self._port[b])
         return None if way is None else [a, *way, b]
 
     def ports(self, src: Sequence[Node], dst: Sequence[Node]) -> tuple[Ints, Ints]:
-        """Their own."""
+        """Return the ranks' own ports."""
         a, b = (np.array([self._port[node] for node in nodes], dtype=np.int64) for nodes in (src, dst))
         out, into = (table.copy() for table in np.broadcast_arrays(a[:, None], b))
         out[a[:, None] == b] = -1
         return out, into
 
     def plugged(self, port: int) -> Node:
-        """The rank's node."""
+        """Return the rank's node."""
         return self._hosts[port]
 
 
 class Machines(Structure):
-    """Machines, all alike, whose cards are plugged into a fabric, machine after machine.
+    """Identical machines whose cards are plugged into a fabric, machine after machine.
 
-    A message enters by the card nearest to its receiver. Where the fabric has rails, it leaves by the card
-    with that number if NVLinks lead to the GPU beside it, as NCCL's PXN does; else by the card nearest to its
+    A message enters by the card nearest to its receiver. On a fabric with rails it leaves by the card with
+    that number if NVLinks lead to the GPU beside it, as NCCL's PXN does; otherwise by the card nearest to its
     sender.
     """
 
@@ -110,7 +110,7 @@ class Machines(Structure):
         }
 
     def way(self, a: Node, b: Node) -> list[Node] | None:
-        """Within the machine, or over a card of either."""
+        """Route within the machine, or over a card of either machine."""
         if a not in self._place or b not in self._place:
             return None
         (here, src), (there, dst) = self._place[a], self._place[b]
@@ -125,7 +125,7 @@ class Machines(Structure):
         return None
 
     def ports(self, src: Sequence[Node], dst: Sequence[Node]) -> tuple[Ints, Ints]:
-        """Those of the cards that `way` takes; of rails that nothing joins, the receiver's."""
+        """Return the ports of the cards that `way` uses; on unjoined rails, those of the receiver's rail."""
         gpus, cards = range(len(self._gpus)), len(self.cards)
         joined = self.fabric.way(0, cards - 1) is not None
         exits = [[self._exits(a, b) for b in gpus] for a in gpus]
@@ -138,19 +138,19 @@ class Machines(Structure):
         return out, np.broadcast_to(there * cards + card[b], out.shape)
 
     def plugged(self, port: int) -> Node:
-        """The card."""
+        """Return the card."""
         node, card = divmod(port, len(self.cards))
         return f"node{node}/{self.cards[card]}"
 
     def between_cards(self, here: int, out: int, there: int, into: int) -> list[Node] | None:
-        """From a card of one machine to a card of another, by their numbers."""
+        """Route from a card of one machine to a card of another, by their numbers."""
         cards = len(self.cards)
         way = self.fabric.way(here * cards + out, there * cards + into)
         ends = f"node{here}/{self.cards[out]}", f"node{there}/{self.cards[into]}"
         return None if way is None else [ends[0], *way, ends[1]]
 
     def _exits(self, src: int, dst: int) -> list[tuple[int, list[Node]]]:
-        """The cards to try, each with the way to it: the receiver's rail, then the sender's own."""
+        """Return the cards to try, each with the path to it: the receiver's rail, then the sender's own."""
         into, own, gpu = self._card[dst], self._card[src], self._gpus[src]
         ways = [(own, self._to_card(gpu, self.cards[own]))]
         if not self.fabric.rails or own == into:
@@ -166,7 +166,7 @@ class Machines(Structure):
     @cached_property
     def _card(self) -> list[int]:
         """Each GPU's nearest card; GPUs that are equally near to several take them in turn."""
-        found: list[int] = []
+        nearest: list[int] = []
         taken: dict[tuple[int, ...], int] = {}
         for gpu in self._gpus:
             far = nx.single_source_shortest_path_length(self._alone(gpu), gpu)
@@ -174,12 +174,12 @@ class Machines(Structure):
             near = tuple(number for number, count in enumerate(hops) if count == min(hops))
             turn = taken.get(near, 0)
             taken[near] = turn + 1
-            found.append(near[turn % len(near)])
-        return found
+            nearest.append(near[turn % len(near)])
+        return nearest
 
     @cached_property
     def _peers(self) -> dict[int, int]:
-        """The first GPU that has a card for its own, by card."""
+        """The first GPU whose nearest card it is, by card."""
         return {card: gpu for gpu, card in reversed(list(enumerate(self._card)))}
 
     def _between(self, src: int, dst: int) -> list[Node]:
@@ -189,7 +189,7 @@ class Machines(Structure):
         return [route[0][0], *(b for _, b in route)]
 
     def _to_card(self, gpu: Node, card: Node, *, back: bool = False) -> list[Node]:
-        """From a GPU to a card of its machine, or back; not through other GPUs."""
+        """Return the path from a GPU to a card of its machine, or back, avoiding other GPUs."""
         ends = (card, gpu) if back else (gpu, card)
         if ends not in self._onto:
             alone = self._alone(gpu)
@@ -198,7 +198,7 @@ class Machines(Structure):
         return self._onto[ends]
 
     def _alone(self, gpu: Node) -> Topology:
-        """The machine without its other GPUs."""
+        """Return the machine without its other GPUs."""
         others = {*self._gpus} - {gpu}
         return self._machine.subgraph([node for node in self._machine if node not in others])
 

@@ -1,8 +1,8 @@
-"""Fabrics that are trees of switches with several roots: messages climb until they meet, and come down again.
+"""Trees of switches with several roots, with up/down routing.
 
 An extended generalized fat tree (Ohring, Ibel, Das and Kumar, IPPS 1995): a switch of tier t has ``down[t]``
-below it and ``up[t]`` above it. A k-ary fat tree (Al-Fares, Loukissas and Vahdat, SIGCOMM 2008) is one
-whose switches have k/2 of either, and k below them at the top.
+ports down and ``up[t]`` up. A k-ary fat tree (Al-Fares, Loukissas and Vahdat, SIGCOMM 2008) is one whose
+switches have k/2 of either, and k down at the top.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,10 +20,10 @@ MAX_TIERS = len(_TIERS)
 
 
 class Tree(Fabric):
-    """A tree of switches above ports that hang on leaves in order.
+    """A tree of switches whose leaves have the ports, in order.
 
-    A switch is called by its tier, by which of the subtrees of that tier it stands on top of, and by its
-    place among those on top of the same one: ``spine2.5``. What no port needs is left out.
+    A switch is named by its tier, by the number of the subtree that it tops, and by its place among the
+    switches on top of that subtree: ``spine2.5``. Switches that no port needs are left out.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class Tree(Fabric):
         """Ports below a switch of each tier."""
         last = max(self.place(port) for port in self._farthest())
         if last >= self._under[-1]:
-            said = f"{len(down)} tiers" if len(down) > 1 else "1 tier"
+            tiers_text = f"{len(down)} tiers" if len(down) > 1 else "1 tier"
             raise TopologyError(
-                f"{name}: {said} of switches with {', '.join(map(str, down))} ports down have "
+                f"{name}: {tiers_text} of switches with {', '.join(map(str, down))} ports down have "
                 f"{self._under[-1]} places, and {last + 1} are needed; write a larger radix"
                 f"{' or more tiers' if len(down) < MAX_TIERS else ''}"
             )
@@ -56,18 +56,18 @@ class Tree(Fabric):
         )
 
     def place(self, port: int) -> int:
-        """Where a port hangs, counted along the leaves."""
+        """Return a port's position, counted along the leaves."""
         return port
 
     def switches(self) -> Iterator[tuple[Node, int]]:
-        """Every switch, with how many tiers of switches it is above the ports: 1 or more."""
+        """Yield every switch with its tier: 1 for the leaves."""
         for tier, subtrees in enumerate(self._subtrees):
             for subtree in range(subtrees):
                 for digits in product(*map(range, self._up[:tier])):
                     yield _called(tier, subtree, digits), tier + 1
 
     def cables(self) -> Iterator[tuple[Node, Node, float]]:
-        """Every cable between two switches with its width."""
+        """Yield every cable between two switches with its width."""
         for tier, subtrees in enumerate(self._subtrees[:-1]):
             for subtree in range(subtrees):
                 above = subtree * self._under[tier] // self._under[tier + 1]
@@ -77,11 +77,11 @@ class Tree(Fabric):
                         yield _called(tier, subtree, digits), upper, self._width
 
     def above(self, port: int) -> Node:
-        """The leaf that a port is plugged into."""
+        """Return the leaf that a port is plugged into."""
         return _called(0, self.place(port) // self._under[0], ())
 
     def way(self, src: int, dst: int) -> list[Node] | None:
-        """Up to the first tier where both ports are below one switch, and down again."""
+        """Climb to the first tier where both ports are below one switch, and descend."""
         a, b = self.place(src), self.place(dst)
         top = 0
         while a // self._under[top] != b // self._under[top]:
@@ -97,7 +97,7 @@ class Tree(Fabric):
         return climb + descent[::-1]
 
     def crossed(self, src: Ints, dst: Ints) -> Iterator[tuple[Ints, Ints]]:
-        """Tier by tier the cable up from each source, and the one down to each destination."""
+        """Yield, tier by tier, the cable up from each source and the cable down to each destination."""
         a, b = self.places(src), self.places(dst)
         number, first = turns(self._ecmp, a, b), 0
         apart = [a // under != b // under for under in self._under[: len(self._subtrees)]]
@@ -109,7 +109,7 @@ class Tree(Fabric):
                 first += self._subtrees[tier] * ways
 
     def cable(self, number: int) -> Hop:
-        """Up, or down, by one tier."""
+        """Return the hop up, or down, by one tier."""
         for tier, ways in enumerate(self._ways()):
             for upwards in (True, False):
                 if number < self._subtrees[tier] * ways:
@@ -125,20 +125,20 @@ class Tree(Fabric):
         raise IndexError(f"{self.name}: no cable {number}")
 
     def places(self, ports: Ints) -> Ints:
-        """`place` of many ports at once."""
+        """Compute `place` of many ports."""
         return ports
 
     def _ways(self) -> Iterator[int]:
-        """Cables up from all switches of a tier on top of one subtree, tier by tier."""
+        """Yield, tier by tier, the number of cables up from all switches on top of one subtree."""
         return (prod(self._up[: tier + 1]) for tier in range(len(self._up)))
 
     def _farthest(self) -> Sequence[int]:
-        """Ports among which is the one that hangs farthest along the leaves."""
+        """Return candidates for the port farthest along the leaves."""
         return (self.ports - 1,)
 
 
 class Rails(Tree):
-    """A tree whose leaves each have the cards with one number, the rail, of some machines in a row.
+    """A tree whose leaves each join one rail: the cards with one number, of consecutive machines.
 
     The machines under the same leaves are a scalable unit (NVIDIA DGX SuperPOD reference architecture,
     RA-11333-001, 2023): 32 machines of 8 cards on 8 leaves there. With one tier rails are not joined.
@@ -162,13 +162,13 @@ class Rails(Tree):
         self._under, self._subtrees = [down[0]], [cards]
 
     def place(self, port: int) -> int:
-        """Where a port hangs, counted along the leaves: unit after unit, in each rail after rail."""
+        """Return a port's position, counted along the leaves: unit by unit, in each unit rail by rail."""
         host, card = divmod(port, self._cards)
         unit, place = divmod(host, self._unit)
         return (unit * self._cards + card) * self._unit + place
 
     def places(self, ports: Ints) -> Ints:
-        """`place` of many ports at once."""
+        """Compute `place` of many ports."""
         host, card = ports // self._cards, ports % self._cards
         return (host // self._unit * self._cards + card) * self._unit + host % self._unit
 
@@ -180,10 +180,10 @@ class Rails(Tree):
 def ports_of(
     name: str, radix: int, tiers: int, oversubscription: float | str
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """How many ports down and up a switch of ``radix`` ports has in each tier, none up in the last.
+    """Return the ports down and up of a switch of ``radix`` ports in each tier; the last has none up.
 
-    ``oversubscription`` is that of the leaves, or of every tier but the last, as in ``2,1.5``. A tier has as
-    many ports up as fit, and down at most so many times more, in whole ports.
+    ``oversubscription`` is that of the leaves, or of every tier but the last, as in ``2,1.5``. Ports up are
+    radix / (1 + oversubscription), rounded down; ports down are at most oversubscription times those.
     """
     ratios = _ratios(name, oversubscription, tiers)
     down, up = [], []

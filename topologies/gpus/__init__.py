@@ -1,4 +1,4 @@
-"""GPUs by name, each in a file of this folder with its facts and their sources."""
+"""GPUs by name, each described in a file of this folder with its sources."""
 
 import re
 from functools import cache
@@ -16,15 +16,15 @@ FOLDER = Path(__file__).parent
 
 
 class Gpu(BaseModel):
-    """What data sheets, drivers and measurements say of a GPU; ``sources`` names them.
+    """A GPU's figures from data sheets, drivers and measurements, which ``sources`` names.
 
     ``compute_capability`` is 90 for sm_90 (NVIDIA, CUDA GPU compute capability) and 94 for AMD's gfx942;
-    the ``usual`` GPU stands for its capability where a topology tells no more. ``nvlinks`` are those of the
+    the ``usual`` GPU stands for its capability if a topology names no GPU. ``nvlinks`` are those of the
     SXM form, ``pcie`` the GT/s of a lane of its x16 slot. ``in_logs`` is a pattern of its name in logs, in
-    capitals. ``tflops`` are dense peaks in 10**12 FLOP/s by precision, of tensor cores where
-    there are any, and need ``memory``, ``memory_bandwidth`` and ``multiprocessors`` beside them. ``memory``
-    is what the driver offers. The efficiencies are shares of the peaks that training reaches, where
-    measured; ``wide_efficiency`` is that of the wide products of decoders. Products in 8 bits reach
+    capitals. ``tflops`` are dense peaks in 10**12 FLOP/s by precision, of tensor cores if it has any;
+    they require ``memory``, ``memory_bandwidth`` and ``multiprocessors``. ``memory`` is the capacity that
+    the driver reports. The efficiencies are measured shares of the peaks that training reaches;
+    ``wide_efficiency`` is that of the wide matrix products of decoders. Products in 8 bits reach
     ``narrower`` times the peaks.
     """
 

@@ -1,4 +1,4 @@
-"""Topologies out of what NVIDIA's tools write about a machine; the text itself says which tool it was."""
+"""Topologies from the output of NVIDIA's tools; the tool is recognised by the text."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,7 +8,7 @@ from ringside.topologies.importers import nccl_xml, nvidia_smi
 
 
 def importer(text: str) -> Callable[..., Topology] | None:
-    """What makes a topology of this text, given a count of machines and settings, if anything does."""
+    """Return the maker of a topology from this text, given a count of machines and settings, or None."""
     if text.lstrip().startswith("<"):
         return partial(nccl_xml.topology, text)
     if nvidia_smi.is_matrix(text):

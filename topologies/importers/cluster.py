@@ -1,4 +1,4 @@
-"""From one imported machine to a cluster: the latencies that no file tells, and the network."""
+"""From one imported machine to a cluster: the network, and the latencies, which no file contains."""
 
 from collections.abc import Mapping
 
@@ -15,11 +15,11 @@ def clustered(
     pcie_latency: float,
     network_latency: float,
 ) -> Topology:
-    """``nodes`` machines of the imported kind, all alike, with the latencies that one hop is to have.
+    """Join ``nodes`` copies of an imported machine, with the given latencies per hop.
 
-    With NVLink or xGMI they are joined rail by rail, one switch for the same card of all; without it no GPU
-    reaches another's card, so one switch joins all cards. A message from machine to machine pays
-    ``network_latency`` in all.
+    With NVLink or xGMI they are joined by rails, one switch for the same card of all machines. Without it no
+    GPU reaches another's card, so one switch joins all cards. The total latency of a message from machine to
+    machine is ``network_latency``.
     """
     if nodes > 1 and not ports:
         raise TopologyError(f"{machine.graph['name']}: no network card, so {nodes} machines cannot be joined")

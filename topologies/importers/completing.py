@@ -1,7 +1,7 @@
-"""Topology files without GPUs, as clouds ship them: NCCL adds the GPUs and cards that it finds at start.
+"""Topology files without GPUs, as clouds ship them: NCCL adds the GPUs and cards that it detects at start.
 
-Such a file says where devices are plugged in, not what they are. A machine of the catalogue tells that:
-its GPUs, NVLinks and cards are put at the file's places, in the order of their PCI addresses.
+Such a file gives the slots of devices, not the devices. A machine of the catalogue supplies them: its GPUs,
+NVLinks and cards are put into the file's slots in the order of their PCI addresses.
 """
 
 from collections.abc import Iterable
@@ -25,45 +25,43 @@ H800 and H100 PCIe, H800, H20, H100, H200, GH200; B200, GB200 (pci-ids.ucw.cz, v
 
 
 def places(root: Element, first: str) -> list[Element]:
-    """The PCI devices of a class that hold neither gpu nor nic, by address."""
-    found = [pci for pci in root.below("pci") if pci.attributes.get("class", "").startswith(first)]
-    empty = [pci for pci in found if not any(child.tag in ("gpu", "nic") for child in pci.children)]
+    """Return the PCI devices of a class that contain neither gpu nor nic, by address."""
+    devices = [pci for pci in root.below("pci") if pci.attributes.get("class", "").startswith(first)]
+    empty = [pci for pci in devices if not any(child.tag in ("gpu", "nic") for child in pci.children)]
     return sorted(empty, key=busid)
 
 
 def refusal(root: Element) -> str:
-    """What to say of a file without GPUs, and how it can be completed."""
+    """Return the error for a file without GPUs, which says how to complete it."""
     gpus, cards = places(root, "0x03"), places(root, "0x02")
     if not gpus:
         return "no gpu element, so there is no rank"
     alike = ", ".join(suggestions(gpus, cards))
     return (
         f"no gpu element: the file gives the places of {len(gpus)} GPUs and {len(cards)} cards, and NCCL "
-        "adds what it finds there; name the machine whose GPUs and cards they are with --set gpus=NAME"
-        + (f" ({alike} would fit), or take that machine for the cluster" if alike else "")
+        "adds the devices that it detects; name the machine that has them with --set gpus=NAME"
+        + (f" ({alike} would fit), or use that machine as the cluster" if alike else "")
     )
 
 
 def suggestions(gpus: list[Element], cards: list[Element]) -> list[str]:
-    """The machines of the catalogue with as many GPUs of the same generation; as many cards, if any has."""
+    """Return the catalogue's machines with as many GPUs of this generation, and as many cards if any do."""
     known = {_CAPABILITIES.get(gpu.attributes.get("device", "")) for gpu in gpus} - {None}
     slot = max((pcie(gpu) for gpu in gpus), default=0.0)
-    found: dict[bool, list[str]] = {True: [], False: []}
+    names: dict[bool, list[str]] = {True: [], False: []}
     for name in nvidia_machines():
         one = machine(name)(1)
         alike = one.graph["compute_capability"] in known if known else _slot(one) == slot
         if alike and len(ranks(one)) == len(gpus):
-            found[len(_of_kind(one, "nic")) == len(cards)].append(name)
-    return found[True] or found[False]
+            names[len(_of_kind(one, "nic")) == len(cards)].append(name)
+    return names[True] or names[False]
 
 
 def complete(root: Element, name: str) -> None:
-    """Put a catalogue machine's GPUs and cards at the file's places."""
+    """Put a catalogue machine's GPUs and cards into the file's slots."""
     gpus, cards = places(root, "0x03"), places(root, "0x02")
     if name not in (known := nvidia_machines()):
-        raise root.complaint(
-            f"{name!r} is no machine whose GPUs could be here; write one of {', '.join(known)}"
-        )
+        raise root.complaint(f"{name!r} is not a machine with NVIDIA GPUs; write one of {', '.join(known)}")
     one = machine(name)(1)
     capability, there = one.graph["compute_capability"], ranks(one)
     if len(there) != len(gpus):
@@ -90,7 +88,7 @@ def _nvlinks(machine: Topology, gpu: str, link: float) -> Iterable[tuple[str, in
 
 
 def _ports(two: Topology) -> list[dict[str, float]]:
-    """What joins the cards of the first of two machines to the network."""
+    """Return the links from the first machine's cards to the network."""
     return [data for a, _, data in two.edges(data=True) if data["kind"] == "ib" and a.startswith("node0/")]
 
 

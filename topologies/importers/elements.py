@@ -1,7 +1,7 @@
-"""The elements of an XML file, each with its line, so that a complaint can say where.
+"""The elements of an XML file, each with its line number for error messages.
 
-By the standard library's expat: ElementTree keeps no lines, and for lxml, which does, the core would need
-one more compiled library, and these same questions on top of its elements.
+It uses the standard library's expat: ElementTree keeps no line numbers, and lxml, which does, would be one
+more compiled dependency.
 """
 
 from collections.abc import Iterator
@@ -9,25 +9,25 @@ from dataclasses import dataclass, field
 from xml.parsers import expat
 
 MAX_DEPTH = 64
-"""Elements inside one another; a machine nests a dozen."""
+"""Limit on nested elements; a machine nests a dozen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A kind of file: what a complaint calls it, what it advises, and the error that it is."""
+    """A kind of file: its name in errors, the advice that they give, and their class."""
 
     what: str
     advice: str
     error: type[ValueError]
 
     def complaint(self, line: int, message: str) -> ValueError:
-        """The error for something on a line."""
+        """Return an error about a line."""
         return self.error(f"{self.what}, line {line}: {message}; {self.advice}")
 
 
 @dataclass(eq=False, slots=True)
 class Element:
-    """One element; its questions raise the source's error where the answer is missing or no good."""
+    """One element; its accessors raise the source's error if an attribute is missing or invalid."""
 
     source: Source
     tag: str
@@ -36,24 +36,24 @@ class Element:
     children: list["Element"] = field(default_factory=list)
 
     def complaint(self, message: str) -> ValueError:
-        """The error for something about this element."""
+        """Return an error about this element."""
         return self.source.complaint(self.line, message)
 
     def below(self, tag: str) -> Iterator["Element"]:
-        """Every element of that tag at any depth below this one, in the file's order."""
+        """Yield every element with that tag at any depth below this one, in the file's order."""
         for child in self.children:
             if child.tag == tag:
                 yield child
             yield from child.below(tag)
 
     def text(self, name: str) -> str:
-        """An attribute that must be there."""
+        """Return an attribute that must be present."""
         if name not in self.attributes:
             raise self.complaint(f"{self.tag} has no {name}")
         return self.attributes[name]
 
     def number(self, name: str) -> float:
-        """An attribute that must be a number, 0 or more."""
+        """Return an attribute that must be a number, 0 or more."""
         text = self.text(name)
         try:
             number = float(text)
@@ -64,21 +64,21 @@ class Element:
         return number
 
     def count(self, name: str) -> int:
-        """An attribute that must be a whole number, 0 or more."""
+        """Return an attribute that must be a whole number, 0 or more."""
         number = self.number(name)
         if number != int(number):
             raise self.complaint(f"{name} is {self.attributes[name]!r}, not a whole number")
         return int(number)
 
     def one_of(self, name: str, allowed: tuple[str, ...]) -> str:
-        """An attribute that must be one of a few words."""
+        """Return an attribute that must be one of the ``allowed``."""
         if self.text(name) not in allowed:
             raise self.complaint(f"{name} is {self.text(name)!r}; allowed: {', '.join(allowed)}")
         return self.text(name)
 
 
 def parse(text: str, source: Source, root: str) -> Element:
-    """The root element of a text, which must be called ``root``."""
+    """Parse a text into its root element, whose tag must be ``root``."""
     parser = expat.ParserCreate()
     open_elements = [Element(source, "", {}, 0)]
 
@@ -93,7 +93,7 @@ def parse(text: str, source: Source, root: str) -> Element:
         open_elements.pop()
 
     def doctype(*_: object) -> None:
-        # what it may declare are entities, which can grow beyond all measure
+        # it can declare entities, whose expansion is unbounded
         raise source.complaint(parser.CurrentLineNumber, "a document type, which no such file needs")
 
     parser.StartElementHandler = start
@@ -103,7 +103,7 @@ def parse(text: str, source: Source, root: str) -> Element:
         parser.Parse(text, True)
     except expat.ExpatError as error:
         raise source.complaint(error.lineno, f"not XML: {expat.errors.messages[error.code]}") from None
-    found = open_elements[0].children[0]
-    if found.tag != root:
-        raise found.complaint(f"the root is {found.tag!r}, not {root!r}")
-    return found
+    element = open_elements[0].children[0]
+    if element.tag != root:
+        raise element.complaint(f"the root is {element.tag!r}, not {root!r}")
+    return element

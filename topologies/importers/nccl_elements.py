@@ -1,4 +1,4 @@
-"""The elements of the topology files that NCCL and RCCL read and write, and what each of them says.
+"""The elements of the topology files that NCCL and RCCL read and write, and their attributes.
 
 NCCL_TOPO_DUMP_FILE writes such a file, NCCL_TOPO_FILE reads one. Releases differ little: 2.21 and newer
 name each CPU's host, 2.26 and newer GPUs on several hosts of one NVLink domain (src/graph/xml.cc and
@@ -14,7 +14,7 @@ from ringside.topologies.importers.elements import Element, Source, parse
 SOURCE = Source("topology file", "take the file that NCCL_TOPO_DUMP_FILE writes, as it is", TopologyError)
 
 UNKNOWN_PORT = 10e9 / 8
-"""Bytes/s that NCCL takes for a card which does not tell its speed."""
+"""Bytes/s that NCCL assumes for a card of unknown speed."""
 
 _VENDORS = {
     "GenuineIntel": "intel",
@@ -25,11 +25,11 @@ _VENDORS = {
 _ARCHITECTURES = {"arm64": "arm", "aarch64": "arm", "ppc64": "power", "ppc64le": "power", "x86_64": "x86"}
 _SOCKET_GBPS = {"amd": 16, "arm": 6, "power": 32, "zhaoxin": 6, "other": 5000}
 _INTEL_SOCKET_GBPS = {0xCF: 40, 0x8F: 22, 0x55: 10, 0: 6}
-"""GB/s that NCCL reckons from CPU to CPU, Intel's from a model on; another maker's it does not limit."""
+"""NCCL's GB/s from CPU to CPU, Intel's by the first model number; other makers' are not limited."""
 
 
 def elements(text: str) -> Element:
-    """The root element of a topology file's text; raise `TopologyError` where it is none."""
+    """Parse a topology file into its root element; raise `TopologyError` if it is not such a file."""
     root = parse(text, SOURCE, "system")
     if not any(child.tag == "cpu" for child in root.children):
         raise root.complaint("no cpu element")
@@ -37,11 +37,11 @@ def elements(text: str) -> Element:
 
 
 def gpus(root: Element) -> list[Element]:
-    """The GPUs in use, by rank where the file has ranks: then those without one are nobody's."""
-    found = list(root.below("gpu"))
-    if not any("rank" in gpu.attributes for gpu in found):
-        return found
-    ranked = [gpu for gpu in found if "rank" in gpu.attributes]
+    """Return the GPUs in use, by rank if the file has ranks; GPUs without a rank are then unused."""
+    elements = list(root.below("gpu"))
+    ranked = [gpu for gpu in elements if "rank" in gpu.attributes]
+    if not ranked:
+        return elements
     seen: set[int] = set()
     for gpu in ranked:
         rank = gpu.count("rank")
@@ -52,18 +52,18 @@ def gpus(root: Element) -> list[Element]:
 
 
 def nets(root: Element) -> list[Element]:
-    """The network ports by number, each once; without ``dev`` NCCL does not use them."""
-    found: dict[tuple[str, int], Element] = {}
+    """Return the network ports by number, each once; NCCL does not use ports without ``dev``."""
+    ports: dict[tuple[str, int], Element] = {}
     for cpu in root.below("cpu"):
         host = cpu.attributes.get("host_hash", "")
         for net in cpu.below("net"):
             if "dev" in net.attributes and net.attributes.get("net", "1") != "0":
-                found.setdefault((host, net.count("dev")), net)
-    return sorted(found.values(), key=lambda net: net.count("dev"))
+                ports.setdefault((host, net.count("dev")), net)
+    return sorted(ports.values(), key=lambda net: net.count("dev"))
 
 
 def busid(element: Element, name: str = "busid") -> int:
-    """A PCI address as a number, however many digits it was written with."""
+    """Parse a PCI address into a number, whatever its number of digits."""
     text = element.text(name)
     digits = re.sub(r"[:.]", "", text)
     if not re.fullmatch(r"[0-9a-fA-F]{1,16}", digits):
@@ -72,13 +72,13 @@ def busid(element: Element, name: str = "busid") -> int:
 
 
 def is_bridge(pci: Element) -> bool:
-    """Whether NCCL takes a PCI device without GPU and card for a switch."""
+    """Return whether NCCL treats a PCI device without GPU and card as a switch."""
     kind = pci.attributes.get("class", "0x060400")
     return not kind.startswith(("0x03", "0x02", "0x0680"))
 
 
 def pcie(pci: Element) -> float:
-    """Bytes/s of a device's PCIe link; Gen 3 and 16 lanes where the file does not tell."""
+    """Return bytes/s of a device's PCIe link; Gen 3 and 16 lanes by default."""
     speed = re.match(r"\s*([\d.]+) *GT/s", pci.attributes.get("link_speed", ""))
     width = pci.attributes.get("link_width", "")
     lanes = int(width) if width.isdecimal() and int(width) else 16
@@ -89,20 +89,20 @@ def pcie(pci: Element) -> float:
 
 
 def port(net: Element) -> float:
-    """Bytes/s of a network port."""
+    """Return bytes/s of a network port."""
     unknown = net.attributes.get("speed", "0").startswith("-")
     megabits = 0.0 if unknown or "speed" not in net.attributes else net.number("speed")
     return megabits * 1e6 / 8 or UNKNOWN_PORT
 
 
 def maker(cpu: Element) -> str:
-    """Who made a CPU: ``intel``, ``amd``, ``arm``, ``power``, ``zhaoxin``, or ``other``."""
+    """Return the maker of a CPU: ``intel``, ``amd``, ``arm``, ``power``, ``zhaoxin``, or ``other``."""
     architecture = _ARCHITECTURES[cpu.one_of("arch", tuple(_ARCHITECTURES))]
     return _VENDORS.get(cpu.text("vendor"), "other") if architecture == "x86" else architecture
 
 
 def socket(cpu: Element) -> float:
-    """Bytes/s that NCCL reckons from a CPU to another of the same kind."""
+    """Return NCCL's bytes/s from a CPU to another of the same kind."""
     who = maker(cpu)
     if who == "zhaoxin" and (cpu.count("familyid"), cpu.count("modelid")) == (7, 0x5B):
         return 9e9

@@ -1,13 +1,13 @@
-"""The machine in the XML file that NCCL_TOPO_DUMP_FILE makes NCCL or RCCL write.
+"""The machine in the XML file that NCCL or RCCL writes for NCCL_TOPO_DUMP_FILE.
 
-What becomes of it: every ``cpu`` is a CPU, all CPUs are joined two by two; every ``pci`` with
-GPUs somewhere below is a PCIe switch; every ``gpu`` is a rank; every ``net`` is a card. NVLinks
-towards switches go to one NVSwitch, those towards GPUs to the GPU named, at the data sheet's
-bandwidth of the generation. A bridge without GPUs below is left out; what hangs on it goes to the
-next switch or CPU above, at the slowest link on the way. Fused switches (``pcilink``) and
-devices that are neither GPU nor card are left out too. AMD's links (``xgmi``) join two GPUs directly.
+Every ``cpu`` becomes a CPU, and every two CPUs are joined; every ``pci`` with GPUs anywhere below it
+becomes a PCIe switch; every ``gpu`` is a rank; every ``net`` is a card. NVLinks to switches go to one
+NVSwitch, those to GPUs to the GPU named, at the data sheet's bandwidth of the generation. A bridge
+without GPUs below is left out; its devices go to the next switch or CPU above, at the bandwidth of the
+slowest link on the way. Fused switches (``pcilink``) and devices that are neither GPU nor card are left
+out too. AMD's links (``xgmi``) join two GPUs directly.
 
-A file without GPUs, as clouds ship them, is completed from a machine of the catalogue if one is named.
+A file without GPUs, as clouds ship them, is completed from a named machine of the catalogue.
 """
 
 from dataclasses import dataclass, field
@@ -25,10 +25,10 @@ from ringside.topologies.units import Seconds
 
 @dataclass(slots=True)
 class Machine:
-    """What one file tells: the machine as a graph without latencies, and what stands beside it.
+    """The content of a file: the machine as a graph without latencies, and its attributes.
 
-    ``ports`` has the bytes/s of every card; ``compute_capability`` is the least of the GPUs; ``cpu``
-    is its maker as in `nccl_elements.maker`; ``socket`` what NCCL reckons from one CPU to another, in
+    ``ports`` has the bytes/s of every card; ``compute_capability`` is the lowest of the GPUs; ``cpu``
+    is its maker as in `nccl_elements.maker`; ``socket`` is NCCL's bandwidth from CPU to CPU in
     bytes/s. ``root`` is the file itself, completed.
     """
 
@@ -48,7 +48,7 @@ def topology(
     pcie_latency: Seconds = 1e-6,
     network_latency: Seconds = 2.7e-6,
 ) -> Topology:
-    """``nodes`` machines of the kind in the file; latencies default to NCCL's for LL.
+    """Join ``nodes`` machines of the kind in the file; latencies default to NCCL's for LL.
 
     ``gpus`` names the catalogue machine from which a file without GPUs is completed.
     """
@@ -65,7 +65,7 @@ def topology(
 
 
 def read(text: str, gpus: str = "") -> Machine:
-    """The machine in a file's text; raise `TopologyError` with the line of what is wrong."""
+    """Parse a file's text into a machine; raise `TopologyError` with the line of an error."""
     root = nccl_elements.elements(text)
     if gpus:
         completing.complete(root, gpus)
@@ -160,7 +160,7 @@ class _Walk:
             self._to_peers(gpu, element, "nvlink", bandwidth)
 
     def _to_peers(self, gpu: Node, element: Element, kind: str, bandwidth: float) -> None:
-        """A link to the GPU at the address named, unless that is nobody, or itself as in some files."""
+        """Link to the GPU at the target address, unless it is absent, or the GPU itself as in some files."""
         for peer in self._at.get(nccl_elements.busid(element, "target"), ()):
             if bandwidth and peer != gpu:
                 self._graph.add_edge(gpu, peer, kind=kind, bandwidth=bandwidth, latency=0.0)
@@ -175,6 +175,6 @@ class _Walk:
 
 
 def _depth(element: Element) -> int:
-    """How many bridges lie above one another under an element."""
+    """Return the depth of nested bridges below an element."""
     pcis = [child for child in element.children if child.tag == "pci"]
     return max((_depth(pci) + any(c.tag == "pci" for c in pci.children) for pci in pcis), default=0)

@@ -1,11 +1,11 @@
 """The machine in a table that ``nvidia-smi topo -m`` prints.
 
-The table says how devices are connected, not how fast: NVLinks as counts, PCIe as classes. GPUs and
-cards that meet at a PCIe switch (PIX, PXB; PSB on one board) share one, devices that meet at a host
-bridge or inside a NUMA node (PHB, NODE) share a CPU, as do GPUs of one NUMA (or CPU) affinity that no cell
-sets apart; all CPUs are joined two by two (SYS, formerly SOC); GPUs of which nothing is told share one. No
-GPU has more than 18 NVLinks, so counts of a GPU that add up to more mean NVSwitch with as many links as
-the largest count; otherwise links are direct.
+The table shows how devices are connected, without bandwidths: NVLinks as counts, PCIe as classes. GPUs and
+cards that meet at a PCIe switch (PIX, PXB; PSB on one board) share a switch. Devices that meet at a host
+bridge or inside a NUMA node (PHB, NODE) share a CPU, as do GPUs with the same NUMA (or CPU) affinity unless
+a cell separates them; GPUs without any of these share one CPU. Every two CPUs are joined (SYS, formerly
+SOC). No GPU has more than 18 NVLinks: if a GPU's counts add up to more, they mean NVSwitch with as many
+links as the largest count; otherwise links are direct.
 """
 
 import re
@@ -22,11 +22,11 @@ from ringside.topologies.units import BytesPerSecond, Seconds
 MAX_NVLINKS = 18
 
 _GENERATIONS = {13: 90, 7: 80, 1: 70, 0: 80}
-"""Compute capability of GPUs with so many NVLinks at least: 18 from H100 on, 12 on A100 (A800 and H800 both
-have 8), 6 on V100. Without any they are taken for A100."""
+"""Compute capability by the least number of NVLinks: 18 from H100 on, 12 on A100 (A800 and H800 both
+have 8), 6 on V100. GPUs without NVLinks are treated as A100."""
 
 _BRIDGED = 86
-"""That of GPUs which four NVLinks join in pairs, as RTX 3090, A6000 and A40."""
+"""Compute capability of GPUs that four NVLinks join in pairs, such as RTX 3090, A6000 and A40."""
 
 _CLASSES = ("PSB", "PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
 _SWITCHED = {"PSB", "PIX", "PXB"}
@@ -35,13 +35,13 @@ _OF_P2P = ("OK", "CNS", "GNS", "TNS", "NS", "DR", "U")
 _ADVICE = "paste what nvidia-smi topo -m prints, as it is"
 _ESCAPES = re.compile(r"\x1b[\[(][0-9;?]*[A-Za-z]|(?<!\w)\[[0-9;]+m|\[0?m|\ufeff")
 _BEFORE = 5
-"""Among how many words of a line the device's name is looked for: quotations and affinity may come first."""
+"""The device's name is among this many first words of a line, after quotation marks or affinity."""
 _AFFINITY = ("CPU", "CPUAffinity", "NUMA", "Affinity")
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The table read: devices in order, GPUs first; the cell of each pair; where GPUs have affinity to."""
+    """A parsed table: devices in order, GPUs first; the cell of each pair; the affinity of GPUs."""
 
     gpus: list[str]
     cards: list[str]
@@ -50,7 +50,7 @@ class Table:
 
 
 def is_matrix(text: str) -> bool:
-    """Whether a text holds such a table."""
+    """Return whether a text contains such a table."""
     return _header(_lines(text)) is not None
 
 
@@ -65,10 +65,10 @@ def topology(
     pcie_latency: Seconds = 1e-6,
     network_latency: Seconds = 2.7e-6,
 ) -> Topology:
-    """``nodes`` machines of the kind in the table, with bandwidths that the table does not tell.
+    """Join ``nodes`` machines of the kind in the table, with the bandwidths that the table lacks.
 
-    ``nvlink`` is all links of the GPU that has most, as the data sheet of `compute_capability`'s
-    generation has them by default. The others default to a 200 Gb/s card, PCIe Gen 4 x16 and NCCL's
+    ``nvlink`` is the total of the GPU with most links, by default from the data sheet of the generation
+    in `compute_capability`. The others default to a 200 Gb/s card, PCIe Gen 4 x16 and NCCL's
     10 GB/s between Intel sockets.
     """
     table = read(text)
@@ -88,7 +88,7 @@ def topology(
 
 
 def machine(table: Table, nvlink: float, pcie: float, socket: float) -> Topology:
-    """One machine of a table, without latencies and network; ``nvlink`` is one link, all in bytes/s."""
+    """Build one machine, without latencies and network; ``nvlink`` is that of one link, all in bytes/s."""
     graph: Topology = nx.DiGraph(name="nvidia-smi-topology")
     for rank, gpu in enumerate(table.gpus):
         graph.add_node(gpu, kind="gpu", rank=rank, tier=0)
@@ -98,13 +98,13 @@ def machine(table: Table, nvlink: float, pcie: float, socket: float) -> Topology
 
 
 def nvlinks(table: Table) -> int:
-    """The NVLinks of the GPU that has most."""
+    """Return the number of NVLinks of the GPU that has most."""
     together = max if _switched(table) else sum
     return max(together((0, *_counts(table, gpu).values())) for gpu in table.gpus)
 
 
 def compute_capability(table: Table) -> int:
-    """The generation that GPUs with so many NVLinks are taken for: the table names no GPU."""
+    """Infer the GPUs' generation from the number of NVLinks: the table names no GPU."""
     links = nvlinks(table)
     if links == 4 and "NV4" in table.shared.values():
         return _BRIDGED
@@ -112,7 +112,7 @@ def compute_capability(table: Table) -> int:
 
 
 def _counts(table: Table, gpu: str) -> dict[str, int]:
-    """The NVLinks of a GPU towards each other one."""
+    """Return the numbers of NVLinks of a GPU to every other GPU."""
     cells = {b: cell for (a, b), cell in table.shared.items() if a == gpu and cell.startswith("NV")}
     return {other: int(cell[2:]) for other, cell in cells.items()}
 
@@ -122,10 +122,10 @@ def _switched(table: Table) -> bool:
 
 
 def read(text: str) -> Table:
-    """The table in a text; raise `TopologyError` with the line of what is wrong.
+    """Parse the table in a text; raise `TopologyError` with the line of an error.
 
-    What stands around the table does no harm, nor do rows that are cut off where a cell is left for each
-    pair with a GPU: those of A to B and of B to A say the same.
+    Text around the table is ignored. Rows may be cut off if one cell is left for each pair with a GPU: the
+    cells of A to B and of B to A are equal.
     """
     lines = _lines(text)
     start = _header(lines)
@@ -147,7 +147,7 @@ def read(text: str) -> Table:
 
 
 def _columns(line: str) -> list[str]:
-    """The devices that a header names, without the columns of affinity behind them."""
+    """Return the devices that a header names, without the affinity columns after them."""
     words = line.split()
     words = words[words.index("GPU0") :]
     ends = [index for index, word in enumerate(words) if word in _AFFINITY]
@@ -155,18 +155,18 @@ def _columns(line: str) -> list[str]:
 
 
 def _rows(lines: list[str], start: int, names: dict[str, str]) -> dict[str, tuple[int, list[str]]]:
-    """Each device's row: its line and what stands behind the name, up to a second row of that name."""
-    found: dict[str, tuple[int, list[str]]] = {}
+    """Return each device's row, its line number and its cells, up to a second row of the same device."""
+    rows: dict[str, tuple[int, list[str]]] = {}
     for index in range(start + 1, len(lines)):
         words = lines[index].split()
         at = next((at for at, word in enumerate(words[:_BEFORE]) if word in names), None)
         if at is None and re.fullmatch(r"(GPU|NIC)\d+", " ".join(words[:1])):
-            raise _error(index, f"a row of {words[0]!r}, which the line above all rows does not name")
+            raise _error(index, f"a row of {words[0]!r}, which the header does not name")
         if at is not None:
-            if words[at] in found:
+            if words[at] in rows:
                 break
-            found[words[at]] = (index, words[at + 1 :])
-    return found
+            rows[words[at]] = (index, words[at + 1 :])
+    return rows
 
 
 def _add_row(table: Table, names: dict[str, str], column: str, index: int, cells: list[str]) -> None:
@@ -187,7 +187,7 @@ def _add_row(table: Table, names: dict[str, str], column: str, index: int, cells
 
 
 def _agree(table: Table, names: dict[str, str], a: str, b: str, index: int) -> None:
-    """Both cells of two devices say the same; one stands for the other where its row is cut off."""
+    """Check that both cells of two devices agree; if one row is cut off, copy the other cell."""
     there, back = (names[a], names[b]), (names[b], names[a])
     cell = table.shared.get(there) or table.shared.get(back)
     if cell is None and names[a] in table.cards:
@@ -228,7 +228,7 @@ def _add_pcie(machine: Topology, table: Table, bandwidth: float, socket: float) 
 
 
 def _add_slot(machine: Topology, group: list[Node], above: Node, cpu: Node, bandwidth: float) -> None:
-    """Devices on a PCIe switch of a CPU; a device that shares none sits on the CPU itself."""
+    """Add devices on a PCIe switch of a CPU; a device without a shared switch is on the CPU itself."""
     if above != cpu:
         machine.add_node(above, kind="pcie", tier=1)
         add_cable(machine, above, cpu, kind="pcie", bandwidth=bandwidth, latency=0)
@@ -239,7 +239,7 @@ def _add_slot(machine: Topology, group: list[Node], above: Node, cpu: Node, band
 
 
 def _groups(table: Table, classes: set[str], affinity: dict[str, str]) -> list[list[Node]]:
-    """The devices that hang together by some classes, or by the same affinity, in the table's order."""
+    """Group the devices connected by some classes, or by the same affinity, in the table's order."""
     devices = [*table.gpus, *table.cards]
     together: nx.Graph[Node] = nx.Graph()
     together.add_nodes_from(devices)
@@ -255,7 +255,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _header(lines: list[str]) -> int | None:
-    """The line that names the devices: GPU0 and no cell behind it."""
+    """Return the index of the line that names the devices: GPU0 and no cell after it."""
     for index, line in enumerate(lines):
         words = line.split()
         if "GPU0" in words[:_BEFORE]:

@@ -1,4 +1,4 @@
-"""Machines of the catalogue: each is a file, as `described` says, with all of its facts and their sources."""
+"""Machines of the catalogue: each is a file in the format of `described`, with its facts and sources."""
 
 import inspect
 from collections.abc import Mapping
@@ -17,16 +17,16 @@ from ringside.topologies.making import arguments_of
 from ringside.topologies.units import BytesPerSecond
 
 FOLDERS = [Path(__file__).parent]
-"""Where machines are looked for by name."""
+"""Folders that are searched for machines."""
 
 _FIGURES = (BytesPerSecond, BytesPerSecond | None, Processes)
 
 
 class Machine:
-    """A maker of ``nodes`` machines of one file; the rates in the file and its latencies are its settings.
+    """A maker of ``nodes`` machines from one file; its settings are the rates in the file and the latencies.
 
     ``gpu`` is the name of its GPUs, None without any; ``in_logs`` a pattern of their name in logs; ``inside``
-    the machine that it is the same as inside a node, its own name where there is none.
+    the machine with identical nodes, by default its own name.
     """
 
     def __init__(self, name: str, content: Mapping[str, Any]) -> None:
@@ -46,7 +46,7 @@ class Machine:
         self.inside = facts.inside or name
 
     def __call__(self, *args: Any, **values: Any) -> Topology:
-        """Return the topology of so many machines with other figures where they are given."""
+        """Return the topology of ``nodes`` machines, with the file's figures replaced by those given."""
         given = self.__signature__.bind(*args, **values).arguments
         return self._build(**self._arguments | given)
 
@@ -57,7 +57,7 @@ def machines() -> Mapping[str, Path]:
 
 
 def machine(name: str) -> Machine:
-    """Return the machine of the catalogue of that name."""
+    """Return the catalogue's machine of that name."""
     return _machine(name, machines()[name])
 
 
@@ -73,9 +73,9 @@ def is_nvidia(name: str) -> bool:
 
 
 def box_of(name: str) -> list[str]:
-    """Return the machines that are alike inside a node, whoever sells them: first the one that others name.
+    """Return the machines with identical nodes, from any vendor: first the one that the others name.
 
-    Of a machine that is not in the catalogue there is none.
+    The list is empty for a machine that is not in the catalogue.
     """
     if name not in machines():
         return []

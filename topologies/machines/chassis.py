@@ -1,4 +1,4 @@
-"""What machines are put together from: GPUs, NVLinks, PCIe slots with cards, sockets."""
+"""Parts of machines: GPUs, NVLinks, PCIe slots with cards, sockets."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ Links = Iterable[tuple[int, int, int]]
 
 
 def gpus_of(name: str, count: int) -> Topology:
-    """A machine that has GPUs and nothing else yet."""
+    """Build a machine that has only GPUs."""
     machine: Topology = nx.DiGraph(name=name)
     for gpu in range(count):
         machine.add_node(f"gpu{gpu}", kind="gpu", rank=gpu, tier=0)
@@ -21,7 +21,7 @@ def gpus_of(name: str, count: int) -> Topology:
 
 
 def behind_nvswitch(name: str, count: int, bandwidth: float, latency: float) -> Topology:
-    """A machine whose GPUs have all their NVLinks to NVSwitch; ``latency`` is from GPU to GPU."""
+    """Build a machine whose GPUs have all their NVLinks to NVSwitch; ``latency`` is from GPU to GPU."""
     machine = gpus_of(name, count)
     machine.add_node("nvswitch", kind="nvswitch", tier=1)
     for gpu in range(count):
@@ -30,7 +30,7 @@ def behind_nvswitch(name: str, count: int, bandwidth: float, latency: float) -> 
 
 
 def all_to_all(name: str, count: int, bandwidth: float, latency: float, kind: str = "nvlink") -> Topology:
-    """A machine whose GPUs spread their links evenly over the others, without a switch."""
+    """Build a machine whose GPUs spread their links evenly over the others, without a switch."""
     machine = gpus_of(name, count)
     share = bandwidth / (count - 1)
     for a, b in combinations(ranks(machine), 2):
@@ -39,7 +39,7 @@ def all_to_all(name: str, count: int, bandwidth: float, latency: float, kind: st
 
 
 def linked(name: str, count: int, links: Links, cpu_links: int, bandwidth: float, latency: float) -> Topology:
-    """A machine whose GPUs are joined in pairs by so many links; ``cpu_links`` of a GPU's go to its CPU."""
+    """Build a machine with ``links`` between pairs of GPUs and ``cpu_links`` from each GPU to its CPU."""
     machine = gpus_of(name, count)
     for a, b, number in links:
         share = bandwidth * number / links_of_one(links, cpu_links)
@@ -48,7 +48,7 @@ def linked(name: str, count: int, links: Links, cpu_links: int, bandwidth: float
 
 
 def links_of_one(links: Links, cpu_links: int) -> int:
-    """The links of the GPU with most of them."""
+    """Return the number of links of the GPU with most of them."""
     ends = Counter[int]()
     for a, b, number in links:
         ends.update({a: number, b: number})
@@ -56,7 +56,7 @@ def links_of_one(links: Links, cpu_links: int) -> int:
 
 
 def slots(machine: Topology, bandwidth: float, *, gpus: int, nics: int, latency: float = 0.0) -> None:
-    """A PCIe switch for every ``gpus`` GPUs, with ``nics`` cards on it; a GPU's slot has the ``latency``."""
+    """Add a PCIe switch for every ``gpus`` GPUs, with ``nics`` cards; a GPU's slot has the ``latency``."""
     for slot in range(len(ranks(machine)) // gpus):
         switch = f"pcie{slot}"
         machine.add_node(switch, kind="pcie", tier=1)
@@ -68,7 +68,7 @@ def slots(machine: Topology, bandwidth: float, *, gpus: int, nics: int, latency:
 
 
 def on_cpus(machine: Topology, count: int, socket: float, pcie: float) -> None:
-    """CPUs that carry the PCIe switches, as many each, joined two by two; none where ``count`` is 0."""
+    """Add ``count`` CPUs, 0 or more, every two joined, and spread the PCIe switches evenly over them."""
     switches = [node for node, data in machine.nodes(data=True) if data["kind"] == "pcie"]
     _cpus(machine, count, socket, tier=2)
     for index, switch in enumerate(switches if count else ()):
@@ -79,10 +79,10 @@ def on_cpus(machine: Topology, count: int, socket: float, pcie: float) -> None:
 def on_sockets(
     machine: Topology, count: int, socket: float | None, way: tuple[str, float, float], pcie: float, nics: int
 ) -> None:
-    """CPUs that carry GPUs and cards themselves, spread evenly.
+    """Add CPUs and spread GPUs and cards evenly over them, without PCIe switches.
 
-    ``way`` is the kind, the bandwidth and the latency of the link from a GPU to its CPU; where ``socket`` is
-    None, no link between CPUs is drawn.
+    ``way`` is the kind, the bandwidth and the latency of the link from a GPU to its CPU; if ``socket`` is
+    None, CPUs are not linked.
     """
     gpus, (kind, bandwidth, latency) = len(ranks(machine)), way
     _cpus(machine, count, socket, tier=1)
@@ -96,7 +96,7 @@ def on_sockets(
 
 
 def cards(machine: Topology, bandwidth: float) -> dict[Node, float]:
-    """The network cards, each with its bytes/s."""
+    """Return the network cards, each with its bytes/s."""
     return {node: bandwidth for node, data in machine.nodes(data=True) if data["kind"] == "nic"}
 
 

@@ -1,4 +1,4 @@
-"""Machines of a common build, described in some ten lines of YAML rather than drawn node by node.
+"""Machines of a common build, described in about ten lines of YAML instead of node by node.
 
 For example::
 
@@ -12,10 +12,10 @@ For example::
 Every key but the first may be left out; docs/clusters.md lists them all. They are the parameters of
 `cluster`, or of `cpu_node`, and the fields of `Facts`. The machines of the catalogue are such files too.
 
-Latencies are the hops that NCCL's tuner assumes for its quickest protocol, LL: 0.6 us over NVLink, 1 us over
-PCIe and 2.7 us over the network in all (src/graph/tuning.cc, v2.30.7). PCIe figures are what NCCL reckons a
-x16 slot to carry (lanes x rate / 80: 12 GB/s for Gen 3, 24 GB/s for Gen 4, 48 GB/s for Gen 5;
-src/graph/topo.h, v2.30.7), a quarter under the signalling rate.
+Latencies are the hop latencies that NCCL's tuner assumes for its fastest protocol, LL: 0.6 us over NVLink,
+1 us over PCIe and 2.7 us in total over the network (src/graph/tuning.cc, v2.30.7). PCIe figures are NCCL's
+bandwidths of an x16 slot (lanes x rate / 80: 12 GB/s for Gen 3, 24 GB/s for Gen 4, 48 GB/s for Gen 5;
+src/graph/topo.h, v2.30.7), a quarter below the signalling rate.
 """
 
 import re
@@ -49,7 +49,7 @@ from ringside.topologies.units import BytesPerSecond, Seconds, format_rate
 from ringside.topologies.words import one_of
 
 KEY = "machine"
-"""The key by which such a file is known."""
+"""The key that identifies such a file."""
 
 EXAMPLE = """\
 # 4 servers of 8 GPUs and one network card each; docs/clusters.md has every key
@@ -79,7 +79,7 @@ Few = Annotated[int, Field(gt=0, le=256)]
 FewOrNone = Annotated[int, Field(ge=0, le=256)]
 Sockets = Annotated[int, Field(ge=0, le=256)]
 Links = tuple[tuple[int, int, PositiveInt], ...]
-"""Pairs of GPUs, by number, with how many NVLinks join them."""
+"""Pairs of GPUs, by number, with the number of NVLinks between them."""
 
 
 class _Strict(BaseModel):
@@ -87,10 +87,10 @@ class _Strict(BaseModel):
 
 
 class Seen(_Strict):
-    """What NCCL sees otherwise than it is drawn; rates as data sheets have them.
+    """Differences between NCCL's view and the graph; rates as in data sheets.
 
-    ``sockets`` are NUMA domains, ``hosts`` the operating systems that one NVLink domain joins, ``beside`` the
-    GPU that each card is beside, ``links`` the NVLinks that NCCL is told of where others are cabled.
+    ``sockets`` are NUMA domains, ``hosts`` the operating systems in one NVLink domain, ``beside`` the
+    GPU next to each card, ``links`` the NVLinks that are reported to NCCL if they differ from the cabling.
     """
 
     nvlink: BytesPerSecond | None = None
@@ -103,10 +103,10 @@ class Seen(_Strict):
 
 
 class Facts(_Strict):
-    """What a file says of its machine besides its build.
+    """Facts about a machine besides its build.
 
     ``gpu_in_logs`` is a pattern of the name of its GPUs in logs, in capitals, if not the usual one;
-    ``inside`` the machine of the catalogue that it is the same as inside a node.
+    ``inside`` the machine of the catalogue with identical nodes.
     """
 
     what: str = ""
@@ -140,17 +140,15 @@ def cluster(
     network_latency: Seconds = 2.7e-6,
     nccl: Seen | None = None,
 ) -> Topology:
-    """``nodes`` machines, all alike, joined by their network cards.
+    """Build ``nodes`` identical machines, joined by their network cards.
 
-    ``pcie-server`` has no NVLink; ``nvlink_switch`` has all GPUs behind NVSwitch, ``nvlink_pairs`` two and
-    two joined by a bridge, ``nvlink_mesh`` each joined to all others, or as ``links`` says, and by
-    ``cpu_links`` NVLinks to its CPU; ``xgmi_mesh`` is the same with AMD's links. GPUs and cards hang on
-    ``switches`` PCIe switches, or straight on the ``sockets`` where there are none, spread evenly; with
-    ``c2c`` GPUs hang on their CPU by that. A ``star`` is one switch for all cards of all machines that is
-    never the bottleneck; a ``rail`` one for each card. The fabrics of
-    `ringside.topologies.fabrics.refitting` have their own keys beside these.
-
-    CPUs are drawn where messages may cross them; ``sockets`` of 0 leaves them out.
+    ``pcie-server`` has no NVLink. ``nvlink_switch`` has all GPUs behind NVSwitch, ``nvlink_pairs`` has pairs
+    joined by a bridge. In ``nvlink_mesh`` each GPU is joined to all others, or as in ``links``, and by
+    ``cpu_links`` NVLinks to its CPU; ``xgmi_mesh`` is the same with AMD's links. GPUs and cards are spread
+    evenly over ``switches`` PCIe switches, or over the ``sockets`` if ``switches`` is 0; with ``c2c`` GPUs
+    are joined to their CPU by that link. A ``star`` is one non-blocking switch for all cards of all machines,
+    a ``rail`` one switch for each card. The fabrics of `ringside.topologies.fabrics.refitting` have
+    additional keys. The graph has CPUs if messages can cross them; ``sockets`` of 0 leaves them out.
 
     Bandwidths are bytes/s of one direction: ``nvlink`` or ``xgmi`` of one GPU over all its links, ``pcie`` of
     one slot, ``c2c`` of one GPU, ``nic`` of one card, ``socket`` from one CPU to another. The GPU's file has
@@ -183,7 +181,7 @@ def cluster(
     one.graph.update(hardware_of(gpu, cpu), name=name or machine)
     if nccl:
         one.graph["nccl"] = {key: value for key, value in dict(nccl).items() if value is not None}
-    # where NVLink does not join all GPUs, they reach one another through PCIe, at its latency
+    # GPUs that NVLink does not join reach one another through PCIe, at its latency
     inside = pcie_latency if "pcie_latency" in latencies_of({"machine": machine, "gpus": gpus}) else 0.0
     if switches:
         slots(one, slot, gpus=gpus // switches, nics=nics // switches, latency=inside / 2)
@@ -206,13 +204,13 @@ def topology(
     count: int | None = None,
     values: Mapping[str, Any] | None = None,
 ) -> Topology:
-    """The topology that a file's content describes; ``count`` machines where given, ``values`` over its keys.
+    """Build the topology that a file's content describes; ``count`` and ``values`` override its keys.
 
-    It is called as the file is, without its ending, where the file gives it no name.
+    Its name defaults to the file's name without the suffix.
     """
     values = values or {}
     if KEY in values:
-        raise TopologyError(f"{source}: {KEY} is what the file is known by; change it in the file")
+        raise TopologyError(f"{source}: {KEY} cannot be set; change it in the file")
     kept = {key: value for key, value in content.items() if count is None or key != "nodes"}
     recipe = {"name": Path(source).stem, **kept, **values}
     build = build_of(recipe)
@@ -237,7 +235,7 @@ def build_of(content: Mapping[str, Any]) -> Callable[..., Topology]:
 
 
 def latencies_of(arguments: Mapping[str, Any]) -> list[str]:
-    """Return the latencies that a machine has by its links."""
+    """Return the names of the latencies that a machine's links need."""
     kind = str(arguments[KEY]).partition("_")[0]
     latencies = [f"{kind}_latency"] if kind in ("nvlink", "xgmi") else []
     if arguments[KEY] in ("pcie-server", "nvlink_pairs") and arguments["gpus"] > 1:
@@ -246,7 +244,7 @@ def latencies_of(arguments: Mapping[str, Any]) -> list[str]:
 
 
 def settings(content: Mapping[str, Any]) -> dict[str, str]:
-    """The keys that ``--set`` takes for such a file, each as text: what the file says, else its default."""
+    """Return the keys that ``--set`` accepts for such a file, as text: the file's value or the default."""
     values = defaults(build_of(content))
     gpu = str(content.get("gpu", values.get("gpu", "")))
     if gpu in GPUS:
@@ -262,23 +260,23 @@ def settings(content: Mapping[str, Any]) -> dict[str, str]:
 
 
 def is_file(name: str) -> bool:
-    """Whether the name is such a file's."""
+    """Return whether the name is that of such a file."""
     return content_at(name) is not None
 
 
 def content_at(name: str) -> dict[str, Any] | None:
-    """What such a file says; ``None`` of any other name."""
+    """Return the content of such a file; ``None`` for any other name."""
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
         return None
     try:
         return content_of(regular(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # what cannot be read is refused where it is read in earnest
+    except (OSError, ValueError):  # `load` refuses an unreadable file
         return None
 
 
 def content_of(text: str) -> dict[str, Any] | None:
-    """What a file's text says if it describes machines, ``None`` of any other text."""
+    """Parse a file's text if it describes machines; return ``None`` for any other text."""
     if KEY not in text:
         return None
     try:
@@ -298,7 +296,7 @@ def _misfit_of_links(
     xgmi: float | None,
     c2c: float | None,
 ) -> str | None:
-    """Which keys of links do not fit the others, and what to write instead."""
+    """Return which keys of links contradict others, and what to write instead."""
     if links and machine != "nvlink_mesh":
         return f"links are given, but {machine} has its own; leave them out, or write nvlink_mesh"
     for a, b, _ in links:
@@ -314,7 +312,7 @@ def _misfit_of_links(
 
 
 def _unknown(gpu: str, rates: Mapping[str, float | None]) -> str | None:
-    """Which rate neither the file of the cluster nor that of the GPU has."""
+    """Return which rate is in neither the cluster's file nor the GPU's."""
     key = next((key for key, rate in rates.items() if rate is None), None)
     return None if key is None else f"the {key} of {gpu} is not known; write {key}, for example {key}: 48GB/s"
 
@@ -322,7 +320,7 @@ def _unknown(gpu: str, rates: Mapping[str, float | None]) -> str | None:
 def _misfit(
     machine: str, nodes: int, gpus: int, nics: int, sockets: int, switches: int, nvlink: float | None
 ) -> str | None:
-    """Which keys do not fit one another, and what to write instead."""
+    """Return which keys contradict one another, and what to write instead."""
     if nodes > 1 and not nics:
         return "nics is 0, so several nodes cannot be joined; write 1 or more, or nodes: 1"
     if machine == "pcie-server" and nvlink is not None:
@@ -335,8 +333,8 @@ def _misfit(
         return "sockets is 0, so nothing joins the GPUs' slots; write 1 or more"
     if switches and (gpus % switches or nics % switches or (sockets and switches % sockets)):
         return (
-            f"switches is {switches}; gpus ({gpus}) and nics ({nics}) must be multiples of it, and it a "
-            f"multiple of sockets ({sockets}); 0 puts them straight on the sockets"
+            f"switches is {switches}; gpus ({gpus}) and nics ({nics}) must be multiples of it, and switches "
+            f"a multiple of sockets ({sockets}); 0 puts GPUs and cards straight on the sockets"
         )
     if not switches and gpus > 1 and gpus % sockets:
         return f"sockets is {sockets}; gpus ({gpus}) must be a multiple of it"

@@ -1,4 +1,4 @@
-"""Nodes of supercomputers as MPI sees them: processes on CPUs, and the cards that they send over."""
+"""Nodes of supercomputers as MPI sees them: processes on CPUs, and network cards."""
 
 from typing import Annotated, Literal
 
@@ -22,9 +22,9 @@ def cpu_node(
     memory: BytesPerSecond = 100e9,
     network_latency: Seconds = 0.7e-6,
 ) -> Topology:
-    """Return ``nodes`` CPUs with ``processes`` each, which share its cards; one switch joins all cards.
+    """Build ``nodes`` CPUs with ``processes`` each, which share the node's cards; one switch joins all cards.
 
-    ``memory`` is what a process passes to another on its node.
+    ``memory`` is the bandwidth from a process to another on its node.
     """
     one = gpus_of(name or machine, processes)
     one.add_node("cpu0", kind="cpu", tier=1)

@@ -87,7 +87,7 @@ def test_a_trace_that_is_cut_off_is_refused_and_nothing_is_written(ringside, tmp
 def test_a_trace_is_not_overwritten(ringside, tmp_path):
     (tmp_path / "rank0.json.gz").write_bytes((DATA / "mi250.json.gz").read_bytes())
     code, _, err = ringside("trace", "rank0.json.gz", "--trace", "rank0.json.gz")
-    assert (code, "it is read" in err) == (2, True)
+    assert (code, "it is an input" in err) == (2, True)
 
 
 def test_a_cluster_that_is_too_small_is_refused(ringside):

@@ -64,13 +64,13 @@ def test_a_page_has_the_answer_the_files_the_command_and_what_json_says(ringside
     [
         ("compare job.log --html page.htm", "not the name of a page; write a name that ends in .html"),
         ("compare job.log --html no/page.html", "no/page.html: cannot be written"),
-        ("compare job.html --html job.html", "it is read"),
+        ("compare job.html --html job.html", "it is an input"),
         ("train --model gpt2 --cluster star:4 --html page", "ends in .html"),
         ("train --model gpt2 --cluster star:4 --search --html page", "ends in .html"),
         ("train --model gpt2 --cluster star:4 --tp 2 --html page", "ends in .html"),
         (
             "train --model gpt2 --cluster star:4 --trace x.html --html x.html",
-            "something else is written there",
+            "another output has this path",
         ),
         ("validate --html page.pdf", "ends in .html"),
         ("validate ddp --html page.pdf", "ends in .html"),

@@ -59,7 +59,7 @@ FILES = [  # what of the file is replaced, by what, and what is said of it
     (FILE, "name: x", "layers: is missing"),
     (FILE, "a: &a [*a]", "not known"),
     (FILE, "\x00", "not YAML"),
-    (FILE, FILE + FILE, "stands twice"),
+    (FILE, FILE + FILE, "is given twice"),
     (FILE, "%YAML 9", "not YAML"),
     (FILE, '{"schema": "ringside.ddp/1"}', "fingerprint: Field required"),
 ]

@@ -231,7 +231,7 @@ def test_a_folder_is_written_whole_and_read_again(tmp_path):
     assert json.loads((tmp_path / "out" / GROUPS).read_text()) == {"1": [0, 1]}
     found = read(tmp_path / "out").program("gloo")
     assert [told(nodes) for nodes in nodes_of(found)[0]] == [told(nodes) for nodes in nodes_of(program)[0]]
-    with pytest.raises(ValueError, match="it is there already"):
+    with pytest.raises(ValueError, match="it exists"):
         write(program, tmp_path / "out", lambda call: None)
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == names
     assert [file.name for file in tmp_path.iterdir()] == ["out"]
