@@ -148,15 +148,15 @@ def compare(
 
 
 def _shipped(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> Calibration | None:
-    """What is shipped of the machine to the library that made the records."""
+    """Return the shipped calibration of the machine for the library that made the records."""
     if any(map(is_of_mpi, records)):
-        found = shipped(in_catalogue(cluster))
-        return found if found and found.mpi else None
+        calibration = shipped(in_catalogue(cluster))
+        return calibration if calibration and calibration.mpi else None
     return shipped_for(cluster, settings)[0]
 
 
 def _textbook(row: Row, calibration: Calibration | None, fitted: str, cluster: str) -> Compared:
-    """A row by the textbook's parameters where they are fitted, else by its library's own model."""
+    """Predict a row by the fitted textbook parameters if any, else by its library's own model."""
     record = row.record
     if calibration and (fit := calibration.fit_for(record.library, record.algorithm, record.protocol)):
         ends = row.calibrated(fit, calibration.settings_on(cluster))

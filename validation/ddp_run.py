@@ -74,7 +74,7 @@ def emulated_wires(cluster: Cluster, ranks: int) -> MeasuredNetwork:
 
 
 def _local_wires(measured: Measured, ranks: int, backend: str) -> MeasuredNetwork:
-    """The machine as a star that fits the backend's all-reduce; NCCL's as a ring's."""
+    """Fit the machine as a star to the backend's all-reduce; NCCL's is modelled as a ring."""
     library, algorithm = ("ideal", "ring") if rules_of(backend).on_stream else (backend, "auto")
     records = [
         Record(

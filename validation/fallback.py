@@ -53,7 +53,7 @@ def fell_back(records: Sequence[Record], ran: Sequence[Record], cluster: str, us
 
 
 def _taken(record: Record, machine: str, values: Mapping[str, str]) -> str:
-    """What NCCL_ALGO must say for what ran: the record's own where that is possible."""
+    """Return the NCCL_ALGO of the algorithm that ran: the record's own if it is possible."""
     if not is_of_nccl(record) or record.algorithm == "auto":
         return record.algorithm
     named = _without_unknown(record.algorithm)
@@ -82,7 +82,7 @@ def _without_unknown(text: str) -> str:
 
 
 def _beside_collnet(named: str, kind: str, comm: Communicator) -> bool:
-    """Whether the names include anything that such an NCCL considers possible without CollNet."""
+    """Return whether the names include anything that such an NCCL considers possible without CollNet."""
     if named == "auto":
         return True
     allowed = Pins(named).algorithms(kind) if named else frozenset[str]()
@@ -90,7 +90,7 @@ def _beside_collnet(named: str, kind: str, comm: Communicator) -> bool:
 
 
 def _can(comm: Communicator, record: Record, algorithm: str) -> bool:
-    """Whether the tuner finds any pair within these algorithms."""
+    """Return whether the tuner finds any pair within these algorithms."""
     collective = collective_of(record)
     pins = Pins("" if algorithm == "auto" else algorithm, comm.settings.pins.protocol)
     pinned = replace(comm, settings=replace(comm.settings, pins=pins))

@@ -53,13 +53,13 @@ def check_one_cluster(records: Sequence[Record], cluster: str, *, pool_sites: bo
 
 
 def _has(machine: str, gpu: str) -> bool:
-    """Whether the named machine's GPUs may be called so."""
+    """Return whether the named machine's GPUs may be called so."""
     pattern = _pattern(machine)
     return pattern is not None and pattern.search(gpu.upper()) is not None
 
 
 def _pattern(machine: str) -> re.Pattern[str] | None:
-    """What the name of a machine's GPUs holds in capitals; plain networks have none."""
+    """Return the pattern of a machine's GPUs in logs, in capitals; None for plain networks."""
     return catalogue_machine(machine).in_logs if machine in machines() else None
 
 
@@ -74,7 +74,7 @@ def with_nodes(cluster: str, nodes: int) -> str:
     drawn = num_machines(load(machine))
     if drawn != nodes:
         raise RecordError(
-            f"NCCL was measured on {nodes} nodes, but {machine} has {drawn} machines; draw as many, or "
+            f"NCCL was measured on {nodes} nodes, but {machine} has {drawn} machines; draw {nodes}, or "
             "describe one in ten lines (ringside topo --example)"
         )
     return machine
@@ -103,6 +103,6 @@ def _of_gpu(gpu: str, records: Sequence[Record]) -> tuple[str, str]:
 
 def _one_of(machines: list[str], gpu: str, where: str) -> tuple[str, str]:
     if len(machines) != 1:
-        found = f"fits {', '.join(machines)}" if machines else "fits no named machine"
-        raise RecordError(f"{gpu}, {where}, {found}; say which with --cluster")
+        fits = f"fits {', '.join(machines)}" if machines else "fits no named machine"
+        raise RecordError(f"{gpu}, {where}, {fits}; choose one with --cluster")
     return machines[0], f"by {gpu}, {where}"

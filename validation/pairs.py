@@ -2,8 +2,8 @@
 
 The time of a pair is modelled as a product, level x node x node, a sum in logarithms. Median polish fits it
 (Tukey, Exploratory Data Analysis, 1977, chapter 11), so single outliers of a node have no effect. A cost to
-all partners is the node's, a residual at one pair is the pair's. Either is named only beyond doubt: farther
-from the others than chance takes any of the tested ones, measured by scales that outliers do not stretch.
+all partners is the node's, a residual at one pair is the pair's. Either is named only if it is farther from
+the others than noise moves any of those tested, measured by scales that are robust against outliers.
 """
 
 from collections.abc import Sequence
@@ -199,7 +199,7 @@ def _noise(residuals: Logs, free: int) -> float:
 
 
 def _sure(chance: float, free: int) -> float:
-    """Return the standard deviations, estimated from ``free`` values, that chance exceeds so rarely."""
+    """Return the deviations that noise exceeds with probability ``chance``, given ``free`` values."""
     from scipy.special import stdtrit  # a local import: help must not wait for scipy
 
     return -float(stdtrit(max(free, 1), chance))

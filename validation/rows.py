@@ -123,7 +123,7 @@ def rows(
 
 
 def _own(record: Record, cluster: str, settings: Mapping[str, str], network: str) -> Library | None:
-    """The record's library, of its own release, where it has a model of the machines."""
+    """Return the record's library, in its own release, if it models the machines."""
     if not models(record.library, cluster):
         return None
     name = with_nodes(cluster, record.num_nodes)
@@ -133,7 +133,7 @@ def _own(record: Record, cluster: str, settings: Mapping[str, str], network: str
 
 
 def _textbook(record: Record, graph: Topology, network: str = "fifo") -> Library:
-    """What has a schedule: a library without a model here is taken for a textbook ring or tree."""
+    """Return a library with a schedule: a textbook ring or tree if the record's has no model here."""
     entry = LIBRARIES.get(record.library)
     has_one_way = entry is not None and not entry.picks and record.algorithm in ("auto", "ring")
     name = record.library if has_one_way else "ideal"
@@ -143,7 +143,7 @@ def _textbook(record: Record, graph: Topology, network: str = "fifo") -> Library
 
 
 def _algorithm(record: Record) -> str:
-    """The record's own, or the textbook's that stands for it."""
+    """Return the record's algorithm, or the textbook algorithm that stands for it."""
     if record.library in LIBRARIES and not LIBRARIES[record.library].by_default:
         return record.algorithm
     if record.collective in ("all_to_all", "sendrecv", "gather", "scatter"):

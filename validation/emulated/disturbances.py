@@ -1,8 +1,8 @@
-"""Disturbed steps of DistributedDataParallel on emulated networks: drawn, then really run, in quantiles.
+"""Disturbed steps of DistributedDataParallel on emulated networks: quantiles of draws and of real runs.
 
 A network's parameters come from ping-pong alone (see `links`), before anything disturbs it; a slow link is
-emulated as such, and told to the prediction as ``--slow-link`` tells it. Layers sleep, so compute is known;
-what disturbs it is known by its distribution, not by its draws.
+emulated as such, and passed to the prediction as by ``--slow-link``. Layers sleep, so compute is known;
+disturbances of it are known by their distribution, not by their draws.
 """
 
 from collections.abc import Callable, Iterable, Sequence

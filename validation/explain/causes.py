@@ -36,14 +36,14 @@ class Cause:
 LINK = Cause(
     "link_rate",
     "link rate between nodes",
-    "what a node's cards carry is {0:.2f} of the family's",
+    "a node's cards carry {0:.2f} of the family's bandwidth",
     "ib_write_bw or sendrecv_perf between two nodes; link speed and width, GPUDirect, congestion",
     SLOWER,
 )
 INSIDE = Cause(
     "inside_rate",
     "link rate inside a node",
-    "what a GPU's links inside the node carry is {0:.2f} of the family's",
+    "a GPU's links in the node carry {0:.2f} of the family's bandwidth",
     "nvidia-smi nvlink -s, nvidia-smi topo -m; NCCL_P2P_LEVEL, NCCL_P2P_DISABLE; power and clock limits",
     SLOWER,
 )
@@ -114,21 +114,21 @@ def cards(number: int) -> Cause:
 HOST_LINKS = Cause(
     "host_links",
     "one host's links",
-    "the links of one host, or one of them, carry {0:.2f} of what they should",
+    "the links of one host, or one of them, carry {0:.2f} of their bandwidth",
     "iperf3 or sendrecv between every two hosts; ethtool for speed and errors; ringside pairs names the host",
     SLOWER,
 )
 ALL_LINKS = Cause(
     "all_links",
     "all links",
-    "every link carries {0:.2f} of what it should",
+    "every link carries {0:.2f} of its bandwidth",
     "iperf3 between some hosts: if all pairs are slow it is the network, or other traffic on it",
     SLOWER,
 )
 MESSAGE = Cause(
     "message_latency",
     "latency of a message",
-    "a message takes {0:.1f} times the latency that it should",
+    "a message takes {0:.1f} times its normal latency",
     "ping or sockperf between hosts; CPU frequency, interrupt moderation, load of a host",
     LONGER,
 )

@@ -72,7 +72,7 @@ BASELINES: dict[str, Baseline] = {
 
 
 def _alike(one: Observed, other: Observed) -> bool:
-    """Whether two rows are of one collective, pinned to one algorithm."""
+    """Return whether two rows are of one collective, pinned to one algorithm."""
     return (one.record.collective, one.record.algorithm) == (other.record.collective, other.record.algorithm)
 
 

@@ -65,12 +65,12 @@ def observed(records: Sequence[Record], machine: str, values: Mapping[str, str])
 
 
 def is_of_nccl(record: Record) -> bool:
-    """Whether NCCL made the record."""
+    """Return whether NCCL made the record."""
     return record.library == Nccl.name
 
 
 def is_observable(record: Record) -> bool:
-    """Whether NCCL made the record of a collective that may have a form."""
+    """Return whether NCCL made the record of a collective that may have a form."""
     return is_of_nccl(record) and record.collective in KINDS and record.ranks > 1
 
 

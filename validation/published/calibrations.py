@@ -31,7 +31,7 @@ def usable() -> list[Record]:
 
 
 def is_left_out(record: Record) -> bool:
-    """Whether the row is superseded: of Polaris' two libfabric settings the later counts."""
+    """Return whether the row is superseded: of Polaris' two libfabric settings the later counts."""
     return "_set4_" in record.fingerprint["id"]
 
 
@@ -47,7 +47,7 @@ def of_machine(machine: str, records: Sequence[Record]) -> list[Record]:
 
 
 def mates_of(machine: str) -> tuple[str, ...]:
-    """The other machines of the same box."""
+    """Return the other machines of the same box."""
     return tuple(mate for mate in box_of(machine) if mate != machine)
 
 

@@ -46,7 +46,7 @@ class _Operation(BaseModel):
 
 
 def is_operation(content: Any) -> bool:
-    """Whether a JSON value is one of Inspector's."""
+    """Return whether a JSON value is one of Inspector's."""
     return (
         isinstance(content, dict) and "header" in content and bool({"coll_perf", "p2p_perf"} & content.keys())
     )

@@ -45,7 +45,7 @@ STATISTIC = "median over iterations of the slowest rank"
 
 
 def is_pico(text: str) -> bool:
-    """Whether the first line is a header of such a CSV."""
+    """Return whether the first line is a header of such a CSV."""
     return _found(text.partition("\n")[0].strip().split(",")) is not None
 
 

@@ -37,7 +37,7 @@ class _Row(BaseModel):
 
 
 def is_row(content: Any) -> bool:
-    """Whether a JSON value is one of rccl-tests' rows."""
+    """Return whether a JSON value is one of rccl-tests' rows."""
     return isinstance(content, dict) and {"numCycle", "busBw", "size"} <= content.keys()
 
 

@@ -124,7 +124,7 @@ def test_one_gpu_is_a_machine_too() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("GPU2\tSYS", "GPU9\tSYS", "line 4: a row of 'GPU9', which the line above all rows does not name"),
+        ("GPU2\tSYS", "GPU9\tSYS", "line 4: a row of 'GPU9', which the header does not name"),
         ("\tGPU2\tGPU3", "\tGPU2", "line 5: a row of 'GPU3', which"),
         ("GPU1\tNODE", "GPU1\tNEAR", "line 3: GPU1 to GPU0 is 'NEAR'; allowed: NV and a count, PSB, PIX"),
         ("GPU1\tNODE", "GPU1\tCNS", "line 3: GPU1 to GPU0 is 'CNS', which nvidia-smi topo -p2p prints"),

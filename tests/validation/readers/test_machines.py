@@ -41,7 +41,7 @@ def test_the_one_machine_that_fits_is_taken(gpu: str, ranks: int, nodes: int, ma
 @pytest.mark.parametrize(
     ("gpu", "ranks", "nodes", "complaint"),
     [
-        ("NVIDIA H100 80GB HBM3", 4, 1, "4 a node, fits aws-p5, .*kestrel-h100; say which with --cluster"),
+        ("NVIDIA H100 80GB HBM3", 4, 1, "4 a node, fits aws-p5, .*kestrel-h100; choose one with --cluster"),
         (
             "NVIDIA H100 80GB HBM3",
             16,

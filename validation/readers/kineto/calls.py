@@ -136,7 +136,7 @@ def _shapes(event: Event) -> tuple[list[Any], list[Any]]:
 
 def _group(args: dict[str, Any], place: Place) -> TracedGroup:
     size = _count(args, "Group size", place)
-    words = [args.get(f"Process Group {what}") for what in ("Name", "Description")]
+    texts = [args.get(f"Process Group {what}") for what in ("Name", "Description")]
     ranks = ranks_of(args.get("Process Group Ranks"))
     if ranks is None and size and size < _MOST_RANKS:
         # PyTorch truncates a long list; its first rank and stride, if present, define it too
@@ -145,7 +145,7 @@ def _group(args: dict[str, Any], place: Place) -> TracedGroup:
             ranks = tuple(range(first, first + size * stride, stride))
     if ranks and size is not None and len(ranks) != size:
         ranks = None
-    name, description = [word if isinstance(word, str) and word else None for word in words]
+    name, description = [text if isinstance(text, str) and text else None for text in texts]
     return TracedGroup(name, description, size, ranks or None)
 
 

@@ -147,6 +147,6 @@ def told_of_host(inside: Sequence[Event]) -> tuple[Told | None, str]:
 
 
 def is_host_backend(call: Event) -> bool:
-    """Whether an annotation is that of a collective which the host carries out, as Gloo's."""
-    found = annotated(call.name)
-    return found is not None and found[0] not in ON_DEVICE
+    """Return whether an annotation is that of a collective on the host, such as Gloo's."""
+    operation = annotated(call.name)
+    return operation is not None and operation[0] not in ON_DEVICE

@@ -56,7 +56,7 @@ def kernel_kind(name: str) -> str | None:
 
 
 def is_communication(name: str) -> bool:
-    """Whether a kernel is one of NCCL, RCCL or MSCCL by its name."""
+    """Return whether a kernel is one of NCCL, RCCL or MSCCL by its name."""
     return _KERNEL.match(name) is not None
 
 

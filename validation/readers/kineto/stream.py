@@ -1,4 +1,4 @@
-"""Stream a trace's JSON event by event: a file of gigabytes has millions, of which few are kept.
+"""Stream a trace's JSON event by event: a file of gigabytes has millions, and few are kept.
 
 The standard library's decoder reads one value at a time, so the place of an error is known.
 """

@@ -56,7 +56,7 @@ def infer_kind(rows: list[Cells], fits: Callable[[str], bool], place: str, file_
 
 
 def factor_fits(kind: str, rows: list[Cells], ranks: int) -> bool:
-    """Whether the largest printed bus bandwidth, within its rounding, is this collective's."""
+    """Return whether the largest printed bus bandwidth, within its rounding, is this collective's."""
     expected = KINDS[kind].busbw_factor(ranks)
     measured = []
     for row in rows:
@@ -108,7 +108,7 @@ def _bare(name: str) -> str:
 
 
 def tells(kind: str) -> bool:
-    """Whether a collective's bus bandwidth depends on the number of ranks."""
+    """Return whether a collective's bus bandwidth depends on the number of ranks."""
     return KINDS[kind].busbw_factor(2) != KINDS[kind].busbw_factor(3)
 
 

@@ -163,7 +163,7 @@ class BenchmarkRun:
         return counts[0] if len(counts) == 1 else 0
 
     def _fills(self, each: int) -> bool:
-        """Whether the listed ranks fit machines of ``each`` ranks."""
+        """Return whether the listed ranks fit machines of ``each`` ranks."""
         pairs = {(device.rank // each, device.host) for device in self.devices}
         return len(pairs) == len({place for place, _ in pairs}) == len({host for _, host in pairs})
 

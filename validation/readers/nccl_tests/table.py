@@ -141,7 +141,7 @@ class Table:
         )
 
     def _left_out(self, text: str) -> bool:
-        """Whether the out-of-place half is blank, as where only in place applies."""
+        """Return whether the out-of-place half is blank, as where only in place applies."""
         return re.match(rf"\s*(?:\S+\s+){{{len(self._head) - 1}}}\S+\s{{{_GAP},}}\S", text) is not None
 
 
