@@ -305,7 +305,7 @@ def _misfit_of_links(
     if cpu_links and (not links or switches):
         return "cpu_links is given; write links, and switches: 0, beside it, or leave it out"
     if c2c is not None and (switches or cpu_links):
-        return "c2c is given, so GPUs hang on their CPUs; leave switches and cpu_links out"
+        return "c2c joins GPUs to their CPUs; leave switches and cpu_links out, or c2c"
     if xgmi is not None and machine != "xgmi_mesh":
         return f"xgmi is given, but {machine} has none; leave it out, or write xgmi_mesh"
     return None
