@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from ringside.validation.published.training import (
     llm_foundry,
     megascale,
     megatron,
+    mlperf,
     torchtitan,
 )
 from ringside.validation.published.training.ddp.sources import sources
@@ -94,7 +96,11 @@ def rows() -> Iterator[tuple[str, Question, float]]:
     for run in [one for one in llm_foundry.runs() if (one.accumulation, one.sequence) == (1, 2048)][:9:4]:
         yield "llm_foundry", llm_foundry.asked(run, 0.5, 1), llm_foundry.predicted_s(run, 0.5)
     for of in [one for one in dgxc.steps() if (one.framework, one.gpus) == ("paxml", 32)]:
-        yield "dgxc", dgxc.sharded(of, 1.2), dgxc.sharded(of, 1.2).step().step_s
+        yield "dgxc", of.asked(1.2), of.predicted_s(1.2)
+    nemo = next(one for one in dgxc.steps() if one.model == "nemotron4-340b")
+    yield "dgxc", nemo.asked(0.6, 16), nemo.predicted_s(0.6)
+    *_, most = mlperf.submissions()
+    yield "mlperf", most.asked(0.6, most.micro_batches), most.predicted_s(0.6)
     for one in [*torchtitan.runs()][::5]:
         yield "torchtitan", torchtitan.asked(one, 0.5, 0.02), torchtitan.predicted_s(one, 0.5, 0.02)
     for _, own in [*internevo.runs()][:2]:
@@ -115,12 +121,30 @@ def test_tables_judge_what_train_answers(answered: Callable[..., float]) -> None
         assert answered(question) == judged_s, (table, [*options(question)])
 
 
-def test_steps_of_many_micro_batches_follow_from_answers_of_fewer(answered: Callable[..., float]) -> None:
-    (row,) = (row for row in libai.steps() if (row.model, row.pipeline, row.data) == ("gpt-2", 8, 1))
-    shorter = {count: answered(row.asked(0.4, count)) for count in (8, 16, 24)}
-    assert whole_s(shorter.__getitem__, 24, 8) == pytest.approx(shorter[24], rel=1e-3)
-    asked = megascale.asked(1024, 0.5, ROUNDS)
-    assert whole_s(lambda _: answered(asked), ROUNDS, 8) == asked.step().step_s
+def extrapolated() -> Iterator[tuple[str, Callable[[int], Question], int]]:
+    """Yield a case of each table that extrapolates: its question by micro-batches, and the pipeline ranks."""
+    step = next(one for one in libai.steps() if (one.model, one.pipeline, one.data) == ("gpt-2", 8, 1))
+    yield "libai", partial(step.asked, 0.4), 8
+    run = next(one for one in llm_foundry.runs() if (one.accumulation, one.gpus) > (2, 8))
+    yield "llm_foundry", partial(llm_foundry.asked, run, 0.5), 1
+    yield "megascale", partial(megascale.asked, 256, 0.5), 8
+    yield "mlperf", partial(next(mlperf.submissions()).asked, 0.6), 8
+    nemo = [one for one in dgxc.steps() if one.tensor and one.is_asked]
+    for pipeline in (1, 4):
+        row = next(one for one in nemo if one.pipeline == pipeline)
+        yield f"dgxc {row.model}", partial(row.asked, 0.6), pipeline
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("asked", "pipeline"), [pytest.param(*case, id=name) for name, *case in extrapolated()]
+)
+def test_steps_of_many_micro_batches_follow_from_answers_of_fewer(
+    asked: Callable[[int], Question], pipeline: int
+) -> None:
+    count = (ROUNDS + 2) * pipeline
+    answers = {number: asked(number).step().step_s for number in range(pipeline, count + 1, pipeline)}
+    assert whole_s(answers.__getitem__, count, pipeline) == pytest.approx(answers[count], rel=1e-3)
 
 
 @pytest.mark.slow

@@ -163,12 +163,12 @@ class Line(NamedTuple):
     parameters: int
 
     def apart_s(self, exchange_s: float, message_s: float) -> float:
-        """What does not depend on the pace."""
+        """Return the seconds that do not depend on the pace."""
         return self.fixed_s + exchange_s * self.parameters + message_s * self.run.message_nbytes
 
 
 def judged() -> list[Judged]:
-    """The rows that set nothing."""
+    """Return the held-out rows."""
     groups = list(_groups())
     found = []
     for file in dict.fromkeys(group[0].run.file for group in groups):
@@ -240,7 +240,7 @@ def _bounds(gpus: int) -> Bounds:
 
 @cache
 def _job(run: Run) -> ParallelJob:
-    """The job, with all that the authors' code keeps of activations."""
+    """Return the job with the activations that the authors' code keeps."""
     job, decoder = run.asked.job, run.decoder
     tokens = run.micro_batch * decoder.sequence
     norms = 0
@@ -251,7 +251,7 @@ def _job(run: Run) -> ParallelJob:
 
 
 def _as_kept(layer: RankLayer, tokens: int, norms: int, checkpointing: str) -> RankLayer:
-    """A layer that its time deals out, for no wrapper counts it, with what the authors' code keeps more."""
+    """Return a layer with the authors' activations, assigned to stages by its time instead of by count."""
     kept, again = layer.kept_nbytes, layer.recomputed_nbytes
     if layer.name == "head":
         kept = LOGITS * tokens * VOCABULARY

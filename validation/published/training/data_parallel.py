@@ -57,7 +57,7 @@ def runs() -> list[Run]:
 
 
 def asked(run: Run, efficiency: float) -> Question:
-    """The training, its products at this share of the peak."""
+    """Return the training with products at this share of the peak."""
     is_titan = run.cluster.startswith("star")
     return question(
         "gpt2" if is_titan else "bert-encoder:32", run.cluster, settings=dict(run.settings), ranks=run.gpus,
@@ -70,19 +70,19 @@ def asked(run: Run, efficiency: float) -> Question:
 
 @cache
 def efficiency(series: str) -> float:
-    """The share of the peak that the first row of a series sets."""
+    """Return the share of the peak that the first row of a series implies."""
     first = next(one for one in runs() if one.series == series)
     return solved(lambda share: asked(first, share).step().step_s, first.step_s)
 
 
 @cache
 def predicted_s(run: Run) -> float:
-    """Seconds of a step, at the pace of its series."""
+    """Return the seconds of a step at the pace of its series."""
     return asked(run, efficiency(run.series)).step().step_s
 
 
 def judged() -> list[Judged]:
-    """Rows that set nothing."""
+    """Return the held-out rows."""
     firsts = {run.series: run for run in reversed(runs())}
     return [
         Judged(run.series, run.what, run.step_s, predicted_s(run), firsts[run.series].step_s)

@@ -101,7 +101,7 @@ def _moving(row: Row, copies: float, own: float) -> float:
 
 
 def judged() -> list[Judged]:
-    """The rows that set nothing."""
+    """Return the held-out rows."""
     return [one for op in TOKEN_BYTES for part in (_normal, _low_latency, _second) for one in part(op)]
 
 

@@ -6,9 +6,10 @@ micro-batches, so the row on the fewest GPUs sets the efficiency of products and
 steps (maxtext, paxml) shard all parameters among all GPUs, with full checkpointing of the large models: FSDP1
 for `train`. Clipping is not asked for in view of these rows: with it their median is 1.3 % instead of 1.1 %.
 NeMo's steps have Megatron's distributed optimizer, its exchanges overlapped; gradients are summed in float32.
-`train` has neither adapters (LoRA), which exchange next to nothing, nor Nemotron-H's state-space layers: their
-steps take as long as the series' first one, scaled by the slowest of more GPUs with the spread that other
-publications show (`ringside.sim.training.ddp.usual.SPREAD`). The naive rule is a constant speed of a GPU.
+`train` has neither adapters (LoRA), which exchange next to nothing, nor Nemotron-H's state-space layers:
+their steps take as long as the series' first one, scaled by the slowest of more GPUs with the spread that
+other publications show (`ringside.sim.training.ddp.usual.SPREAD`). The naive rule is a constant speed of a
+GPU.
 """
 
 import csv
@@ -66,7 +67,7 @@ class Step(NamedTuple):
 
     @property
     def series(self) -> tuple[object, ...]:
-        """What the rows of a series have in common: all but the GPUs, with as many sequences for each."""
+        """What the rows of a series share: all but the GPUs, with the same number of sequences per GPU."""
         return (*self[:6], *self[7:13], self.batch / self.gpus)
 
     @property

@@ -59,7 +59,7 @@ class Run(NamedTuple):
 
 
 def runs() -> Iterator[tuple[str, list[Run]]]:
-    """The rows of each series, by its name, from the fewest GPUs on."""
+    """Yield each series' name and rows, from the fewest GPUs on."""
     with Path(__file__).with_name("internevo.csv").open(encoding="utf-8", newline="") as file:
         rows = [
             Run(
@@ -77,7 +77,7 @@ def runs() -> Iterator[tuple[str, list[Run]]]:
 
 
 def asked(row: Run, efficiency: float) -> Question:
-    """The training with products at this share of the peak."""
+    """Return the training with products at this share of the peak."""
     return question(
         MODEL, f"{CLUSTER}:{row.gpus // MACHINE}", settings=CARDS, precision="bf16",
         compute_efficiency=efficiency, strategy="hybrid_zero", tp=row.tensor, shard=row.group, clip=True,
@@ -87,18 +87,18 @@ def asked(row: Run, efficiency: float) -> Question:
 
 
 def predicted_s(row: Run, efficiency: float, hop_s: float) -> float:
-    """A step, with what broadcasts take more."""
+    """Return the seconds of a step, the hops of broadcasts included."""
     return _simulated_s(row, efficiency) + hop_s * passed(row)
 
 
 def passed(row: Run) -> int:
-    """How many ranks the broadcasts of a step pass in all."""
+    """Return the number of ranks that the broadcasts of a step pass."""
     parts = dealt([tensor for layer in _layers(row.tensor) for tensor in layer.parameters], row.group)
     return sum(map(bool, parts)) * (row.group - 1)
 
 
 def judged() -> list[Judged]:
-    """The rows on more than one machine."""
+    """Return the rows on more than one machine."""
     rows = [(name, own[0], row) for name, own in runs() for row in own[1:]]
     steps = {
         hop_s: [predicted_s(row, _efficiency(sets, hop_s), hop_s) for _, sets, row in rows] for hop_s in HOP_S
@@ -132,7 +132,7 @@ def _layers(tensor: int) -> tuple[RankLayer, ...]:
 
 @cache
 def _efficiency(row: Run, hop_s: float) -> float:
-    """The share with which the row's step takes as long as it was measured."""
+    """Return the efficiency that the row's step implies."""
     return solved(lambda share: predicted_s(row, share, hop_s), row.step_s)
 
 

@@ -58,7 +58,7 @@ def iterations() -> Iterator[Iteration]:
 
 
 def asked(row: Iteration, efficiency: float) -> Question:
-    """The training with products at this share of the peak."""
+    """Return the training with products at this share of the peak."""
     gpus = row.tensor * row.pipeline
     return question(
         row.model_text, f"dgx-a100:{-(-gpus // 8)}", ranks=gpus, precision="fp16", dtype="fp16",
@@ -71,13 +71,13 @@ def asked(row: Iteration, efficiency: float) -> Question:
 
 
 def predicted_s(row: Iteration, efficiency: float) -> float:
-    """Seconds of an iteration."""
+    """Return the seconds of an iteration."""
     training = asked(row, efficiency)
     return Bounds(training.libraries).step_s(training.job)
 
 
 def judged() -> list[Judged]:
-    """The rows with selective checkpointing."""
+    """Return the rows with selective checkpointing."""
     found = []
     rows = list(iterations())
     for sets, row in zip(rows[::2], rows[1::2], strict=True):

@@ -56,7 +56,7 @@ class Step(NamedTuple):
         return f"gpt2-medium:{tokens},layers={self.layers},vocabulary={vocabulary},positions={tokens}"
 
     def asked(self, efficiency: float, micro_batches: int) -> Question:
-        """The training, its products at this share of the peak, with so many micro-batches of a replica."""
+        """Return the training with products at this share of the peak, of this number of micro-batches."""
         return question(
             self.decoder, f"dgx1-v100:{-(-self.gpus // 8)}", settings=NIC, calibration=MEASURED,
             ranks=self.gpus, precision="fp16", dtype="fp16", compute_efficiency=efficiency,
@@ -65,7 +65,7 @@ class Step(NamedTuple):
         )  # fmt: skip
 
     def predicted_s(self, efficiency: float) -> float:
-        """Seconds of a step."""
+        """Return the seconds of a step."""
         micro_batches = self.batch // self.data // self.micro_batch
         return whole_s(
             lambda count: self.asked(efficiency, count).step().step_s, micro_batches, self.pipeline
@@ -80,7 +80,7 @@ class Step(NamedTuple):
 
 
 def steps() -> Iterator[Step]:
-    """All rows."""
+    """Yield all rows."""
     with Path(__file__).with_name("libai.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             numbers = [int(row[name]) for name in Step._fields[2:8]]
@@ -89,7 +89,7 @@ def steps() -> Iterator[Step]:
 
 
 def judged() -> list[Judged]:
-    """All rows on several GPUs."""
+    """Return all rows on several GPUs."""
     rows = list(steps())
     alone = {(row.model, row.checkpointing): row for row in rows if row.gpus == 1}
     reached = {key: solved(row.predicted_s, row.step_s) for key, row in alone.items()}

@@ -108,7 +108,7 @@ class Run(NamedTuple):
 
 
 def runs() -> Iterator[Run]:
-    """All rows, in the table's order."""
+    """Yield all rows in the table's order."""
     with Path(__file__).with_name("llm_foundry.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             sequence, gpus, micro_batch, accumulation = (
@@ -121,7 +121,7 @@ def runs() -> Iterator[Run]:
 
 
 def asked(row: Run, efficiency: float, micro_batches: int) -> Question:
-    """The training with products at this share of the peak, of so many micro-batches."""
+    """Return the training with products at this share of the peak, of this number of micro-batches."""
     return question(
         row.model_text, f"{row.cluster}:{row.gpus // 8}", device=GPUS[row.gpu], precision="bf16",
         dtype="bf16" if row.precision == "pure" else "fp32", reduce_dtype=row.reduced,
@@ -131,12 +131,12 @@ def asked(row: Run, efficiency: float, micro_batches: int) -> Question:
 
 
 def predicted_s(row: Run, efficiency: float) -> float:
-    """A step with products at this share of the peak, but for what the host does alone."""
+    """Return the seconds of a step without the host's part."""
     return whole_s(lambda count: asked(row, efficiency, count).step().step_s, row.accumulation)
 
 
 def judged() -> list[Judged]:
-    """Rows with more GPUs than the one that sets their model's efficiency."""
+    """Return the rows with more GPUs than the one that sets their model's efficiency."""
     found = {host_s: list(_judged(host_s)) for host_s in HOST_S}
     models = [row.series.split()[0] for row in found[0.0]]
 
@@ -149,7 +149,7 @@ def judged() -> list[Judged]:
 
 
 def _judged(host_s: float) -> Iterator[Judged]:
-    """The rows judged, where the host takes so many seconds of each step."""
+    """Yield the held-out rows if the host takes this many seconds of each step."""
     rows = [row for row in runs() if row.sequence == SETTING]
     for _, group in groupby(sorted(rows, key=lambda row: row[:2]), key=lambda row: row[:2]):
         sets, *others = sorted(group, key=lambda row: row.gpus)
@@ -162,7 +162,7 @@ def _judged(host_s: float) -> Iterator[Judged]:
 
 
 def _solved(row: Run, step_s: float) -> float:
-    """The efficiency with which the row's step takes so long."""
+    """Return the efficiency that this step time of a row implies."""
     return solved(partial(predicted_s, row), step_s)
 
 

@@ -24,12 +24,12 @@ BATCH = 768
 
 
 def micro_batches(gpus: int) -> int:
-    """Those of a replica."""
+    """Return the number of micro-batches of a replica."""
     return BATCH // (gpus // 8 // PIPELINE)
 
 
 def asked(gpus: int, efficiency: float, batch: int) -> Question:
-    """The training on so many GPUs, with so many samples of a replica."""
+    """Return the training with products at this share of the peak, of this batch of a replica."""
     return question(
         MODEL, f"dgx-a100:{gpus // 8}", precision="bf16", dtype="fp32", compute_efficiency=efficiency,
         tp=8, sequence_parallel=True, pp=PIPELINE, schedule="interleaved1f1b", virtual=VIRTUAL,
@@ -38,17 +38,17 @@ def asked(gpus: int, efficiency: float, batch: int) -> Question:
 
 
 def predicted_s(gpus: int, efficiency: float) -> float:
-    """A step with products at this share of the peak."""
+    """Return the seconds of a step with products at this share of the peak."""
     return whole_s(lambda batch: asked(gpus, efficiency, batch).step().step_s, micro_batches(gpus), PIPELINE)
 
 
 def work(gpus: int) -> float:
-    """Micro-batches that a step lasts, the bubble with them."""
+    """Return the length of the step in micro-batches, the bubble included."""
     return micro_batches(gpus) + (PIPELINE - 1) / VIRTUAL
 
 
 def judged() -> list[Judged]:
-    """The rows on more than 256 GPUs."""
+    """Return the rows on more than 256 GPUs."""
     with Path(__file__).with_name("megascale.csv").open(encoding="utf-8", newline="") as file:
         rows = [(row["framework"], int(row["gpus"]), float(row["step_s"])) for row in csv.DictReader(file)]
     found = []

@@ -47,7 +47,7 @@ class Step(NamedTuple):
         return self.gpus // self.tensor
 
     def asked(self, efficiency: float) -> Question:
-        """The training, its products at this share of the peak."""
+        """Return the training with products at this share of the peak."""
         name, each = MACHINES[self.gpu]
         batch = self.batch // self.replicas
         return question(
@@ -57,7 +57,7 @@ class Step(NamedTuple):
         )  # fmt: skip
 
     def predicted_s(self, efficiency: float) -> float:
-        """Seconds of a step."""
+        """Return the seconds of a step."""
         return self.asked(efficiency).step().step_s
 
     @property
@@ -68,7 +68,7 @@ class Step(NamedTuple):
 
 
 def steps() -> Iterator[Step]:
-    """All rows."""
+    """Yield all rows."""
     with Path(__file__).with_name("megatron.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             numbers = [int(row[name]) for name in Step._fields[2:8]]

@@ -6,7 +6,8 @@ interface: attention of Llama 3 8B (32 heads that ask, 8 that answer, of 128) in
 what unmasked blocks save (`ringside.sim.training.context.UNMASKED`) is fitted on one row, the naive ring's
 forward on A100, which is not judged. The naive rule is arithmetic: of n blocks a rank of a naive ring has n -
 1/2 where the mean is n / 2, and a balanced one loses nothing. H800 are H100 with NVLinks of 200 GB/s each
-way. What is asked is the attention of one layer as a program, for no training has attention alone.
+way. What is judged is the exchange of ``train --cp 8 --cp-method ring`` in a program of one layer's attention,
+because `train` asks for whole layers; rows of torchtitan judge these.
 """
 
 import csv
@@ -58,7 +59,7 @@ class Rate(NamedTuple):
 
 
 def rates() -> list[Rate]:
-    """All rows, in the table's order."""
+    """Return all rows in the table's order."""
     with Path(__file__).with_name("ring_attention.csv").open(encoding="utf-8", newline="") as file:
         return [
             Rate(row["gpu"], row["phase"], row["method"], float(row["iterations_per_s"]),
@@ -68,7 +69,7 @@ def rates() -> list[Rate]:
 
 
 def predicted_per_s(row: Rate) -> float:
-    """Iterations/s of all GPUs, which together have 64 times the scores of the one alone."""
+    """Return iterations/s of all GPUs, which together have 64 times the scores of one alone."""
     forward_s, both_s = (_alone_s(row.gpu, phase) for phase in ("forward", "both"))
     roofline = row.device.roofline("bfloat16", memory_efficiency=MEMORY_EFFICIENCY)
     attention = Attention(
@@ -95,7 +96,7 @@ def predicted_per_s(row: Rate) -> float:
 
 
 def judged() -> list[Judged]:
-    """All rows but the one that sets what unmasked blocks save."""
+    """Return all rows but the one that sets what unmasked blocks save."""
     return [
         Judged(
             row.gpu, f"{row.method}, {row.phase}", row.iterations_per_s, predicted_per_s(row),
@@ -107,7 +108,7 @@ def judged() -> list[Judged]:
 
 
 def _alone_s(gpu: str, phase: str) -> float:
-    """Seconds of one GPU alone."""
+    """Return the seconds of one GPU alone."""
     return next(1 / row.alone_per_s for row in rates() if row[:2] == (gpu, phase))
 
 

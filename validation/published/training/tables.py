@@ -20,7 +20,7 @@ def tables() -> dict[str, TrainingTable]:
 
 
 def find_tables(names: Iterable[str]) -> list[TrainingTable]:
-    """The tables of these names, all without any.
+    """Return the tables of these names, or all if there are none.
 
     Raises ValueError for a name that none has.
     """

@@ -69,7 +69,7 @@ def runs() -> Iterator[Run]:
 
 
 def asked(row: Run, efficiency: float, spread: float | None = None) -> Question:
-    """The training with products at this share of bfloat16's peak."""
+    """Return the training with products at this share of bfloat16's peak."""
     return question(
         f"llama3.1-8b:{row.sequence},longest=262144", f"dgx-{row.gpu}:{row.gpus // 8}",
         device="h100-96gb" if row.gpu == "h100" else row.gpu, precision="bf16", compute_efficiency=efficiency,
@@ -83,12 +83,12 @@ def asked(row: Run, efficiency: float, spread: float | None = None) -> Question:
 
 
 def predicted_s(row: Run, efficiency: float, spread: float | None = None) -> float:
-    """Seconds of a step."""
+    """Return the seconds of a step."""
     return asked(row, efficiency, spread).step().step_s
 
 
 def judged() -> list[Judged]:
-    """The rows of each series but its first."""
+    """Return the rows of each series but its first."""
     series = [tuple(group) for _, group in groupby(runs(), key=lambda row: row.series)]
     scaling = [one for one in series if one[1].role == "scaling"]
     others = [one for one in series if one not in scaling]
@@ -103,7 +103,7 @@ def judged() -> list[Judged]:
 
 
 def _judged(series: Sequence[Run], spread: float | None = None) -> list[Judged]:
-    """The rows of a series but its first, which sets the efficiency."""
+    """Return the rows of a series but its first, which sets the efficiency."""
     sets, *others = series
     efficiency = brentq(lambda share: predicted_s(sets, share, spread) - sets.step_s, 0.05, 1.0, xtol=1e-4)
     return [

@@ -188,7 +188,7 @@ def predicted_s(run: Run, fitted: Fitted) -> float:
 
 @cache
 def fitted(model: str) -> Fitted:
-    """What is fitted for a model: the figures that are off least for the others, by mean logarithms."""
+    """Fit the figures of a model: those of the least mean logarithmic error for the other models."""
     others = [run for run in runs() if run.model != model]
 
     def off(chosen: Fitted) -> float:
@@ -201,13 +201,13 @@ def fitted(model: str) -> Fitted:
 
 
 def ranked_s(run: Run) -> float:
-    """By what the layouts of a cell are in order."""
+    """Return the seconds by which the layouts of a cell are ranked."""
     return predicted_s(run, fitted(run.model))
 
 
 @cache
 def cells() -> tuple[tuple[Run, ...], ...]:
-    """The rows of each model and number of GPUs."""
+    """Return the rows of each model and number of GPUs."""
     rows = sorted(runs(), key=lambda run: run[:2])
     return tuple(tuple(group) for _, group in groupby(rows, key=lambda run: run[:2]))
 
@@ -255,7 +255,7 @@ def correlated() -> list[Correlated]:
 
 @cache
 def _layers(model: str, tensor: int, micro_batch: int) -> tuple[RankLayer, ...]:
-    """What a rank computes and exchanges of each layer, as ``train`` has it."""
+    """Return what a rank computes and exchanges of each layer, as ``train`` has it."""
     machines = ceil(tensor / MACHINE)
     training = question(
         model, f"dgx-h100:{machines}", ranks=tensor, precision="bf16", dtype="bf16", tp=tensor,
@@ -266,7 +266,7 @@ def _layers(model: str, tensor: int, micro_batch: int) -> tuple[RankLayer, ...]:
 
 @cache
 def parts_of(run: Run) -> Parts:
-    """What the step of a layout is made of."""
+    """Return the parts of a layout's step."""
     decoder, tensor = run.decoder, run.tensor
     layers = _layers(run.model_text, tensor, run.micro_batch)
     time = _time(tensor, run.machines)
@@ -288,7 +288,7 @@ def parts_of(run: Run) -> Parts:
 
 @cache
 def cut(model: str, pipeline: int) -> tuple[tuple[int, ...], int]:
-    """Layers of each stage, and the stage of the head, as nanotron has them.
+    """Return the number of layers of each stage, and the stage of the head, as nanotron cuts them.
 
     It goes through layers and head with the parameters of their products as their work; a stage is
     full when what has come so far is more than its share (nanotron, build_model).
@@ -304,7 +304,7 @@ def cut(model: str, pipeline: int) -> tuple[tuple[int, ...], int]:
 
 
 def _parameters(run: Run, stages: Sequence[int], head: int) -> list[float]:
-    """Of a rank of each stage."""
+    """Return the number of parameters of a rank of each stage."""
     decoder = run.decoder
     found = [count * decoder.layer_parameters(0) / run.tensor for count in stages]
     vocabulary = VOCABULARY * decoder.width / run.tensor
@@ -316,7 +316,7 @@ def _parameters(run: Run, stages: Sequence[int], head: int) -> list[float]:
 
 @cache
 def _time(tensor: int, machines: int) -> CollectiveTime:
-    """What tensor-parallel ranks' exchanges take."""
+    """Return the time of tensor-parallel ranks' collectives."""
     if tensor == 1:
         return lambda _: 0.0
     if tensor > MACHINE:
@@ -325,7 +325,7 @@ def _time(tensor: int, machines: int) -> CollectiveTime:
 
 
 def _measured_s(collective: Collective, *, machines: int) -> float:
-    """At the bandwidth that was measured on as many machines as the job has."""
+    """Return a collective's seconds at the bandwidth that was measured on this number of machines."""
     whole, half = BANDWIDTHS[machines]
     share = (collective.ranks - 1) / collective.ranks
     passes, rate = (2, whole) if collective.kind == "all_reduce" else (1, half)
@@ -333,7 +333,7 @@ def _measured_s(collective: Collective, *, machines: int) -> float:
 
 
 def _reduced_s(run: Run, nbytes: float) -> float:
-    """Summing gradients at the end, where each group has its GPUs' share of a machine's network."""
+    """Return the seconds of summing gradients at the end; each group has its share of a machine's network."""
     if run.replicas == 1:
         return 0.0
     summed = Collective("all_reduce", run.replicas, int(nbytes))

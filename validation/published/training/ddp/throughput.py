@@ -166,7 +166,7 @@ def _judge(source: Source, series: Series, spread: float) -> Iterable[Comparison
 
 
 def asked(source: Source, series: Series, row: PublishedStep, spread: float) -> Question:
-    """The training, at the pace of its series' first row."""
+    """Return the training at the pace of its series' first row."""
     base = series.rows[0]
     cap_mb = ONE_BUCKET_MB if source.framework.startswith(HIDE_NOTHING) else series.bucket_cap_mb
     ddp = DataParallel(

@@ -10,9 +10,9 @@ NEAR = 1e-4
 
 
 def solved(predicted_s: Callable[[float], float], step_s: float, most: float = 1.0) -> float:
-    """The efficiency, up to ``most``, with which a step takes so long, or the nearest that there is.
+    """Return the efficiency up to ``most`` that comes nearest to this step time.
 
-    A step is nearly a straight line over the efficiency's inverse, whose zero is looked for by secants.
+    A step is nearly linear in the efficiency's inverse; the secant method finds the root.
     """
     found: list[tuple[float, float]] = []
     efficiency = 0.5

@@ -96,12 +96,12 @@ class Score:
 
 
 def error(found: float, measured: float) -> float:
-    """By which share a number is off."""
+    """Return the relative error of a number."""
     return found / measured - 1
 
 
 def score(table: str, part: str, rows: Sequence[Judged]) -> Score:
-    """The errors of these rows."""
+    """Return the errors of these rows."""
     off = [abs(row.error) for row in rows]
     by_rule = [abs(row.rule_error) for row in rows if math.isfinite(row.rule)] or [math.nan]
     return Score(
@@ -112,14 +112,14 @@ def score(table: str, part: str, rows: Sequence[Judged]) -> Score:
 
 
 def scores(table: str, rows: Sequence[Judged]) -> list[Score]:
-    """The errors of all rows, then of each part where there are several."""
+    """Return the errors of all rows, then of each part if there are several."""
     parts = list(dict.fromkeys(row.part for row in rows))
     parted = [score(table, part, [row for row in rows if row.part == part]) for part in parts]
     return [score(table, "", rows), *parted] if len(parts) > 1 else parted
 
 
 def p90(values: Sequence[float]) -> float:
-    """The 90th percentile, between two values in proportion."""
+    """Return the 90th percentile, interpolated between two values."""
     ordered = sorted(values)
     place = 0.9 * (len(ordered) - 1)
     low = int(place)
@@ -128,7 +128,7 @@ def p90(values: Sequence[float]) -> float:
 
 
 def lines(table: TrainingTable, rows: Sequence[Judged]) -> list[str]:
-    """The rows as text, with medians and worst."""
+    """Return the rows as text, with their medians and 90th percentiles."""
     heads = f"{'published':>12} {'predicted':>12} {'off':>7} {'naive':>7}"
     found = [f"{table.title}; naive: {table.rule}", f"  {'':60} {heads}"]
     for row in rows:

@@ -13,7 +13,7 @@ ONE_BUCKET = DataParallel(bucketing=Bucketing(1e6))
 
 
 def whole_s(step_s: Callable[[int], float], micro_batches: int, pipeline: int = 1) -> float:
-    """Seconds of a step of so many micro-batches, by those of steps that have fewer."""
+    """Return the seconds of a step, extrapolated from steps with fewer micro-batches."""
     most = min(micro_batches, ROUNDS * pipeline)
     found = step_s(most)
     if micro_batches > most:

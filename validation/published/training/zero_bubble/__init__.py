@@ -3,8 +3,10 @@
 Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024 (arXiv 2401.10241): on up to 32 A100 in four machines
 over RoCE, in a fork of Megatron-LM, with neither tensor nor data parallelism. ``profiled.csv`` has the times
 of a micro-batch's passes on one inner rank (table 9) and the bubbles that the authors calculated of them
-(table 5); ``measured.csv`` the throughputs (tables 4 and 6). What is asked is a pipeline of profiled passes
-as a program: `train` makes passes of a model, and steps all ranks' optimizers at once.
+(table 5); ``measured.csv`` the throughputs (tables 4 and 6). What is judged is the schedule alone, as a
+program of profiled passes, and not the nearest question, ``train --pp 8 --schedule zb-h1``: with one replica
+`train` runs pipelines by torch's rules instead of Megatron-LM's, has no ZB-2p, and counts a step until the
+last rank's optimizer.
 """
 
 import csv
@@ -61,7 +63,7 @@ class Measured(NamedTuple):
 
 
 def profiled() -> tuple[Profiled, ...]:
-    """The profiled pipelines."""
+    """Return the profiled pipelines."""
     return tuple(
         Profiled(
             row["model"],
@@ -75,7 +77,7 @@ def profiled() -> tuple[Profiled, ...]:
 
 
 def measured() -> tuple[Measured, ...]:
-    """The measured throughputs."""
+    """Return the measured throughputs."""
     return tuple(
         Measured(
             int(row["table"]),
@@ -93,7 +95,7 @@ def measured() -> tuple[Measured, ...]:
 def step_s(
     schedule: str, model: str, ranks: int, micro_batches: int, times: PassTimes, *, whose: str = "decoupled"
 ) -> float:
-    """Seconds of a step by simulation; ``whose`` runtime sends the messages."""
+    """Return the simulated seconds of a step; ``whose`` runtime sends the messages."""
     stages_a_rank = {"1F1B-I": LAYERS[model] // ranks, "ZB-V": 2}.get(schedule, 1)
     name = NAMES.get(schedule, "interleaved1f1b")
     if schedule.startswith("ZB-2p"):
@@ -110,16 +112,16 @@ def step_s(
 
 
 def bubble(schedule: str, row: Profiled) -> float:
-    """The share of a step in which a rank does nothing, messages holding nobody up."""
+    """Return the share of a step in which a rank is idle; messages delay no rank."""
     work = row.micro_batches * sum(row.times[:3])
     return 1 - work / step_s(schedule, row.model, row.ranks, row.micro_batches, row.times)
 
 
 def predicted(row: Measured) -> float:
-    """Samples a GPU and second, up to a factor of the model and table; Megatron-LM's runtime where it is its.
+    """Return samples per GPU and second, up to a factor of the model and table.
 
-    Table 6 is of micro-batches and stages of which no times were profiled: those of table 9 are taken, by
-    layers a rank and samples.
+    Synchronous schedules have Megatron-LM's runtime. The micro-batches and stages of table 6 were not
+    profiled: their times are those of table 9, scaled by layers per rank and samples.
     """
     near = [one for one in profiled() if one.model == row.model]
     times = next((one for one in near if one.micro_batches == row.micro_batches), near[0]).times
@@ -134,7 +136,7 @@ def predicted(row: Measured) -> float:
 
 
 def judged() -> Iterator[Judged]:
-    """The measured rows as samples a GPU and second, with one factor a model and table."""
+    """Yield the measured rows as samples per GPU and second, with one factor per model and table."""
     rows = sorted(measured(), key=lambda row: (row.table, row.model))
     for (table, model), some in groupby(rows, key=lambda row: (row.table, row.model)):
         own = [(row, predicted(row)) for row in some]
@@ -159,7 +161,7 @@ def _layer(times: PassTimes, stages_a_rank: int) -> RankLayer:
 
 
 def _longest(done: ProgramTimeline) -> float:
-    """The longest that any rank takes from its own beginning to its own end."""
+    """Return the longest time that any rank takes from its own start to its own end."""
     own = [[span for span in spans if span.kind not in ("message", "wait")] for spans in done.spans.values()]
     return max(max(span.end for span in spans) - min(span.begin for span in spans) for spans in own)
 
