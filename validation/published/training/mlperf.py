@@ -3,8 +3,9 @@
 github.com/mlcommons/training_results_v3.0 and _v3.1 (Apache-2.0): the step times that the runs log
 (``train_step_timing``, median of medians), and the layouts by which they add up; the environment of eos_n64
 names another batch. Interleaved 1F1B with one layer a stage, sequence parallelism, and a distributed
-optimizer on bfloat16 gradients that overlaps both exchanges, as the submissions say. Of each round the row on
-512 GPUs sets the efficiency of products. The naive rule counts micro-batches and the pipeline's bubble.
+optimizer that overlaps both exchanges, as the submissions say; they sum gradients in bfloat16, and `train`
+sums them in float32. Of each round the row on 512 GPUs sets the efficiency of products. The naive rule counts
+micro-batches and the pipeline's bubble.
 """
 
 import csv
