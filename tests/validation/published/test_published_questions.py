@@ -125,7 +125,7 @@ def extrapolated() -> Iterator[tuple[str, Callable[[int], Question], int]]:
     """Yield a case of each table that extrapolates: its question by micro-batches, and the pipeline ranks."""
     step = next(one for one in libai.steps() if (one.model, one.pipeline, one.data) == ("gpt-2", 8, 1))
     yield "libai", partial(step.asked, 0.4), 8
-    run = next(one for one in llm_foundry.runs() if (one.accumulation, one.gpus) > (2, 8))
+    run = next(one for one in llm_foundry.runs() if one.accumulation > ROUNDS)
     yield "llm_foundry", partial(llm_foundry.asked, run, 0.5), 1
     yield "megascale", partial(megascale.asked, 256, 0.5), 8
     yield "mlperf", partial(next(mlperf.submissions()).asked, 0.6), 8
