@@ -144,7 +144,7 @@ def check_count(cluster: str, nodes: str | int | None) -> str:
     """Return the cluster's name without a count; raise where it differs from ``--nodes``."""
     name, count = split(cluster)
     if None not in (count, nodes) and str(count) != str(nodes):
-        raise ValueError(f"{cluster} and --nodes {nodes} have different counts; leave one out")
+        raise ValueError(f"{cluster} and --nodes {nodes} have different counts; remove one of them")
     return name
 
 
@@ -157,7 +157,7 @@ def given(context: typer.Context) -> set[str]:
 def check_sizes(context: typer.Context) -> None:
     """Raise ValueError for one size together with several."""
     if "size" in given(context) and given(context) & {"begin", "end", "factor"}:
-        raise ValueError("--size is one size, -b, -e and -f are several; leave out one or the other")
+        raise ValueError("--size is one size, -b, -e and -f are several; remove one of them")
 
 
 def left_out(rows: int, notes: Iterable[str] = ()) -> None:

@@ -107,7 +107,7 @@ class Calibration:
         ways = [f"{fit.library}/{fit.algorithm}/{fit.protocol}" for fit in self.fits]
         repeated = [way for way, times in Counter(ways).items() if times > 1]
         if repeated:
-            raise ValueError(f"{repeated[0]} is fitted twice; leave one fit out")
+            raise ValueError(f"{repeated[0]} is fitted twice; remove one of them")
 
     def __str__(self) -> str:
         return f"calibration of {self.cluster}"

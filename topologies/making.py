@@ -38,7 +38,7 @@ def made(
             raise TopologyError(f"{name}: {key}: {shown(value)} is neither a number nor a word")
     if count is not None:
         if first.name in given:
-            raise TopologyError(f"{name}: {first.name} is set beside the count in the name; leave one out")
+            raise TopologyError(f"{name}: {first.name} is set and the name has a count; remove one of them")
         given[first.name] = count
     arguments = arguments_of(name, maker, given, _more_keys(first.name, fabric))
     _check_links(name, maker, arguments, first.name)
@@ -96,7 +96,7 @@ def _more_keys(counted: str, fabric: str | None) -> list[str]:
 def _check_fabric(
     name: str, counted: str, fabric: str | None, given: Mapping[str, Any], keys: list[str]
 ) -> None:
-    """Refuse a fabric that is not known, and one for what is no machine."""
+    """Raise for an unknown fabric, and for one without machines."""
     if fabric is not None and counted != "nodes":
         raise TopologyError(f"{name}: fabric is {fabric}, but these are no machines with cards; leave it out")
     if fabric is None and "fabric" in given and counted == "nodes":

@@ -48,9 +48,9 @@ class Measurement:
 
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
-            raise ValueError(f"{self.backend!r} is no known backend; write {one_of(BACKENDS, self.backend)}")
+            raise ValueError(f"unknown backend {self.backend!r}; write {one_of(BACKENDS, self.backend)}")
         if self.dtype not in DTYPES:
-            raise ValueError(f"{self.dtype!r} is no known dtype; write {one_of(DTYPES, self.dtype)}")
+            raise ValueError(f"unknown dtype {self.dtype!r}; write {one_of(DTYPES, self.dtype)}")
         if self.world.per_node < 1 or self.world.nodes < 1:
             raise ValueError(
                 f"{self.world.per_node} ranks on each of {self.world.nodes} nodes; write 1 or more"

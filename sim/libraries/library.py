@@ -200,7 +200,7 @@ def check_ranks(library: Library, collective: Collective) -> None:
 def check_engine(engine: str) -> None:
     """Raise ValueError for an unknown engine."""
     if engine not in ENGINES:
-        raise ValueError(f"{engine!r} is no known engine; write {one_of(ENGINES, engine)}")
+        raise ValueError(f"unknown engine {engine!r}; write {one_of(ENGINES, engine)}")
 
 
 def answer(

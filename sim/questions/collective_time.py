@@ -60,8 +60,7 @@ class CollectiveTime(Disturbances, BySize, OfType, ByLibrary):
         if self.nodes is not None and self.ranks is not None:
             counts = ",".join(map(str, self.nodes))
             raise QuestionError(
-                f"`ranks` {self.ranks}, but `nodes` {counts} counts, and takes all ranks; leave one or the "
-                "other out"
+                f"`ranks` {self.ranks}, but `nodes` {counts} uses all ranks; remove one of them"
             )
 
     def _check_file(self, file: ScheduleFile) -> None:

@@ -16,5 +16,5 @@ def without_count(cluster: str, nodes: tuple[int, ...] | None) -> str:
     name, count = split(cluster)
     if None not in (count, nodes) and (count,) != nodes:
         counts = ",".join(map(str, nodes or ()))
-        raise ValueError(f"{cluster} and --nodes {counts} have different counts; leave one out")
+        raise ValueError(f"{cluster} and --nodes {counts} have different counts; remove one of them")
     return name

@@ -15,7 +15,7 @@ from ringside.topologies.words import one_of
 
 def _libraries(text: str) -> str:
     if text not in LIBRARIES:
-        raise ValueError(f"{text!r} is no known library; write {one_of(LIBRARIES, text)}")
+        raise ValueError(f"unknown library {text!r}; write {one_of(LIBRARIES, text)}")
     return text
 
 

@@ -78,7 +78,7 @@ def _by_rank(
         try:
             number, own = int(rank), value_of(value)
         except ValueError:
-            raise ValueError(f"{text!r} is no {what}; write {kind}, for example {example}") from None
+            raise ValueError(f"invalid {what} {text!r}; write {kind}, for example {example}") from None
         if number in found:
             raise ValueError(f"rank {number} is a {what} twice; write {option} {text} alone")
         found[number] = own
@@ -96,7 +96,7 @@ def _slow_link(text: str) -> SlowLink:
         slower = 0.0
     if not (a.strip() and b.strip() and slower):
         raise ValueError(
-            f"{text!r} is no slow link; write A-B=FACTOR with two ends that a cable joins, for example "
+            f"invalid slow link {text!r}; write A-B=FACTOR with two ends that a cable joins, for example "
             "gpu0-switch=4, or A->B=FACTOR for one direction"
         )
     return SlowLink(a.strip(), b.strip(), slower, both)
@@ -111,11 +111,11 @@ def _jitter(text: str) -> Jitter:
         except ValueError as error:
             if colon and str(error).startswith("a lognormal"):
                 raise
-            raise ValueError(f"{text!r} is no jitter; write lognormal:SIGMA, for example 0.1") from None
+            raise ValueError(f"invalid jitter {text!r}; write lognormal:SIGMA, for example 0.1") from None
     if Path(text).suffix not in (".json", ".jsonl") and not Path(text).is_file():
         raise ValueError(
-            f"{text!r} is no jitter; write lognormal:SIGMA, for example lognormal:0.1, or a file of measured "
-            "steps (ringside measure ddp -o)"
+            f"invalid jitter {text!r}; write lognormal:SIGMA, for example lognormal:0.1, or a file of "
+            "measured steps (ringside measure ddp -o)"
         )
     return Empirical(factors_of(Path(text)), text)
 
@@ -130,5 +130,5 @@ def factors_of(path: Path) -> tuple[float, ...]:
 def _noise(text: str) -> OsNoise:
     period, equals, taken = text.partition("=")
     if not equals:
-        raise ValueError(f"{text!r} is no noise; write PERIOD=DURATION, for example 1ms=25us")
+        raise ValueError(f"invalid OS noise {text!r}; write PERIOD=DURATION, for example 1ms=25us")
     return OsNoise(parse_duration(period), parse_duration(taken))

@@ -150,7 +150,7 @@ class BySize(Question):
         super().__post_init__()
         if self.size is not None and self.changed("begin", "end", "factor"):
             raise QuestionError(
-                "`size` lists sizes, `begin`, `end` and `factor` make a series; leave one or the other out"
+                "`size` lists sizes, `begin`, `end` and `factor` make a series; remove one of them"
             )
         begin, end = format_size(self.begin), format_size(self.end)
         if self.begin > self.end:

@@ -146,7 +146,7 @@ class JobGoodput(Question):
         if not 1 <= gpus <= 1024:
             raise QuestionError(f"`gpus_per_node` {gpus}; write 1 to 1024")
         if self.mtbf is not None and self.failures:
-            raise QuestionError("`mtbf` and `failures` both say how often it fails; leave one of them out")
+            raise QuestionError("`mtbf` and `failures` both say how often it fails; remove one of them")
         if self.mtbf is not None:
             return causes_of_mtbf(self.mtbf, job.nodes)
         return parse_causes(self.failures, job.nodes, gpus) if self.failures else job.causes

@@ -61,9 +61,7 @@ def complete(root: Element, name: str) -> None:
     """Put a catalogue machine's GPUs and cards at the file's places."""
     gpus, cards = places(root, "0x03"), places(root, "0x02")
     if name not in (known := nvidia_machines()):
-        raise root.complaint(
-            f"{name!r} is no machine whose GPUs could be here; write one of {', '.join(known)}"
-        )
+        raise root.complaint(f"no GPUs known of machine {name!r}; write one of {', '.join(known)}")
     one = machine(name)(1)
     capability, there = one.graph["compute_capability"], ranks(one)
     if len(there) != len(gpus):

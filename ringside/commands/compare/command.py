@@ -136,7 +136,7 @@ def percent(text: str) -> float:
     except ValueError:
         value = -1.0
     if not text.endswith("%") or not 0 <= value < float("inf"):
-        raise ValueError(f"{text!r} is no percentage; write for example 10%")
+        raise ValueError(f"invalid percentage {text!r}; write for example 10%")
     return value
 
 

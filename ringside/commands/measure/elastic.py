@@ -94,7 +94,7 @@ def _counts(text: str) -> list[int]:
     """The intervals, each once."""
     words = text.split(",")
     if not all(word.isascii() and word.isdecimal() and len(word) < 8 and int(word) for word in words):
-        raise ValueError(f"--interval {text!r} is no list of counts of steps; write for example 2,5,10,20,40")
+        raise ValueError(f"invalid --interval {text!r}; write for example 2,5,10,20,40")
     if len(set(map(int, words))) < len(words):
         raise ValueError(f"--interval {text!r} has one twice; write each once")
     return [int(word) for word in words]

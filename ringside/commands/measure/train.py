@@ -58,9 +58,7 @@ def job_of(
         raise ValueError(f"{model} has no experts to deal out; write --model experts, or leave --ep out")
     strategy = strategy or "fsdp"
     if strategy not in ("fsdp", "hsdp", "zero_redundancy"):
-        raise ValueError(
-            f"{strategy!r} is no strategy that is measured here; write fsdp, hsdp or zero_redundancy"
-        )
+        raise ValueError(f"{strategy!r} is not measured here; write fsdp, hsdp or zero_redundancy")
     data, rest = divmod(ranks, tp * cp * pp)
     if rest or not data:
         context = f" times --cp {cp}" if cp > 1 else ""
@@ -101,7 +99,7 @@ def model_of(text: str) -> Model:
     """``sleeping`` or ``decoder``, with figures of one's own: ``decoder:layers=4,hidden=128``."""
     name, _, changes = text.partition(":")
     if name not in MODELS:
-        raise ValueError(f"{text!r} is no model for train; write {' or '.join(MODELS)}, or decoder:layers=4")
+        raise ValueError(f"unknown model {text!r}; write {' or '.join(MODELS)}, or decoder:layers=4")
     made = MODELS[name]()
     known = {field.name: getattr(made, field.name) for field in fields(made) if field.name != "kind"}
     given: dict[str, Any] = {}
@@ -109,7 +107,7 @@ def model_of(text: str) -> Model:
         key, _, value = change.partition("=")
         if key not in known:
             raise ValueError(
-                f"{shown(change)} is no figure of {name}; write one of {', '.join(known)}, as layers=4"
+                f"unknown figure {shown(change)} of {name}; write one of {', '.join(known)}, as layers=4"
             )
         if key.endswith("_s"):
             given[key] = parse_duration(value)

@@ -143,14 +143,14 @@ def command(
 def _refuse_misplaced(given: set[str], *, real: bool, only_check: bool, placed: bool) -> None:
     """Refuse options of what is not asked for; ``placed`` is a job on a cluster."""
     if only_check and real:
-        raise ValueError("--check proves and no more, --real runs; leave one of them out")
+        raise ValueError("--check proves and no more, --real runs; remove one of them")
     if misplaced := _words(given & (_OF_SIMULATIONS if real else _OF_REAL_RUNS)):
         other = "--real runs the job and simulates nothing" if real else "only --real runs the job"
-        raise ValueError(f"{misplaced}: {other}; leave one or the other out")
+        raise ValueError(f"{misplaced}: {other}; remove one of them")
     if real and "export" in given:
-        raise ValueError("--export: --real runs the job and writes no other format; leave one of them out")
+        raise ValueError("--export: --real runs the job and writes no other format; remove one of them")
     if only_check and (pictures := _words(given & {"plot", "trace", "export"})):
-        raise ValueError(f"{pictures}: --check proves and no more; leave one or the other out")
+        raise ValueError(f"{pictures}: --check proves and no more; remove one of them")
     lost = _words(given & {*_OF_SIMULATIONS, "settings", "trace"})
     if lost and not (real or placed):
         raise ValueError(f"{lost}: nothing is simulated or run; add --cluster NAME, or leave it out")

@@ -38,8 +38,7 @@ class Outputs:
         disturbed = question.disturbed_by()
         if disturbed and (self.trace or self.timeline or self.links):
             raise ValueError(
-                f"{disturbed}: --trace, --timeline and --links show what nothing disturbs; leave one or the "
-                "other out"
+                f"{disturbed}: --trace, --timeline and --links show undisturbed runs; remove one of them"
             )
         if self.timeline and question.engine in ("model", "fast"):
             raise ValueError(

@@ -81,7 +81,7 @@ def command(
         raise ValueError("no study; write its file, or --example for one")
     found = read(study)
     if workers and scheduler:
-        raise ValueError("--workers are of this machine, --scheduler is another; leave one or the other out")
+        raise ValueError("--workers are of this machine, --scheduler is another; remove one of them")
     if scheduler is not None:
         from ringside.studies.workers import check_address
 

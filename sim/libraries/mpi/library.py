@@ -55,7 +55,7 @@ class Mpi(Scheduled):
         super().__init__(graph, count, algorithm=algorithm, network=network, placement=placement)
         self.measurements = measured[1] if measured else ""
         if protocol not in PROTOCOLS:
-            raise ValueError(f"{protocol!r} is no protocol of MPI; write {one_of(PROTOCOLS, protocol)}")
+            raise ValueError(f"unknown MPI protocol {protocol!r}; write {one_of(PROTOCOLS, protocol)}")
         self.protocol = protocol
         self.measured = measured
         if min(self.placed) < max(self.placed):

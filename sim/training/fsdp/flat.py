@@ -71,7 +71,7 @@ class FlatPolicy:
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
             raise ValueError(
-                f"{self.strategy!r} is no strategy of FSDP1; write {one_of(STRATEGIES, self.strategy)}"
+                f"unknown FSDP1 strategy {self.strategy!r}; write {one_of(STRATEGIES, self.strategy)}"
             )
         if self.backward_prefetch not in ("pre", "post", None):
             raise ValueError(f"a backward prefetch of {self.backward_prefetch!r}; write pre, post or None")

@@ -150,7 +150,7 @@ def test_pick_prints_draws_and_writes_rules(ringside, tmp_path):
         ("--cluster h100-1gpu --nodes 1", "nothing to choose"),
         ("--cluster dgx-h100 --nodes 1 --times hearsay", "no known times"),
         ("--cluster star --nodes 2 --tuner-csv t.csv", "--library nccl"),
-        ("--cluster dgx-h100 --nodes 1 --nccl-version newest", "'newest' is no version of NCCL"),
+        ("--cluster dgx-h100 --nodes 1 --nccl-version newest", "unknown NCCL version 'newest'"),
         ("--cluster dgx-h100 --nodes 1 --algorithm rings", "rings"),
     ],
 )

@@ -63,14 +63,14 @@ def test_experts_are_dealt_out_among_all_ranks_or_as_many_as_was_said():
 @pytest.mark.parametrize(
     ("ranks", "words", "complaint"),
     [
-        (4, {"strategy": "ddp"}, "'ddp' is no strategy that is measured here; write fsdp, hsdp or zero_r"),
+        (4, {"strategy": "ddp"}, "'ddp' is not measured here; write fsdp, hsdp or zero_r"),
         (3, {"tp": 2}, "3 ranks do not divide by --tp 2 times --pp 1"),
         (2, {"tp": 2, "pp": 2}, "2 ranks do not divide"),
         (2, {"tp": 0}, "write 1 or more"),
         (2, {"cp": 0}, "write 1 or more"),
         (4, {"cp": 3}, "4 ranks do not divide by --tp 1 times --cp 3 times --pp 1"),
         (2, {"cp_method": "ring"}, "of which there is one; add --cp 2"),
-        (2, {"cp": 2, "cp_method": "rings"}, "'rings' is no way of context parallelism"),
+        (2, {"cp": 2, "cp_method": "rings"}, "unknown context-parallel method 'rings'"),
         (4, {"cp": 2, "pp": 2}, "with a pipeline; leave --pp or --cp out"),
         (3, {"cp": 3}, "do not divide rows 8, which zigzag cuts into 6 pieces"),
         (4, {"shard": 2}, "--shard is hsdp's"),
@@ -83,7 +83,7 @@ def test_experts_are_dealt_out_among_all_ranks_or_as_many_as_was_said():
         (2, {"pp": 2, "virtual": 0}, "--virtual 0; write 1 or more"),
         (2, {"schedule": "zbv"}, "--schedule is a pipeline's, of which there is none; add --pp 2"),
         (2, {"pp": 2, "schedule": "zbv", "virtual": 3}, "zbv has 2 per rank, not 3"),
-        (2, {"pp": 2, "schedule": "zb"}, "'zb' is no schedule of a pipeline"),
+        (2, {"pp": 2, "schedule": "zb"}, "unknown pipeline schedule 'zb'"),
         (2, {"virtual": 2}, "but no pipeline"),
         (2, {"pp": 2, "reshard": False}, "are FSDP2's, and no ranks here share parameters"),
         (2, {"tp": 2, "no_sync": True}, "--no-sync needs ranks that share parameters"),
@@ -98,8 +98,8 @@ def test_layouts_that_cannot_be_are_refused(ranks, words, complaint):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("resnet50", "'resnet50' is no model for train; write sleeping or decoder"),
-        ("decoder:width=4", "is no figure of decoder; write one of layers"),
+        ("resnet50", "unknown model 'resnet50'; write sleeping or decoder"),
+        ("decoder:width=4", "of decoder; write one of layers"),
         ("decoder:layers=0", "write a whole number from 1"),
         ("decoder:layers=x", "write a whole number from 1"),
         ("sleeping:forward_s=soon", "soon"),

@@ -86,7 +86,7 @@ def test_what_a_script_drops_is_dropped(ringside, tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("--real --check", "leave one of them out"),
+        ("--real --check", "remove one of them"),
         ("--real --cluster star:2", "--cluster: --real runs the job and simulates nothing"),
         ("--emulate star:2", "--emulate: only --real runs the job"),
         ("-o runs.jsonl", "-o: only --real runs the job"),

@@ -169,7 +169,7 @@ REFUSED = [
     ("--size 1M --timeline t.png -g 1", "nothing is sent, so there is no timeline"),
     ("--size 1M --timeline t.png --export e.xml -g 1", "nothing is sent, so there is no timeline"),
     ("--size 1M --plot t.png", "one size on one cluster is a point; add --links"),
-    ("--size 1M --nodes 2 --plot t.png", "have different counts; leave one out"),
+    ("--size 1M --nodes 2 --plot t.png", "have different counts; remove one of them"),
 ]
 
 
@@ -186,7 +186,7 @@ def test_what_cannot_be_drawn_is_refused_and_nothing_written(ringside, tmp_path,
     [
         ("--nodes 0", "not node counts"),
         ("--nodes 2,x", "not node counts"),
-        ("--nodes 2,4 -g 2", "leave one or the other out"),
+        ("--nodes 2,4 -g 2", "remove one of them"),
         ("--nodes 2,4 --size 1M --trace t.json", "a trace shows one cluster"),
         ("--nodes 2,4 --size 1M --timeline t.png", "--timeline shows one cluster"),
         ("--nodes 2,4 --size 1M --links", "--links shows one cluster"),

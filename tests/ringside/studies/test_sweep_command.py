@@ -56,7 +56,7 @@ def test_a_study_is_asked_kept_shown_and_once_more_only_shown(ringside, file, tm
     code, out, err = ringside("sweep", file, "-o", "out", "--workers", 2)
     assert code == 0, err
     assert "# 12 of 18 points answered, 6 refused" in out
-    assert re.search(r"refused most often: 'nonsense' is no known algorithm.*\(6 times\)", out)
+    assert re.search(r"refused most often: unknown algorithm 'nonsense'.*\(6 times\)", out)
     assert re.search(r"\d+ of 18 points, about .* left", err)
     found = rows("out")
     assert list(found["point"]) == list(range(18))
@@ -122,7 +122,7 @@ def test_a_study_without_an_answer_ends_with_1_and_keeps_its_rows(ringside, file
     file.write_text(STUDY.replace("star:", "stern:"), encoding="utf-8")
     code, out, err = ringside("sweep", file, "-o", "out", "--workers", 1)
     assert code == 1
-    assert "no point was answered; the first: 'stern' is no known cluster" in err.replace("\n", " ")
+    assert "no point was answered; the first: unknown cluster 'stern'" in err.replace("\n", " ")
     assert "0 of 18 points answered, 18 refused" in out
     assert len(rows("out")) == 18
 
@@ -216,7 +216,7 @@ def test_the_picture_suits_the_number_of_parameters(tmp_path, monkeypatch, grid,
         ("sweep study.yaml -o study.yaml", "study.yaml: not a folder"),
         ("sweep study.yaml -o .", "it contains something other than a study"),
         ("sweep study.yaml -o out --workers 0", "--workers"),
-        ("sweep study.yaml -o out --workers 2 --scheduler tcp://localhost:1", "leave one or the other out"),
+        ("sweep study.yaml -o out --workers 2 --scheduler tcp://localhost:1", "remove one of them"),
         ("sweep study.yaml -o out --scheduler tcp://localhost:1", "no Dask scheduler there"),
         ("sweep study.yaml -o out --scheduler nowhere://x", "write tcp://HOST:PORT"),
         *(

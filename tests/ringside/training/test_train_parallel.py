@@ -74,7 +74,7 @@ def test_models_with_a_point_in_their_names_take_sequences_of_any_length(model: 
 
 @pytest.mark.parametrize("model", ["gpt3-1.3b:512", "w.yaml", "net.py:Net"])
 def test_a_model_that_says_its_samples_takes_no_other_sequences(model: str) -> None:
-    with pytest.raises(ValueError, match="which says its samples; leave one of them out"):
+    with pytest.raises(ValueError, match="which says its samples; remove one of them"):
         with_tokens(model, 1024)
 
 

@@ -85,7 +85,7 @@ def check_schedulable(comm: Communicator, collective: Collective, algorithm: str
     if algorithm not in able:
         raise ValueError(f"NCCL has no {algorithm} {collective.kind}; write one of {', '.join(able)}")
     if protocol not in PROTOCOLS:
-        raise ValueError(f"{protocol!r} is no protocol of NCCL; write {one_of(PROTOCOLS, protocol)}")
+        raise ValueError(f"unknown NCCL protocol {protocol!r}; write {one_of(PROTOCOLS, protocol)}")
     if protocol not in PROTOCOLS_OF[algorithm]:
         raise ValueError(f"NCCL's {algorithm} has no {protocol}; write {', '.join(PROTOCOLS_OF[algorithm])}")
     if collective.ranks != comm.ranks:

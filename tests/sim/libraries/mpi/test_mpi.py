@@ -183,7 +183,7 @@ def test_what_torch_does_not_do_over_mpi_is_refused_by_name(words: dict[str, str
     ("options", "complaint"),
     [
         ({"algorithm": "tree"}, "mpi has no tree for all_reduce; write one of linear, nonoverlapping, "),
-        ({"protocol": "ll"}, "'ll' is no protocol of MPI; write one of auto, eager, rendezvous"),
+        ({"protocol": "ll"}, "unknown MPI protocol 'll'; write one of auto, eager, rendezvous"),
         ({"network": "fair"}, "knows no fair network; simulate with --engine simpy"),
     ],
 )
