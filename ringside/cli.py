@@ -1,4 +1,4 @@
-"""The command line: parse options, ask the package that has the answer, print it.
+"""The command line: parse options, ask a question, print the answer.
 
 Each command has a folder in `ringside.commands`; only the called one is imported, because help must not wait
 for numpy. An error ends in one message and an exit code, not in a traceback.
@@ -133,7 +133,7 @@ class _Command(TyperCommand):
             if not owners:
                 raise
             raise ValueError(
-                f"{option} is not an option of ringside {name}, but of {' and '.join(owners)}; leave it out, "
+                f"{option} is not an option of ringside {name}, but of {' and '.join(owners)}; remove it, "
                 "or use that command"
             ) from None
 
@@ -180,8 +180,8 @@ def _called(words: Sequence[str]) -> set[str]:
     return {" ".join(names[:1]), " ".join(names[:2])}
 
 
-def _say_version(asked: bool) -> None:
-    if asked:
+def _say_version(is_given: bool) -> None:
+    if is_given:
         import ringside
 
         print(f"ringside {ringside.__version__}")
@@ -253,8 +253,8 @@ def _kept() -> str:
         return "nothing was written"
     folders = sorted({file.parent for file in files})
     if len(files) > 3:
-        return f"{len(files)} files are written and whole, in {', '.join(map(str, folders))}"
-    return f"written, and whole: {', '.join(map(str, files))}"
+        return f"{len(files)} complete files are in {', '.join(map(str, folders))}"
+    return f"complete files: {', '.join(map(str, files))}"
 
 
 def _complain(text: str) -> None:

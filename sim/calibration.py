@@ -124,9 +124,9 @@ class Calibration:
         return None
 
     def content(self) -> dict[str, Any]:
-        """What the file holds."""
-        found = {key: value for key, value in asdict(self).items() if key not in OPTIONAL or value}
-        return {"calibration": VERSION, **_plain(found)}
+        """Return the file's content."""
+        facts = {key: value for key, value in asdict(self).items() if key not in OPTIONAL or value}
+        return {"calibration": VERSION, **_plain(facts)}
 
     def write(self, path: Path) -> None:
         """Write the YAML file atomically."""

@@ -185,5 +185,5 @@ def _refuse_unknown(name: str, options: Options) -> None:
 
 
 def named(cluster: "str | Topology") -> str:
-    """What a cluster is called."""
+    """Return a cluster's name."""
     return cluster if isinstance(cluster, str) else name_of(cluster)

@@ -75,12 +75,12 @@ class Mpi(Scheduled):
         return changed
 
     def note(self, engine: str = "auto", *, is_measured: bool = False) -> str:
-        """What the times rest on."""
+        """Describe the source of the times."""
         if engine in ("simpy", "fast"):
             return "time_s is the engine's, with MPI's overhead; it is not calibrated"
         if self.measured and engine == "auto":
             return f"time_s {self.basis}; four of five lie from time_lo_s to time_hi_s"
-        return "time_s is by closed form with figures that are usual; it is not calibrated"
+        return "time_s is by closed form with typical figures; it is not calibrated"
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
         """Return every algorithm of Open MPI for it, or the requested ones: ``ring,linear``, ``^ring``."""
@@ -252,7 +252,7 @@ algorithms = tuple(dict.fromkeys(name for names in ROUNDS.values() for name in n
 
 
 def build(collective: Collective, algorithm: str) -> Schedule | None:
-    """The schedule of an algorithm, whatever the machines; ``None`` where it has a closed form alone."""
+    """Return an algorithm's schedule, independent of machines; ``None`` if it has only a closed form."""
     return None if (collective.kind, algorithm) in WITHOUT else schedule_of(collective, algorithm)
 
 
