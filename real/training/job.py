@@ -258,7 +258,7 @@ class TrainingJob:
     def _check_pipeline(self) -> None:
         if self.schedule not in SCHEDULES:
             known = ", ".join(SCHEDULES)
-            raise ValueError(f"{self.schedule!r} is not one of torch's schedules; write one of {known}")
+            raise ValueError(f"unknown torch schedule {self.schedule!r}; write one of {known}")
         if self.context > 1:
             raise ValueError("context parallelism cannot be measured with a pipeline; leave --pp or --cp out")
         tables(self.schedule, self.pipeline, self.virtual, self.micro_batches)

@@ -29,12 +29,12 @@ def test_the_slow_node_and_the_slow_pair_are_named_and_drawn(ringside, table, tm
     assert told[told.index("# slow nodes: 1") :] == [
         "# slow nodes: 1",
         "#   h3: 1.40x, with all partners, sendrecv of 16 MiB, 8 GPUs a node; in 1 of 2 rows",
-        "# slow pairs, of nodes that are not slow with others: 1",
+        "# slow pairs of otherwise normal nodes: 1",
         "#   h0 and h6: sendrecv, 1 GPU a node: 2.51x, in 1 of 1 sizes; "
         "sendrecv, 8 GPUs a node: 2.50x, in 1 of 1 sizes",
-        "# cannot tell:",
-        "#   whether a slow pair has a bad link or met other traffic; measure it again, alone",
-        "#   what is the same on all nodes, or shows with more than 8 GPUs a node only",
+        "# unknown:",
+        "#   whether a slow pair has a bad link or competed with other traffic; measure it again, alone",
+        "#   defects common to all nodes, or visible only with more than 8 GPUs per node",
     ]
     assert (tmp_path / "pairs.png").read_bytes().startswith(b"\x89PNG")
 

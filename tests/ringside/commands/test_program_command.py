@@ -193,8 +193,8 @@ def test_jobs_tell_their_slowdown(ringside):
     [
         (["x.py", "-g", "2", "--job", "y.py"], "--job: nothing is simulated or run; add --cluster"),
         (["x.py", "-g", "2", "--job", "y.py", "--cluster", "star"], "write either FILE.py or --job"),
-        (["--job", "y.py", "--cluster", "star"], "y.py on how many ranks? write -g N, or --job y.py:N"),
-        (["x.py", "--cluster", "star"], "x.py on how many ranks? write -g N"),
+        (["--job", "y.py", "--cluster", "star"], "y.py needs a number of ranks; write -g N, or --job y.py:N"),
+        (["x.py", "--cluster", "star"], "x.py needs a number of ranks; write -g N"),
         (["--job", "y.py:0", "--cluster", "star"], "a job of 0 ranks"),
         (["x.py", "-g", "2", "--trace", "x.json"], "--trace: nothing is simulated or run; add --cluster"),
         (["x.py", "-g", "2", "--set", "a=b"], "--set: nothing is simulated or run; add --cluster"),

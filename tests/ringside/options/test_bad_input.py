@@ -71,8 +71,8 @@ WORDS = [
     ("topo --channels", "write for example ringside topo dgx-h100:2 --channels"),
     ("topo star:4 --channels", "NCCL's choices on star depend on its GPUs"),
     ("simulate all_reduce --cluster mi300x --library nccl", "RCCL runs on AMD's GPUs"),
-    ("topo h100-1gpu:1 --channels", "talks to nobody"),
-    ("topo dgx-h100:2 --channels --plot t.svg", "and nothing else"),
+    ("topo h100-1gpu:1 --channels", "one rank without peers"),
+    ("topo dgx-h100:2 --channels --plot t.svg", "--channels only prints"),
     ("topo dgx-h100 --set ranks_per_gpu=0 --channels", "write a count of 1 to 64"),
     ("compare no.jsonl --cluster star", "no.jsonl"),
     ("calibrate no.jsonl --cluster star -o c.yaml", "no.jsonl"),
@@ -189,7 +189,7 @@ WORDS = [
     (f"{LAID_OUT} --model mixtral-8x7b --ep 2 --capacity-factor 0", "write for example 1.25"),
     (f"{LAID_OUT} --model mixtral-8x7b --strategy hsdp --ep 2", "--ep 2 is not known with --strategy hsdp"),
     (f"{LAID_OUT} --strategy fsdp --measured 1e9@16", "collectives alone allow"),
-    ("scorecard weather", "'weather' has no scorecard; write one of collectives, training"),
+    ("scorecard weather", "unknown scorecard 'weather'; write one of collectives, training"),
     (
         "scorecard --table mlperf",
         "--table is not an option of ringside scorecard, but of ringside scorecard training",
@@ -304,5 +304,5 @@ def test_unwritable_output(ringside, tmp_path):
 def test_demo_leaves_a_folder_of_somebody_else_alone(ringside, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
-    assert "holds other files" in complaint(ringside("demo", "-o", "mine"))
+    assert "contains other files" in complaint(ringside("demo", "-o", "mine"))
     assert [entry.name for entry in (tmp_path / "mine").iterdir()] == ["thesis.tex"]

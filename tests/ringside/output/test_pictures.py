@@ -165,7 +165,7 @@ REFUSED = [
     ("--size 1M --timeline t.png --trace t.png", "t.png"),
     ("--size 1M --timeline t.png --engine model", "which engine model does not keep; write --engine simpy"),
     ("--size 1M --timeline t.png --engine fast", "which engine fast does not keep; write --engine simpy"),
-    ("--size 1M --timeline t.png --jitter lognormal:0.1", "show what nothing disturbs"),
+    ("--size 1M --timeline t.png --jitter lognormal:0.1", "show undisturbed runs"),
     ("--size 1M --timeline t.png -g 1", "nothing is sent, so there is no timeline"),
     ("--size 1M --timeline t.png --export e.xml -g 1", "nothing is sent, so there is no timeline"),
     ("--size 1M --plot t.png", "one size on one cluster is a point; add --links"),
@@ -248,7 +248,7 @@ def test_a_file_has_its_own_ranks(ringside):
     assert ringside(*words, "--export", "ring.xml")[0] == 0
     code, _, err = ringside("simulate", "ring.xml", "--cluster", "star", "--nodes", "4,8", "--size", "1M")
     assert code == 2
-    assert "the file has 4 ranks; leave --nodes out" in err
+    assert "the file has 4 ranks; remove --nodes" in err
 
 
 def test_curves_over_nodes_name_their_sizes_and_the_algorithms_that_win(draw):

@@ -114,7 +114,7 @@ def test_a_value_of_no_words_is_seen(ringside, file):
     file.write_text(f"ask: simulate all_reduce --cluster star:8 --size 1M {{way}}\n{grid}", encoding="utf-8")
     _, out, err = ringside("sweep", file, "-o", "out", "--workers", 1)
     assert "# least: point 0, way '', time_s" in out, err
-    assert re.search(r"way matters most: in the mean time_s is \S+ at '', \S+ at --algorithm\s", out)
+    assert re.search(r"way matters most: mean time_s is \S+ at '', \S+ at --algorithm\s", out)
     assert re.search(r"^ +way +\S+ +'' +\S+ +--algorithm tree$", out, re.MULTILINE)
 
 
@@ -211,7 +211,7 @@ def test_the_picture_suits_the_number_of_parameters(tmp_path, monkeypatch, grid,
     ("words", "message"),
     [
         ("sweep", "no study; write its file, or --example for one"),
-        ("sweep study.yaml", "nothing says where rows go; write -o and a folder, or --dry-run"),
+        ("sweep study.yaml", "the output folder is missing; write -o FOLDER, or --dry-run"),
         ("sweep no.yaml -o out", "no.yaml: cannot be read: No such file or directory"),
         ("sweep study.yaml -o study.yaml", "study.yaml: not a folder"),
         ("sweep study.yaml -o .", "it contains something other than a study"),
@@ -235,7 +235,7 @@ def test_the_picture_suits_the_number_of_parameters(tmp_path, monkeypatch, grid,
         ),
         ("sweep study.yaml --dry-run --scheduler nonsense", "not an address of a Dask scheduler"),
         ("sweep study.yaml -o out --scheduler tls://localhost:1", "TLS needs certificates; set distributed"),
-        ("sweep study.yaml --example", "--example prints a study; leave the others out"),
+        ("sweep study.yaml --example", "--example prints a study; remove the other options"),
     ],
 )
 def test_wrong_words_are_refused(ringside, file, words, message):

@@ -225,7 +225,7 @@ def test_the_same_words_in_python(train: Train) -> None:
     (row,) = ringside.rows([step])
     assert row["bubble_share"] == asked["bubble_share"]
     assert row["peak_nbytes"] == asked["memory_bytes"]["total"]
-    with pytest.raises(TypeError, match=r"train\(\) knows no 'dp'; it knows .*strategy, tp"):
+    with pytest.raises(TypeError, match=r"train\(\) has no option 'dp'; write one of .*strategy, tp"):
         ringside.train("gpt2", "dgx-a100:1", dp=2)  # type: ignore[call-overload]
 
 
