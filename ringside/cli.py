@@ -213,7 +213,7 @@ def _common(
         ),
     ] = 0,
 ) -> None:
-    """Accept the options that every command, or none, may have."""
+    """Accept the options that work with every command and without one."""
 
 
 def _not_called() -> None:
@@ -246,7 +246,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _kept() -> str:
-    """Describe the files written so far, all of which are complete."""
+    """Describe the files written so far; all are complete."""
     disk = sys.modules.get("ringside.topologies.disk")  # not imported if nothing was written
     files: list[Path] = disk.written() if disk else []
     if not files:

@@ -66,9 +66,9 @@ def shares(rooms: Sequence[int], count: int, spread: str) -> tuple[int, ...]:
 
 
 def spread_over(graph: Topology, count: int, spread: str) -> Topology:
-    """The topology as ``count`` ranks see it that are spread so over its machines; others relay nothing.
+    """Return the topology of ``count`` ranks placed over its machines; other ranks relay nothing.
 
-    Where it has one machine, or does not tell them apart, they are the first as it numbers them.
+    On one machine, or if machines are not distinguished, these are the first ranks.
     """
     check_spread(spread)
     machines = _machines(graph) if spread != NUMBERED and count < len(ranks(graph)) else []

@@ -143,7 +143,7 @@ def _textbook(record: Record, graph: Topology, network: str = "fifo") -> Library
 
 
 def _algorithm(record: Record) -> str:
-    """The record's own, or the textbook's that stands for it."""
+    """Return the record's algorithm, or its textbook equivalent."""
     if record.library in LIBRARIES and not LIBRARIES[record.library].by_default:
         return record.algorithm
     if record.collective in ("all_to_all", "sendrecv", "gather", "scatter"):

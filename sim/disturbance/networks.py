@@ -17,10 +17,7 @@ from ringside.sim.program.simulation.libraries import Libraries
 from ringside.sim.program.simulation.simulate import Simulation
 from ringside.sim.program.simulation.transfers import Transfers
 
-NO_LINKS = (
-    "{}: {} says how long a collective takes as a whole, of which no single link is a part; "
-    "write --library ideal or gloo"
-)
+NO_LINKS = "{}: {} times a collective as a whole, without single links; write --library ideal or gloo"
 
 
 def libraries_under(libraries: Libraries, disturbance: Disturbance) -> Libraries:

@@ -110,7 +110,7 @@ class Machines(Structure):
         }
 
     def way(self, a: Node, b: Node) -> list[Node] | None:
-        """Within the machine, or over a card of either."""
+        """Return the route within the machine, or over a card of each machine."""
         if a not in self._place or b not in self._place:
             return None
         (here, src), (there, dst) = self._place[a], self._place[b]

@@ -78,7 +78,7 @@ def is_bridge(pci: Element) -> bool:
 
 
 def pcie(pci: Element) -> float:
-    """Bytes/s of a device's PCIe link; Gen 3 and 16 lanes where the file does not tell."""
+    """Bytes/s of a device's PCIe link; Gen 3 and 16 lanes if the file names none."""
     speed = re.match(r"\s*([\d.]+) *GT/s", pci.attributes.get("link_speed", ""))
     width = pci.attributes.get("link_width", "")
     lanes = int(width) if width.isdecimal() and int(width) else 16

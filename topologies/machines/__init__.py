@@ -46,7 +46,7 @@ class Machine:
         self.inside = facts.inside or name
 
     def __call__(self, *args: Any, **values: Any) -> Topology:
-        """Return the topology of so many machines with other figures where they are given."""
+        """Return the topology; arguments replace the count and the figures of the file."""
         given = self.__signature__.bind(*args, **values).arguments
         return self._build(**self._arguments | given)
 

@@ -19,7 +19,7 @@ HEADS = (
         ("predicted", "(ms)"),
         ("error", "(%)"),
     ),
-    *(("spread", "(%)"), ("asked for", "")),
+    *(("spread", "(%)"), ("operations", "")),
 )
 
 MOST_SHOWN = 8

@@ -38,7 +38,7 @@ def command(
         console.print_json("explain", content | _content(verdict))
         return
     comments = [
-        f"machine: {measured.cluster}, {measured.source}; similar machines: {answer.family}",
+        f"machine: {measured.cluster}, {measured.source}; similar machines (the family): {answer.family}",
         f"rows: {len(verdict.records)} of {len(measured.records)} are compared",
         *answer.notes,
     ]

@@ -207,8 +207,8 @@ def schedule_of(collective: Collective, algorithm: str) -> Schedule:
     way = collective.kind, algorithm
     if way in WITHOUT:
         raise ValueError(
-            f"mpi's {algorithm} {collective.kind} has a closed form and no schedule; leave --engine, --trace "
-            "and --links out, or write another --algorithm"
+            f"mpi's {algorithm} {collective.kind} has a closed form only; remove --engine, --trace "
+            "and --links, or write another --algorithm"
         )
     return schedule(SCHEDULES.get(way, algorithm), collective)
 
@@ -220,9 +220,7 @@ def check_supported(collective: Collective) -> None:
             f"torch's MPI backend has no {collective.dtype}; write --dtype with one of {', '.join(TYPES)}"
         )
     if collective.splits is not None:
-        raise ValueError(
-            "mpi has no time of an uneven all_to_all; leave --splits out, or write --library ideal"
-        )
+        raise ValueError("mpi cannot time an uneven all_to_all; remove --splits, or write --library ideal")
     if collective.redop in ("avg", "mulsum"):
         raise ValueError(
             f"torch's MPI backend has no {collective.redop}; write --redop with sum, prod, min, max"
@@ -263,7 +261,7 @@ def bind(
     options: Options,
     calibration: "Calibration | str | None",
 ) -> Mpi:
-    """MPI as its machine was measured, or with usual figures."""
+    """Return MPI with the figures measured on its machine, or with typical ones."""
     graph = load(cluster, values, ranks=ranks) if isinstance(cluster, str) else cluster
     if calibration == AUTO:
         found = None if original(graph) is None else shipped(name_of(graph))

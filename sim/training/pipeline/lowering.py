@@ -1,6 +1,7 @@
-"""Checks of compute tables, and their lowering: messages are inserted, and FSDP's actions around them.
+"""Check compute tables and lower them: insert messages, then FSDP's actions.
 
-Places are torch's: a receive stands where its sender sends, so no rank can reach it in a wrong order.
+Messages are placed as in torch: a receive at its sender's time step, so ranks cannot reach it in a wrong
+order.
 """
 
 from collections import deque

@@ -175,7 +175,7 @@ def _stages_s(layers: tuple[RankLayer, ...], pipeline: int) -> float:
 
 
 def _solved(row: Submission) -> float:
-    """The pace with which the row takes as long as it was published to take."""
+    """Return the compute rate that reproduces the row's published time."""
     pace = 1.0
     for _ in range(2):
         work_s = row.work * _stages_s(_layers(row.tensor), row.pipeline)

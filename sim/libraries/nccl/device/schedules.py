@@ -91,7 +91,7 @@ def check_schedulable(comm: Communicator, collective: Collective, algorithm: str
     if collective.ranks != comm.ranks:
         raise ValueError(
             f"a collective of {collective.ranks} ranks on {comm.nodes} nodes x {comm.gpus} GPUs = "
-            f"{comm.ranks} ranks; write as many ranks as the communicator has"
+            f"{comm.ranks} ranks; write the communicator's number of ranks"
         )
     lacking = _lacking(comm, collective.kind, algorithm)
     if lacking:
