@@ -44,7 +44,7 @@ def library_under(library: Library, disturbance: Disturbance) -> Library:
 def collective_once(
     library: Library, collective: Collective, candidate: Candidate, engine: str, draw: Draw
 ) -> Outcome:
-    """Play one collective by a fixed candidate, whatever disturbs it, in one draw.
+    """Play one draw of a disturbed collective by a fixed candidate.
 
     Time counts from the first rank's arrival to the last one's departure.
     """

@@ -76,12 +76,5 @@ def holds_schedule(name: str) -> bool:
 
 def read(path: Path) -> ScheduleFile:
     """Read a schedule in MSCCL's XML; raise `FormatError` with the line of an error."""
-    algorithm = msccl_read.loads(text_of(path), str(path))
-    return ScheduleFile(
-        path,
-        algorithm.name,
-        algorithm.kind,
-        algorithm.ranks,
-        msccl_schedule.build(algorithm),
-        algorithm.sizes,
-    )
+    algo = msccl_read.loads(text_of(path), str(path))
+    return ScheduleFile(path, algo.name, algo.kind, algo.ranks, msccl_schedule.build(algo), algo.sizes)

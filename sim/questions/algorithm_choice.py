@@ -43,9 +43,7 @@ class AlgorithmChoice(BySize, OfType, ByLibrary):
         super().__post_init__()
         cluster, count = without_count(self.cluster, self.nodes), split(self.cluster)[1]
         if count is None and self.nodes is None:
-            raise QuestionError(
-                f"the number of machines is missing; write `cluster` {self.cluster}:16, or `nodes` 1,2,4,8"
-            )
+            raise QuestionError(f"no node count; write `cluster` {self.cluster}:16, or `nodes` 1,2,4,8")
         object.__setattr__(self, "cluster", cluster)
         object.__setattr__(self, "nodes", self.nodes or (count,))
 

@@ -28,9 +28,7 @@ class Disturbances(Question):
         metavar="A-B=FACTOR", default=(), parse=tuple, repeats=True,
     )  # fmt: skip
     jitter: str | None = option(
-        "Random variation of work, or measured steps that have it.",
-        metavar="lognormal:SIGMA|FILE",
-        default=None,
+        "Random variation of work, or measured steps.", metavar="lognormal:SIGMA|FILE", default=None
     )
     os_noise: str | None = option("OS noise per core: 1ms=25us.", metavar="PERIOD=DURATION", default=None)
     late: Sequence[str] = option(

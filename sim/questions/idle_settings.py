@@ -35,9 +35,7 @@ def idle_rates(
     """
     rates = list(_rates(values))
     if library.has_tuner:
-        return [
-            sentence for key in rates if (sentence := _of_tuner(find, parted(values)[2], key, collectives))
-        ]
+        return [note for key in rates if (note := _of_tuner(find, parted(values)[2], key, collectives))]
     if not isinstance(library, Scheduled) or library.calibration:
         return []
     sentences = []
@@ -66,9 +64,7 @@ def _rates(values: Mapping[str, str]) -> Iterator[str]:
 
 
 def _same(one: Library, other: Library, collectives: Sequence[Collective], engine: str) -> bool:
-    times = (
-        [answer(library, collective, engine).time_s for collective in collectives] for library in (one, other)
-    )
+    times = ([answer(library, each, engine).time_s for each in collectives] for library in (one, other))
     return all(isclose(a, b, rel_tol=1e-9) for a, b in zip(*times, strict=True))
 
 

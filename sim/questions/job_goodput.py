@@ -129,15 +129,11 @@ class JobGoodput(Question):
 
     def _check_complete(self) -> None:
         if self.nodes is None:
-            raise QuestionError(
-                "the number of nodes is missing; write `nodes` 128, or the name of a published training"
-            )
+            raise QuestionError("no node count; write `nodes` 128, or the name of a published training")
         if self.mtbf is None and not self.failures:
-            raise QuestionError(
-                "the failure rate is missing; write `failures` 6.5/1000node-days, or `mtbf` 8h"
-            )
+            raise QuestionError("no failure rate; write `failures` 6.5/1000node-days, or `mtbf` 8h")
         if self.checkpoint is None:
-            raise QuestionError("the duration of a checkpoint is missing; write for example `checkpoint` 30s")
+            raise QuestionError("no checkpoint duration; write for example `checkpoint` 30s")
 
     def _causes(self, job: LongJob) -> tuple[Cause, ...]:
         gpus = self.gpus_per_node

@@ -117,7 +117,7 @@ def parted(values: Mapping[str, Any]) -> tuple[str | None, dict[str, Any], dict[
 
 
 def refitted(two: Topology, nodes: int, fabric: str, values: Mapping[str, Any]) -> Topology:
-    """``nodes`` such machines as the two of a cluster, their cards on a fabric in place of its switches."""
+    """Return ``nodes`` machines like a cluster's, with their cards on a fabric instead of its switches."""
     machine, cards = _machine(two)
     name = f"{two.graph.get('name', 'cluster')}: {fabric}"
     if not cards:

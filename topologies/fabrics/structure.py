@@ -20,7 +20,7 @@ from ringside.topologies.routing import Routes
 
 
 class Structure(ABC):
-    """What gives the way from one rank's node to another's."""
+    """A structure that gives the route between two ranks' nodes."""
 
     fabric: Fabric
 

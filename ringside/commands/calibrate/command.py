@@ -15,9 +15,7 @@ from ringside.validation.questions.fitting import Fitting
 @asks(Fitting)
 def command(
     question: Fitting,
-    output: Annotated[
-        Path, typer.Option("-o", metavar="FILE.yaml", help="Write the calibration to this file.")
-    ],
+    output: Annotated[Path, typer.Option("-o", metavar="FILE.yaml", help="Write the calibration here.")],
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:

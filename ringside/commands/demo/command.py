@@ -105,10 +105,7 @@ def run(output: Path) -> None:
 
 
 def _analyse(records: list[Record], output: Path) -> tuple[list[Compared], dict[str, str]]:
-    """Calibrate and compare each rank count by itself.
-
-    Four ranks on two cores are not the same machine as two ranks.
-    """
+    """Calibrate each rank count by itself: cores shared by more ranks are another machine."""
     from ringside.validation.calibrate import calibrate, report
 
     compared, reports = [], {}
@@ -128,9 +125,7 @@ def _page(compared: Sequence[Compared], reports: Mapping[str, str]) -> Page:
     notes = [f"measured on this machine: {machine}, {first.date[:10]}", *MEANING]
     rows = [asdict(row.record) | {"predicted_s": row.predicted_s, "error": row.error, "set": row.set}
             for row in compared]  # fmt: skip
-    page = compared_page(
-        "All-reduce on this machine, predicted and measured", compared, notes, {"rows": rows}
-    )
+    page = compared_page("All-reduce here, predicted and measured", compared, notes, {"rows": rows})
     few = [row for row in compared if row.record.ranks == RANKS[0]]
     sentence = headline(summaries(few))
     return replace(

@@ -1,6 +1,7 @@
 """``ringside explain``: why a log's bus bandwidth is low, what to try, and what the log cannot show."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ringside import console, options
@@ -174,14 +175,7 @@ def _cause(one: Candidate) -> dict[str, Any]:
 
 
 def _told_content(setting: Told | None) -> dict[str, Any] | None:
-    if setting is None:
-        return None
-    return {
-        "says": setting.says,
-        "factor": setting.factor,
-        "rows": list(setting.rows),
-        "shown": setting.shown,
-    }
+    return None if setting is None else asdict(setting)
 
 
 def _row(verdict: Verdict, place: int) -> dict[str, Any]:

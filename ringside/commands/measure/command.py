@@ -71,9 +71,7 @@ def command(
         str, typer.Option(metavar="TYPE", help=f"Element type: {', '.join(DTYPES)}.")
     ] = "float32",
     nnodes: Annotated[int, typer.Option(help="Nodes; run the same command on each.")] = 1,
-    rdzv_endpoint: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Rendezvous of the nodes.")
-    ] = None,
+    rdzv_endpoint: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Rendezvous.")] = None,
     emulate: options.Emulate = None,
     torchrun: Annotated[
         bool, typer.Option("--torchrun", help="Emulated: start a torchrun agent on every host.")
@@ -266,9 +264,7 @@ def run(
     if not force:
         check_room(what.world.per_node, max(what.sizes))
     if any(setting.startswith("latency=") for setting in settings):
-        print(
-            "ringside: latency= is ignored: an emulated network has this machine's latency", file=sys.stderr
-        )
+        print("ringside: latency= is ignored: an emulated network has this machine's", file=sys.stderr)
     for warning in () if graph else warnings(what):
         print(f"ringside: {warning}", file=sys.stderr)
     carry_out(what, graph, output, torchrun=torchrun, as_json=as_json)

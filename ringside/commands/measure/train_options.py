@@ -26,10 +26,7 @@ Context = Annotated[int, typer.Option("--cp", help="Ranks that share each sequen
 ContextMethod = Annotated[
     str | None,
     typer.Option(
-        "--cp-method",
-        metavar=choices(METHODS),
-        show_default="zigzag",
-        help="How context-parallel ranks pass keys and values.",
+        "--cp-method", metavar=choices(METHODS), show_default="zigzag", help="Method of context parallelism."
     ),
 ]
 Pipeline = Annotated[int, typer.Option("--pp", help="Ranks that share the layers.")]
@@ -52,9 +49,5 @@ NoSync = Annotated[bool, typer.Option("--no-sync", help="Reduce gradients only i
 SequenceParallel = Annotated[
     bool, typer.Option("--sequence-parallel", help="Split tokens among tensor-parallel ranks.")
 ]
-ParamDtype = Annotated[
-    str, typer.Option(metavar=choices(DTYPES), help="Type in which FSDP gathers parameters.")
-]
-ReduceDtype = Annotated[
-    str, typer.Option(metavar=choices(DTYPES), help="Type in which FSDP reduces gradients.")
-]
+ParamDtype = Annotated[str, typer.Option(metavar=choices(DTYPES), help="Type of FSDP's gathers.")]
+ReduceDtype = Annotated[str, typer.Option(metavar=choices(DTYPES), help="Type of FSDP's reductions.")]

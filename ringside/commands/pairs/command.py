@@ -77,9 +77,7 @@ def _untold(verdict: Verdict) -> list[str]:
             f"  nodes with too few partners: {', '.join(verdict.untold)}; measure more of their pairs"
         )
     if verdict.pairs:
-        sentences.append(
-            "  whether a slow pair has a bad link or competed with other traffic; measure it again, alone"
-        )
+        sentences.append("  whether a slow pair has a bad link or met other traffic; measure it again, alone")
     sentences.append(f"  defects common to all nodes, or visible only with more than {_gpus(most)}")
     return sentences
 

@@ -19,9 +19,7 @@ Script = Annotated[
         help="A script with def main(dist); GOAL (.goal); Chakra's traces (.0.et, or a folder).",
     ),
 ]
-Ranks = Annotated[
-    int | None, typer.Option("-g", "--ranks", min=1, help="Ranks of the script, or of each job.")
-]
+Ranks = Annotated[int | None, typer.Option("-g", "--ranks", min=1, help="Number of ranks of each job.")]
 Library = Annotated[
     str | None,
     typer.Option(
@@ -34,8 +32,7 @@ Eager = Annotated[
     bool, typer.Option("--eager", help="NCCL, with init_process_group(device_id=...): one communicator.")
 ]
 Cluster = Annotated[
-    str | None,
-    typer.Option(metavar="NAME[:COUNT]|FILE", help="Cluster to simulate it on. See ringside topo."),
+    str | None, typer.Option(metavar="NAME[:COUNT]|FILE", help="Simulate it here. See ringside topo.")
 ]
 OnlyCheck = Annotated[bool, typer.Option("--check", help="Only prove that it ends.")]
 Jobs = Annotated[
@@ -65,9 +62,7 @@ Timeout = Annotated[
         help="Real: longest wait of a rank; also runs an unproved job.",
     ),
 ]
-Output = Annotated[
-    Path | None, typer.Option("-o", metavar="FILE.jsonl", help="Real: write one line per run.")
-]
+Output = Annotated[Path | None, typer.Option("-o", metavar="FILE.jsonl", help="Real: one line per run.")]
 
 _OF_REAL_RUNS = {"emulate", "compute", "iterations", "warmup", "timeout", "output"}
 _OF_SIMULATIONS = {"cluster", "jobs", "placement", "network", "calibration", "fold", "plot",

@@ -91,9 +91,7 @@ class RealRun:
         inputs: list[Path | str] = [self.file, *([self.emulate] if self.emulate else [])]
         check_outputs((self.output, self.trace), inputs=inputs)
         if self.library not in UNDER_TORCHRUN:
-            raise ValueError(
-                f"--library {self.library} cannot run a job; write {' or '.join(UNDER_TORCHRUN)}"
-            )
+            raise ValueError(f"--library {self.library} runs no job; write {' or '.join(UNDER_TORCHRUN)}")
         if self.settings and not self.emulate:
             raise ValueError(
                 f"--set {self.settings[0]} changes an emulated cluster; add --emulate, for example star:4"
@@ -117,10 +115,8 @@ class RealRun:
             with cluster(graph) as network:
                 if proved and self.ranks <= len(network.network.hosts):
                     predicted = predict(proved, measured_graph(network, self.ranks))
-                measured = measure_program(
-                    job, self.ranks, cluster=network, on_run=lambda _: bar.done("runs")
-                )
-            return measured, predicted
+                runs = measure_program(job, self.ranks, cluster=network, on_run=lambda _: bar.done("runs"))
+            return runs, predicted
 
 
 def _content(measured: MeasuredProgram, predicted: ProgramTimeline | None) -> dict[str, Any]:

@@ -100,22 +100,20 @@ def run(plot: Path | None, html: Path | None, *, as_json: bool) -> None:
     console.print_comments(map(_site_line, by_site))
 
 
-def _page(
-    by_group: "list[Score]", by_site: "list[SiteScore]", judged: int, raw: Mapping[str, object]
-) -> Page:
+def _page(groups: "list[Score]", sites: "list[SiteScore]", judged: int, raw: Mapping[str, object]) -> Page:
     from ringside.report.charts import errors
 
-    kinds = {"measured model": ([score.median for score in by_group], [score.p90 for score in by_group])}
-    rules = {name: ([score.baselines[name] for score in by_group], None) for name in BASELINES}
-    best, worst = (pick(by_group, key=lambda score: score.median) for pick in (min, max))
+    kinds = {"measured model": ([score.median for score in groups], [score.p90 for score in groups])}
+    rules = {name: ([score.baselines[name] for score in groups], None) for name in BASELINES}
+    best, worst = (pick(groups, key=lambda score: score.median) for pick in (min, max))
     return Page(
         title="NCCL's calibrated times, judged on held-out published rows",
         headline=f"The median error over {judged} judgements is {best.median:.1%} at best ({best.name}) and "
         f"{worst.median:.1%} at worst ({worst.name}).",
         figures={"Median errors of the measured model and of simple rules": errors(
-            [f"{score.name} ({score.rows})" for score in by_group], {**kinds, **rules})},
-        tables=[Table("Every group of rows", HEADS, [_cells(score) for score in by_group])],
-        told=[*map(_site_line, by_site), *_beaten(by_group)],
+            [f"{score.name} ({score.rows})" for score in groups], {**kinds, **rules})},
+        tables=[Table("Every group of rows", HEADS, [_cells(score) for score in groups])],
+        told=[*map(_site_line, sites), *_beaten(groups)],
         raw=raw,
     )  # fmt: skip
 

@@ -51,9 +51,7 @@ def command(
 ) -> None:
     """Predict how long a collective takes."""
     if "top" in console.given(context) and not links:
-        raise ValueError(
-            f"--top {top} sets the number of links that --links prints; add --links, or remove it"
-        )
+        raise ValueError(f"--top {top} limits the links that --links prints; add --links, or remove it")
     outputs = Outputs(trace=trace, timeline=timeline, plot=plot, export=export, links=links)
     outputs.check(question)
     disturbance = question.disturbance()

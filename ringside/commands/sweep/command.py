@@ -134,7 +134,7 @@ def _ask(folder: "Folder", workers: int | None, scheduler: str | None) -> int:
     return answered
 
 
-def _tell(folder: "Folder", asked_now: int, html: Path | None, *, as_json: bool) -> None:
+def _tell(folder: "Folder", count: int, html: Path | None, *, as_json: bool) -> None:
     from ringside.pictures.sweep import draw_study
     from ringside.studies.folder import MANIFEST
     from ringside.studies.summary import summary
@@ -143,10 +143,7 @@ def _tell(folder: "Folder", asked_now: int, html: Path | None, *, as_json: bool)
     results = summary(study, rows)
     sentences = _sentences(results, rows)
     picture = folder.path / PICTURE
-    content = asdict(results) | {
-        "asked_now": asked_now,
-        "inputs": study.model_dump(mode="json", by_alias=True),
-    }
+    content = asdict(results) | {"asked_now": count, "inputs": study.model_dump(mode="json", by_alias=True)}
     content["folder"] = str(folder.path)
     where = f"{folder.path}: {len(folder.parts)} Parquet files"
     if folder.unwritable:
@@ -173,9 +170,7 @@ def _tell(folder: "Folder", asked_now: int, html: Path | None, *, as_json: bool)
         raise RuntimeError(f"no point was answered; the first: {rows['error'].iloc[0]}")
 
 
-def _page(
-    study: "Study", rows: Any, results: "Summary", sentences: list[str], raw: Mapping[str, Any]
-) -> Page:
+def _page(study: "Study", rows: Any, results: "Summary", notes: list[str], raw: Mapping[str, Any]) -> Page:
     from ringside.report.study import study_figures
 
     some = rows.head(MOST_ROWS).dropna(axis="columns", how="all")
@@ -192,7 +187,7 @@ def _page(
             *([effects] if results.effects else []),
             Table(f"Every point{left}", [(str(name), "") for name in shown], cells),
         ],
-        told=sentences[1:],
+        told=notes[1:],
         raw=raw,
     )
 
@@ -214,9 +209,8 @@ def _sentences(results: "Summary", rows: Any) -> list[str]:
     sentences = [f"{results.answered:,} of {results.points:,} points answered{failed}"]
     if results.failed:
         often = rows["error"].value_counts()
-        sentences.append(
-            f"refused most often: {str(often.index[0]).splitlines()[0]} ({often.iloc[0]:,} times)"
-        )
+        first_line = str(often.index[0]).splitlines()[0]
+        sentences.append(f"refused most often: {first_line} ({often.iloc[0]:,} times)")
     for word, row in (("least", results.least), ("most", results.most)):
         if row:
             sentences.append(f"{word}: " + ", ".join(f"{key} {_short(value)}" for key, value in row.items()))

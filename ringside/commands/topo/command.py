@@ -34,9 +34,7 @@ def command(
     ] = None,
     nodes: Annotated[int | None, typer.Option(help="Number of machines, instead of :COUNT.")] = None,
     settings: options.Settings = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", metavar="FILE", help="Write the cluster as YAML.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it as YAML.")] = None,
     plot: options.Plot = None,
     schedule: Annotated[
         str | None, typer.Option(metavar="ALGORITHM", help="Show the connections of an all-reduce.")
@@ -45,8 +43,7 @@ def command(
         bool, typer.Option("--example", help="Print a file that describes a cluster in ten lines.")
     ] = False,
     channels: Annotated[
-        bool,
-        typer.Option("--channels", help="Print NCCL's rings and trees, and the reasons for their number."),
+        bool, typer.Option("--channels", help="Print NCCL's rings and trees, with reasons.")
     ] = False,
     force: options.Force = False,
     all_columns: options.All = False,

@@ -26,8 +26,7 @@ Files = Annotated[
 ]
 Each = Annotated[bool, typer.Option("--each", help="List every collective of every rank.")]
 Cluster = Annotated[
-    str | None,
-    typer.Option(metavar="NAME[:COUNT]|FILE", help="Replay it on this cluster. See ringside topo."),
+    str | None, typer.Option(metavar="NAME[:COUNT]|FILE", help="Replay it here. See ringside topo.")
 ]
 
 

@@ -186,11 +186,9 @@ def verdict_line(verdict: Verdict) -> str:
         ("90th percentile", verdict.p90_error, limit.p90),
         ("worst", verdict.worst_error, limit.worst),
     )
-    figures = ", ".join(
+    text = ", ".join(
         f"{name} {error:.1%}" + (f" (at most {most:.0%})" if most is not None else "")
         for name, error, most in errors
     )
     noisy = f", {verdict.noisy} noisy left out" if verdict.noisy else ""
-    return (
-        f"{'pass' if verdict.passed else 'FAIL'}  {verdict.family}: {verdict.cells} cells{noisy}: {figures}"
-    )
+    return f"{'pass' if verdict.passed else 'FAIL'}  {verdict.family}: {verdict.cells} cells{noisy}: {text}"

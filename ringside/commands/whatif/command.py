@@ -25,9 +25,7 @@ def command(
     context: typer.Context,
     what: Annotated[
         str,
-        typer.Argument(
-            metavar="COLLECTIVE|MODEL", help="all_reduce, ..., or a model of train: resnet50, ..."
-        ),
+        typer.Argument(metavar="COLLECTIVE|MODEL", help="all_reduce, ..., or a model: resnet50, ..."),
     ],
     cluster: options.Cluster,
     settings: options.Settings = None,

@@ -235,8 +235,8 @@ class Nccl(Library):
             raise ValueError("NCCL's model has no timeline; add --engine simpy")
         if self.network != "fifo" and engine != "simpy":
             raise ValueError(
-                f"NCCL's times are its tuner's or measured, and know no {self.network} network; "
-                "simulate with --engine simpy, or leave --network out"
+                f"NCCL's tuned and measured times do not model the {self.network} network; "
+                "simulate with --engine simpy, or remove --network"
             )
         pair = candidate.algorithm, candidate.protocol
         if engine == "auto" and self.calibrated and self.comm and self.is_measured(collective, candidate):

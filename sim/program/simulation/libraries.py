@@ -61,7 +61,7 @@ class Libraries:
 
     @property
     def rules(self) -> str:
-        """By whose rules a program moves whose bytes the library carries: Gloo's or NCCL's."""
+        """The rules of programs on this library: Gloo's or NCCL's."""
         rules = self.entry.rules
         assert rules is not None
         return rules.name

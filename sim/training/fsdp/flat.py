@@ -179,7 +179,7 @@ class FlatShard:
                 self._streams.wait(self._streams.last(stream))
 
     def after_step(self) -> None:
-        """Do nothing: the last backward sums them."""
+        """Do nothing: the last backward reduces the gradients."""
 
     def clip(self) -> None:
         """Compute the norm of all gradients: the sum of the ranks' parts."""

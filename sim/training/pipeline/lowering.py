@@ -1,7 +1,6 @@
 """Check compute tables and lower them: insert messages, then FSDP's actions.
 
-Messages are placed as in torch: a receive at its sender's time step, so ranks cannot reach it in a wrong
-order.
+As in torch, a receive is placed at its sender's time step, so ranks reach messages in the right order.
 """
 
 from collections import deque

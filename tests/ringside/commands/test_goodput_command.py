@@ -109,8 +109,8 @@ def test_rates_are_read_in_every_unit(text, per_node_day):
     ("words", "message"),
     [
         ("goodput llama", "'llama' is not a published training; write one of llama3-405b"),
-        ("goodput --nodes 4", "the failure rate is missing; write --failures 6.5/1000node-days"),
-        ("goodput --mtbf 3h --checkpoint 3s", "the number of nodes is missing; write --nodes 128"),
+        ("goodput --nodes 4", "no failure rate; write --failures 6.5/1000node-days"),
+        ("goodput --mtbf 3h --checkpoint 3s", "no node count; write --nodes 128"),
         ("goodput --nodes 4 --mtbf 3h", "write for example --checkpoint 30s"),
         ("goodput --nodes 0 --mtbf 3h --checkpoint 3s", "0 nodes; write 1 to"),
         ("goodput --nodes -4 --mtbf 3h --checkpoint 3s", "-4 nodes"),

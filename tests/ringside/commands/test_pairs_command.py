@@ -33,7 +33,7 @@ def test_the_slow_node_and_the_slow_pair_are_named_and_drawn(ringside, table, tm
         "#   h0 and h6: sendrecv, 1 GPU a node: 2.51x, in 1 of 1 sizes; "
         "sendrecv, 8 GPUs a node: 2.50x, in 1 of 1 sizes",
         "# unknown:",
-        "#   whether a slow pair has a bad link or competed with other traffic; measure it again, alone",
+        "#   whether a slow pair has a bad link or met other traffic; measure it again, alone",
         "#   defects common to all nodes, or visible only with more than 8 GPUs per node",
     ]
     assert (tmp_path / "pairs.png").read_bytes().startswith(b"\x89PNG")

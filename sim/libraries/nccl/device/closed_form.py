@@ -228,30 +228,25 @@ def _hop(wire: Wire, nbytes: float) -> Seconds:
 
 
 def on_fabric(
-    comm: Communicator,
-    collective: Collective,
-    candidate: Candidate,
-    estimate: Estimate,
-    *,
-    played: bool = False,
+    comm: Communicator, collective: Collective, candidate: Candidate, alone: Estimate, *, played: bool = False
 ) -> Estimate:
     """Add a fabric's time to an estimate, and describe its bottleneck; the relative band stays the same.
 
     An estimate ``played`` over links includes the fabric's time.
     """
     if comm.network is None or comm.nodes == 1:
-        return estimate
+        return alone
     algorithm, factor = candidate.algorithm, 1.0
     if algorithm in ("ring", "tree", "nvls_tree"):
-        note = f"fabric: {shared(comm, 'ring' if algorithm == 'ring' else 'tree', estimate.channels).words}"
+        note = f"fabric: {shared(comm, 'ring' if algorithm == 'ring' else 'tree', alone.channels).words}"
         if not played or algorithm == "nvls_tree":
             more = added_by_fabric(comm, collective, algorithm, candidate.protocol)
             note += f"; it adds {format_duration(more, 4)} by closed form" if more else ""
-            factor += more / estimate.time_s
+            factor += more / alone.time_s
     elif cable_bytes(comm, collective, algorithm, candidate.protocol) is None:
         note = f"the time of {algorithm} excludes contention in the fabric's switches"
     else:
         note = ""
-    caveat = "; ".join(filter(None, (estimate.caveat, note)))
-    time_s, low, high = (end * factor for end in (estimate.time_s, estimate.time_lo_s, estimate.time_hi_s))
-    return replace(estimate, time_s=time_s, time_lo_s=low, time_hi_s=high, caveat=caveat)
+    caveat = "; ".join(filter(None, (alone.caveat, note)))
+    time_s, low, high = (end * factor for end in (alone.time_s, alone.time_lo_s, alone.time_hi_s))
+    return replace(alone, time_s=time_s, time_lo_s=low, time_hi_s=high, caveat=caveat)
