@@ -22,7 +22,7 @@ def fingerprint() -> dict[str, str]:
 
 
 def own_device(backend: str) -> torch.device:
-    """What this rank computes on, as one of torchrun's: with NCCL the GPU of its number on the machine."""
+    """Return this rank's device under torchrun: with NCCL the GPU of its local rank."""
     if backend not in ON_GPU:
         return torch.device("cpu")
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))

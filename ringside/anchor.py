@@ -13,7 +13,7 @@ def calibration_of(
 ) -> Calibration | str | None:
     """Find a calibration as `find_calibration` does, scaled where a log has measured the cluster.
 
-    Raise CalibrationError where there is nothing to scale.
+    Raise CalibrationError without a calibration to scale.
     """
     calibration = find_calibration(text, cluster)
     return calibration if log is None else _scaled(calibration, log, cluster, values)

@@ -102,12 +102,12 @@ def train(model: str, cluster: str, **words: Unpack[TrainsLaid]) -> TrainingStep
     return question(model, cluster, **words).step()
 
 
-def check_words(function: str, said: Iterable[str]) -> None:
+def check_words(function: str, options: Iterable[str]) -> None:
     """Raise TypeError for options that no training has."""
     known = get_type_hints(TrainsLaid)
-    unknown = sorted(set(said) - known.keys())
+    unknown = sorted(set(options) - known.keys())
     if unknown:
-        raise TypeError(f"{function}() knows no {unknown[0]!r}; it knows {', '.join(known)}")
+        raise TypeError(f"{function}() has no option {unknown[0]!r}; write one of {', '.join(known)}")
 
 
 def search(
@@ -164,7 +164,7 @@ def measure(
 
     PyTorch must be installed. ``algorithm`` is ``library`` for the backend's own, or one of Ringside's, whose
     schedule is run. ``on_record`` is called with each record as it is measured, so that no record is lost
-    where a later one fails.
+    if a later one fails.
     """
     from ringside.real.collective.measure import Measurement, check_room
     from ringside.real.collective.measure import measure as run

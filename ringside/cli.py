@@ -1,4 +1,4 @@
-"""The command line: parse options, ask the package that has the answer, print it.
+"""The command line: parse options, ask a question, print the answer.
 
 Each command has a folder in `ringside.commands`; only the called one is imported, because help must not wait
 for numpy. An error ends in one message and an exit code, not in a traceback.
@@ -133,7 +133,7 @@ class _Command(TyperCommand):
             if not owners:
                 raise
             raise ValueError(
-                f"{option} is not an option of ringside {name}, but of {' and '.join(owners)}; leave it out, "
+                f"{option} is not an option of ringside {name}, but of {' and '.join(owners)}; remove it, "
                 "or use that command"
             ) from None
 
@@ -180,8 +180,8 @@ def _called(words: Sequence[str]) -> set[str]:
     return {" ".join(names[:1]), " ".join(names[:2])}
 
 
-def _say_version(asked: bool) -> None:
-    if asked:
+def _say_version(is_given: bool) -> None:
+    if is_given:
         import ringside
 
         print(f"ringside {ringside.__version__}")
@@ -213,7 +213,7 @@ def _common(
         ),
     ] = 0,
 ) -> None:
-    """Accept the options that every command, or none, may have."""
+    """Accept the options that work with every command and without one."""
 
 
 def _not_called() -> None:
@@ -246,15 +246,15 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _kept() -> str:
-    """Describe the files written so far, all of which are complete."""
+    """Describe the files written so far; all are complete."""
     disk = sys.modules.get("ringside.topologies.disk")  # not imported if nothing was written
     files: list[Path] = disk.written() if disk else []
     if not files:
         return "nothing was written"
     folders = sorted({file.parent for file in files})
     if len(files) > 3:
-        return f"{len(files)} files are written and whole, in {', '.join(map(str, folders))}"
-    return f"written, and whole: {', '.join(map(str, files))}"
+        return f"{len(files)} complete files are in {', '.join(map(str, folders))}"
+    return f"complete files: {', '.join(map(str, files))}"
 
 
 def _complain(text: str) -> None:

@@ -49,9 +49,9 @@ def handed_over() -> Iterator[list[dict[str, Any]]]:
         _ANSWERS.reset(token)
 
 
-def widen(context: typer.Context, asked: bool) -> None:
+def widen(context: typer.Context, is_given: bool) -> None:
     """Apply ``--all``: while the command runs, lines have any width."""
-    token = _ALL.set(asked)
+    token = _ALL.set(is_given)
     context.call_on_close(lambda: _ALL.reset(token))
 
 
@@ -125,7 +125,7 @@ def sizes(begin: str, end: str, factor: int, size: str | None) -> list[int]:
     if first > last:
         raise ValueError(f"-b {begin} is more than -e {end}; write the smaller size after -b")
     if first == 0:
-        raise ValueError("-b 0 grows to nothing; write -b 1 or more, or --size 0")
+        raise ValueError("-b 0 cannot grow; write -b 1 or more, or --size 0")
     steps = [first]
     while steps[-1] * factor <= last:
         steps.append(steps[-1] * factor)
@@ -144,7 +144,7 @@ def check_count(cluster: str, nodes: str | int | None) -> str:
     """Return the cluster's name without a count; raise where it differs from ``--nodes``."""
     name, count = split(cluster)
     if None not in (count, nodes) and str(count) != str(nodes):
-        raise ValueError(f"{cluster} and --nodes {nodes} have different counts; leave one out")
+        raise ValueError(f"{cluster} and --nodes {nodes} have different counts; remove one of them")
     return name
 
 
@@ -157,7 +157,7 @@ def given(context: typer.Context) -> set[str]:
 def check_sizes(context: typer.Context) -> None:
     """Raise ValueError for one size together with several."""
     if "size" in given(context) and given(context) & {"begin", "end", "factor"}:
-        raise ValueError("--size is one size, -b, -e and -f are several; leave out one or the other")
+        raise ValueError("--size is one size, -b, -e and -f are a series; remove one of them")
 
 
 def left_out(rows: int, notes: Iterable[str] = ()) -> None:
@@ -170,7 +170,7 @@ def left_out(rows: int, notes: Iterable[str] = ()) -> None:
 
 
 def warn_of(measured: "Measured") -> None:
-    """Say on stderr what files leave out, and that the GPUs are others than the cluster's."""
+    """Print on stderr the rows left out, and a warning for GPUs other than the cluster's."""
     left_out(measured.skipped, measured.reading_notes)
     if measured.warning:
         print(f"ringside: {measured.warning}", file=sys.stderr)
@@ -275,6 +275,6 @@ def _text(cell: Cell) -> str:
     if not isinstance(cell, float):
         return one_line(str(cell))
     if not math.isfinite(cell):
-        raise ArithmeticError(f"a figure is {cell}, which is not a valid answer")
+        raise ArithmeticError(f"a figure is {cell}, which is not finite")
     precise = (f"{cell:.2f}", f"{cell:.1f}")
     return next((text for text in precise if len(text) <= len("123.45")), f"{cell:.0f}")

@@ -21,7 +21,7 @@ DRAWS = 100
 QUANTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
 
 MOST_BLAMED = 5
-"""Ranks in a table; JSON has them all."""
+"""The maximum of ranks in a table; JSON has them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +110,11 @@ def drawn(
     """Play the draws of a question; ``once`` plays one."""
     draws = DRAWS if question.draws is None else question.draws
     with console.simulating("drawing", draws if disturbance.is_random else 1) as bar:
-        found = draw_all(
+        played = draw_all(
             disturbance, once, undisturbed_s, draws=draws, seed=question.seed or 0,
             on_draw=lambda: bar.done("drawn"),
         )  # fmt: skip
-    return Disturbed(question, found)
+    return Disturbed(question, played)
 
 
 def drawn_program(
@@ -129,6 +129,6 @@ def drawn_program(
         simulation = play(draw)
         return Outcome(simulation.makespan_s, waits(simulation))
 
-    found = drawn(question, disturbance, once, undisturbed_s).drawn
-    typical = play(Draw(disturbance, found.seed, found.typical))
-    return Disturbed(question, found, timeline(typical))
+    played = drawn(question, disturbance, once, undisturbed_s).drawn
+    typical = play(Draw(disturbance, played.seed, played.typical))
+    return Disturbed(question, played, timeline(typical))

@@ -1,4 +1,4 @@
-"""Which room reads what fields are written as, where ``sim`` itself cannot."""
+"""Register the parsers of fields that ``sim`` itself cannot parse."""
 
 from ringside.sim.questions.question import PARSERS
 

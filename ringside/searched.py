@@ -40,18 +40,18 @@ class Layouts:
 
 def find_layouts(
     question: Question,
-    said: Mapping[str, Any],
+    options: Mapping[str, Any],
     *,
     global_batch: int | None = None,
     top: int = TOP,
     reserve: int | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Layouts:
-    """Search the fastest layouts with the options ``said``, with the same samples per step."""
+    """Search the fastest layouts with fixed ``options``, with the same samples per step."""
     training, gpu, libraries = question.training, question.gpu, question.libraries
     _check(training, top)
     room = room_of(gpu, reserve)
-    check_said(said)
+    check_said(options)
     if global_batch is not None and global_batch < 1:
         raise LayoutError(f"--global-batch {global_batch}; write 1 or more")
     what = laid_out(training, gpu, libraries, Layout())
@@ -62,7 +62,7 @@ def find_layouts(
     names: dict[str, LayoutWords] = {}
 
     def candidates() -> Iterator[Candidate]:
-        for words in layouts(budget, said):
+        for words in layouts(budget, options):
             name = spelled(words)
             names[name] = words
             yield Candidate(name, partial(_job, what, budget, words))
@@ -108,12 +108,12 @@ def _samples(training: Training, gpu: Device, ranks: int) -> int:
 def _check(training: Training, top: int) -> None:
     if training.batch is not None:
         raise LayoutError(
-            f"--batch {training.batch} is per replica, and layouts have different numbers; write "
+            f"--batch {training.batch} is per replica, and layouts differ in replicas; write "
             "--global-batch for the samples per step"
         )
     if training.measured is not None:
         raise LayoutError(
-            "--measured is of one layout, and a search has many; write --compute-efficiency, or leave it out"
+            "--measured applies to one layout, a search has many; write --compute-efficiency, or remove it"
         )
     if top < 1:
         raise LayoutError(f"--top {top}; write 1 or more")

@@ -14,7 +14,7 @@ from ringside.sim.workload.decoder import CHECKPOINTING
 from ringside.validation.questions.laid_out import LayoutWords
 
 SEARCHED_STRATEGIES = ("ddp", "fsdp", "hsdp")
-"""Those of current torch; others are searched only if given."""
+"""Strategies of current torch; others are searched only if given."""
 
 SEARCHED_SCHEDULES = ("1f1b", "interleaved1f1b", "zb-h1", "zbv")
 """Schedules without a uniformly better alternative, except for memory."""

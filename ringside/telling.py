@@ -1,6 +1,6 @@
 """``-v``: show log messages on stderr, once for decisions and their reasons, twice for results too.
 
-Modules log by `logging` as any library does; only here are the messages shown.
+Modules log by `logging` as any library does; only this module shows the messages.
 """
 
 import logging

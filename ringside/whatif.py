@@ -76,14 +76,14 @@ class Asked:
     def _with(self, key: str, value: str) -> "Asked":
         if key in WAYS:
             if not self.is_collective and key != "library":
-                raise ValueError(f"{key}={value}: in training the library chooses; leave it out")
+                raise ValueError(f"{key}={value}: in training the library chooses; remove it")
             return replace(self, **{key: value})  # type: ignore[arg-type]
         if key == "nodes":
             if self.nodes is None:
                 raise ValueError(f"{key}={value}: {self.machine} has no count; write --cluster NAME:COUNT")
             count = self.nodes * _factor(value) if value.endswith("x") else _number(value)
             if count != int(count) or count < 1:
-                raise ValueError(f"{key}={value} makes {count:g} of them; write a whole number")
+                raise ValueError(f"{key}={value} makes {count:g} nodes; write a whole number")
             return replace(self, nodes=int(count))
         known = self.known
         if key not in known and (known or value.endswith("x")):
@@ -115,29 +115,28 @@ class Changed:
     throughput: float | None = None
     placed: Sequence[int] = ()
     measured: str | None = None
-    """The measurements that it rests on; empty without any, ``None`` for one rank, which waits for no
-    other."""
+    """The measurements behind it; empty without any, ``None`` for one rank, which has no peers."""
 
 
-def usual_changes(asked: Asked) -> list[str]:
+def usual_changes(question: Asked) -> list[str]:
     """Return twice the network, twice the nodes, half the cards, tree instead of ring, where they apply."""
-    known = asked.known
+    known = question.known
     changes = [f"{rate}=2x" for rate in ("nic", "bandwidth") if rate in known][:1]
-    changes += ["nodes=2x"] if asked.nodes is not None else []
+    changes += ["nodes=2x"] if question.nodes is not None else []
     changes += ["nic=0.5x"] if "nic" in known else []
-    if asked.is_collective:
-        library, collective = _bound(replace(asked, algorithm="auto", protocol="auto"))
+    if question.is_collective:
+        library, collective = _bound(replace(question, algorithm="auto", protocol="auto"))
         weighed = {one.algorithm for one in library.candidates(collective)}
         changes += [f"algorithm={name}" for name in ("ring", "tree") if name in weighed]
     return changes
 
 
-def ask(asked: Asked, changes: Sequence[str]) -> list[Changed]:
-    """Answer the question and each change of it, all with one kind of times.
+def ask(question: Asked, changes: Sequence[str]) -> list[Changed]:
+    """Answer the question and each change of it, all with the same kind of times.
 
-    These are measured ones where all have them, otherwise the library's own estimates.
+    These are measured ones if all have them, otherwise the library's own estimates.
     """
-    questions = [("", asked), *((change, asked.changed(change)) for change in changes)]
+    questions = [("", question), *((change, question.changed(change)) for change in changes)]
 
     def answers(calibration: str | None) -> list[Changed]:
         return [
@@ -150,17 +149,17 @@ def ask(asked: Asked, changes: Sequence[str]) -> list[Changed]:
     return changed if len(clocks) < 2 else answers(None)
 
 
-def _bound(asked: Asked, calibration: str | None = None) -> tuple[Library, Collective]:
-    options = Options(asked.algorithm, asked.protocol, placement=asked.placement)
+def _bound(question: Asked, calibration: str | None = None) -> tuple[Library, Collective]:
+    options = Options(question.algorithm, question.protocol, placement=question.placement)
     library = find_library(
-        asked.library, asked.cluster, asked.figures, ranks=asked.ranks, options=options,
+        question.library, question.cluster, question.figures, ranks=question.ranks, options=options,
         calibration=calibration,
     )  # fmt: skip
-    return library, Collective(asked.what, library.ranks, asked.nbytes, dtype="float32")
+    return library, Collective(question.what, library.ranks, question.nbytes, dtype="float32")
 
 
-def _collective(change: str, asked: Asked, calibration: str | None) -> Changed:
-    library, collective = _bound(asked, calibration)
+def _collective(change: str, question: Asked, calibration: str | None) -> Changed:
+    library, collective = _bound(question, calibration)
     candidate = library.choose(collective)
     estimate = library.time(collective, candidate)
     limit, share = _limit(library, collective, candidate, estimate.time_s)
@@ -168,7 +167,7 @@ def _collective(change: str, asked: Asked, calibration: str | None) -> Changed:
     part = max(needs, key=lambda one: needs[one], default="")
     way = estimate.algorithm if candidate.protocol == "auto" else f"{estimate.algorithm}/{candidate.protocol}"
     return Changed(
-        change, asked, library.ranks, estimate.time_s, way, limit, share, part,
+        change, question, library.ranks, estimate.time_s, way, limit, share, part,
         min(needs[part] / estimate.time_s, 1.0) if part and estimate.time_s else 0.0, placed=library.placed,
         measured=_measured(library) if estimate.engine == "measured" or library.ranks == 1 else "",
     )  # fmt: skip
@@ -184,32 +183,32 @@ def _limit(
     if not time_s:
         return "nothing", 0.0
     twice = replace(collective, nbytes=2 * collective.nbytes)
-    # a candidate of NCCL's knows the time of its own bytes, so the same one is looked up again
+    # a candidate of NCCL's holds the time of its own size, so look it up again
     same = (one for one in library.candidates(twice) if one.name == candidate.name)
     doubled = library.time(twice, next(same, candidate)).time_s
     grows = min(max(doubled / time_s - 1, 0.0), 1.0)
     return ("latency", 1 - grows) if grows < FELT else ("bandwidth", grows)
 
 
-def _training(change: str, asked: Asked, calibration: str | None) -> Changed:
-    name = asked.library or default_library(asked.cluster)
+def _training(change: str, question: Asked, calibration: str | None) -> Changed:
+    name = question.library or default_library(question.cluster)
     step = train(
-        asked.what, asked.cluster, settings=asked.figures, library=name, batch=asked.batch,
-        ranks=asked.ranks, placement=asked.placement, calibration=calibration,
+        question.what, question.cluster, settings=question.figures, library=name, batch=question.batch,
+        ranks=question.ranks, placement=question.placement, calibration=calibration,
     )  # fmt: skip
     limit, share = _limit_of(step)
     library = find_library(
-        name, asked.cluster, asked.figures, ranks=asked.ranks, options=Options(placement=asked.placement),
-        calibration=calibration,
+        name, question.cluster, question.figures, ranks=question.ranks,
+        options=Options(placement=question.placement), calibration=calibration,
     )  # fmt: skip
     return Changed(
-        change, asked, step.ranks, step.step_s, name, limit, share, throughput=step.throughput,
+        change, question, step.ranks, step.step_s, name, limit, share, throughput=step.throughput,
         placed=library.placed, measured=_measured(library),
     )  # fmt: skip
 
 
 def _measured(library: Library) -> str | None:
-    """On which measurements a library's times rest."""
+    """Name the measurements behind a library's times; None for one rank."""
     return None if library.ranks == 1 else library.measurements
 
 

@@ -107,7 +107,7 @@ class Calibration:
         ways = [f"{fit.library}/{fit.algorithm}/{fit.protocol}" for fit in self.fits]
         repeated = [way for way, times in Counter(ways).items() if times > 1]
         if repeated:
-            raise ValueError(f"{repeated[0]} is fitted twice; leave one fit out")
+            raise ValueError(f"{repeated[0]} is fitted twice; remove one of them")
 
     def __str__(self) -> str:
         return f"calibration of {self.cluster}"
@@ -124,9 +124,9 @@ class Calibration:
         return None
 
     def content(self) -> dict[str, Any]:
-        """What the file holds."""
-        found = {key: value for key, value in asdict(self).items() if key not in OPTIONAL or value}
-        return {"calibration": VERSION, **_plain(found)}
+        """Return the file's content."""
+        facts = {key: value for key, value in asdict(self).items() if key not in OPTIONAL or value}
+        return {"calibration": VERSION, **_plain(facts)}
 
     def write(self, path: Path) -> None:
         """Write the YAML file atomically."""

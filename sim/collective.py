@@ -77,21 +77,21 @@ def kind_of(text: str) -> str:
     """Parse a kind: ``all_reduce``, ``AllReduce``, ``all_reduce_perf``, ``alltoall``."""
     bare = text.lower().removesuffix("_perf").replace("_", "").replace("-", "")
     if bare not in _SPELLINGS:
-        raise ValueError(f"{text!r} is no known collective; write {one_of(KINDS, text)}")
+        raise ValueError(f"unknown collective {text!r}; write {one_of(KINDS, text)}")
     return _SPELLINGS[bare]
 
 
 def itemsize(dtype: str) -> int:
     """Return the bytes per element of the type."""
     if dtype not in ITEMSIZE:
-        raise ValueError(f"{dtype!r} is no known dtype; write {one_of(ITEMSIZE, dtype)}")
+        raise ValueError(f"unknown dtype {dtype!r}; write {one_of(ITEMSIZE, dtype)}")
     return ITEMSIZE[dtype]
 
 
 def check_redop(redop: str) -> None:
     """Refuse an unknown reduction."""
     if redop not in REDOPS:
-        raise ValueError(f"{redop!r} is no known reduction; write {one_of(REDOPS, redop)}")
+        raise ValueError(f"unknown reduction {redop!r}; write {one_of(REDOPS, redop)}")
 
 
 Splits = tuple[tuple[int, ...], ...]
@@ -128,7 +128,7 @@ class Collective:
             object.__setattr__(self, "itemsize", self._itemsize(self.dtype))
         check_redop(self.redop)
         if self.kind not in KINDS:
-            raise ValueError(f"{self.kind!r} is no known collective; write {one_of(KINDS, self.kind)}")
+            raise ValueError(f"unknown collective {self.kind!r}; write {one_of(KINDS, self.kind)}")
         if self.ranks < 1:
             raise ValueError(f"{self.ranks} ranks; write 1 or more")
         if self.nbytes < 0:
@@ -148,7 +148,7 @@ class Collective:
         """Return the bytes per element of the type, which an itemsize other than the default must match."""
         size = itemsize(dtype)
         if self.itemsize not in (1, size):
-            raise ValueError(f"an itemsize of {self.itemsize} bytes, but {dtype} has {size}; leave one out")
+            raise ValueError(f"itemsize is {self.itemsize} bytes, but {dtype} has {size}; remove one of them")
         return size
 
     @classmethod

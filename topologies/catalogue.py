@@ -94,7 +94,7 @@ def maker_of(name: str) -> Callable[..., Topology]:
     """Return the maker of the named topology."""
     if name not in MAKERS:
         known = one_of(MAKERS, name, also=", or a YAML file's name")
-        raise TopologyError(f"{name!r} is no known cluster; write {known}")
+        raise TopologyError(f"unknown cluster {name!r}; write {known}")
     return MAKERS[name]
 
 

@@ -184,7 +184,7 @@ def _graph(content: dict[str, Any], source: str) -> Topology:
     for node, attributes in file.nodes.items():
         graph.add_node(node, **attributes.model_dump(exclude_none=True))
     unknown = [
-        f"{source}: cables.{index}: {end!r} is no node of the file"
+        f"{source}: cables.{index}: unknown node {end!r}"
         for index, cable in enumerate(file.cables)
         for end in cable.ends
         if end not in file.nodes

@@ -149,7 +149,7 @@ def _hardware_complaints(graph: Topology) -> list[str]:
     known = GPUS[str(device)].compute_capability if device in GPUS else capability
     if capability not in (None, known):
         complaints.append(
-            f"the compute_capability is {capability!r}, but that of {device} is {known}; leave one out"
+            f"the compute_capability is {capability!r}, but that of {device} is {known}; remove one of them"
         )
     cpu = graph.graph.get("cpu")
     if cpu is not None and cpu not in CPUS:

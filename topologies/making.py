@@ -38,7 +38,7 @@ def made(
             raise TopologyError(f"{name}: {key}: {shown(value)} is neither a number nor text")
     if count is not None:
         if first.name in given:
-            raise TopologyError(f"{name}: {first.name} is set beside the count in the name; leave one out")
+            raise TopologyError(f"{name}: {first.name} is set and the name has a count; remove one of them")
         given[first.name] = count
     arguments = arguments_of(name, maker, given, _more_keys(first.name, fabric))
     _check_links(name, maker, arguments, first.name)

@@ -50,7 +50,7 @@ PLACEMENTS = {"natural": natural, "interleaved": interleaved}
 def check_spread(word: str) -> None:
     """Refuse an unknown way to spread ranks over machines."""
     if word not in (*SPREADS, NUMBERED):
-        raise TopologyError(f"{word!r} is no placement of ranks; write {one_of(SPREADS, word)}")
+        raise TopologyError(f"unknown rank placement {word!r}; write {one_of(SPREADS, word)}")
 
 
 def shares(rooms: Sequence[int], count: int, spread: str) -> tuple[int, ...]:

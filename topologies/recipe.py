@@ -41,7 +41,7 @@ def made_of(
     maker = content.pop("maker", None)
     if not isinstance(maker, str) or maker not in MAKERS:
         known = ", ".join(MAKERS)
-        raise TopologyError(f"{source}: maker {shown(maker)} is no known cluster; write one of {known}")
+        raise TopologyError(f"{source}: maker: unknown cluster {shown(maker)}; write one of {known}")
     if count is not None:
         content.pop(counted(recipe), None)
     return make(maker, count, content)

@@ -48,9 +48,9 @@ class Measurement:
 
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
-            raise ValueError(f"{self.backend!r} is no known backend; write {one_of(BACKENDS, self.backend)}")
+            raise ValueError(f"unknown backend {self.backend!r}; write {one_of(BACKENDS, self.backend)}")
         if self.dtype not in DTYPES:
-            raise ValueError(f"{self.dtype!r} is no known dtype; write {one_of(DTYPES, self.dtype)}")
+            raise ValueError(f"unknown dtype {self.dtype!r}; write {one_of(DTYPES, self.dtype)}")
         if self.world.per_node < 1 or self.world.nodes < 1:
             raise ValueError(
                 f"{self.world.per_node} ranks on each of {self.world.nodes} nodes; write 1 or more"
@@ -115,7 +115,7 @@ def measure(what: Measurement, on_record: Callable[[Record], None], forks: Forks
 
 
 def job_of(what: Measurement) -> Job:
-    """What every rank is told to do."""
+    """Return the job for every rank."""
     return (Job if what.backend in UNDER_TORCHRUN else MpiJob)(
         collective=what.collective,
         algorithm=what.algorithm,
@@ -196,7 +196,7 @@ def record_of(what: Measurement, row: Row) -> Record:
 
 
 def _pinned(what: Measurement, print_: dict[str, str]) -> tuple[str, str]:
-    """What variables fix of a library's own algorithm and protocol, as a record's words for it."""
+    """Return the algorithm and protocol that environment variables set, as in records."""
     if what.backend in ON_GPU:
         algorithm, protocol = (os.environ.get(name, "auto").lower() for name in ("NCCL_ALGO", "NCCL_PROTO"))
         return algorithm, protocol

@@ -55,7 +55,7 @@ class DdpJob:
 
     def __post_init__(self) -> None:
         if self.backend not in UNDER_TORCHRUN:
-            raise ValueError(f"{self.backend!r} is no known backend; write {' or '.join(UNDER_TORCHRUN)}")
+            raise ValueError(f"unknown backend {self.backend!r}; write {' or '.join(UNDER_TORCHRUN)}")
         check_timeout(self.timeout_s)
         if self.workers < 1:
             raise ValueError(f"{self.workers} workers; write 1, or 2, Gloo's default")

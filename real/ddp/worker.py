@@ -294,7 +294,7 @@ def _company(seen: dict[str, Any], all_reduces: Sequence[tuple[int, float]]) -> 
 
 
 def _group(job: DdpJob) -> Any:
-    """The process group that reduces buckets; Gloo's of so many workers, for which c10d has no word."""
+    """Return the process group of buckets; c10d has no public option for Gloo's number of workers."""
     if job.backend in ON_GPU:
         return dist.group.WORLD
     make: Any = dist.ProcessGroupGloo

@@ -65,7 +65,7 @@ def emulate(graph: Topology) -> Iterator[Network]:
 
     maker = os.getpid()
     if namespaces.ours():
-        raise ValueError("this process has an emulated network already; leave its block before another")
+        raise ValueError("this process already has an emulated network; close it first")
     with stopping.unwinding(), guard.guarded():
         try:
             with stopping.deferred():

@@ -1,4 +1,4 @@
-"""The life of a rank that torchrun starts."""
+"""The process of a rank started by torchrun."""
 
 import os
 import sys

@@ -188,13 +188,13 @@ class TrainingJob:
             raise ValueError("one rank does not communicate; write 2 or more")
         for name in (self.param_dtype, self.reduce_dtype):
             if name not in DTYPES:
-                raise ValueError(f"{name!r} is no known dtype here; write {one_of(DTYPES, name)}")
+                raise ValueError(f"unknown dtype {name!r} here; write {one_of(DTYPES, name)}")
         if self.pipeline > 1:
             self._check_pipeline()
         elif self.virtual > 1:
             raise ValueError(f"{self.virtual} stages per rank, but no pipeline; leave --virtual out")
         if self.strategy not in STRATEGIES:
-            raise ValueError(f"{self.strategy!r} is no known strategy; write {' or '.join(STRATEGIES)}")
+            raise ValueError(f"unknown strategy {self.strategy!r}; write {' or '.join(STRATEGIES)}")
         if self.strategy == "zero_redundancy":
             self._check_zero_redundancy()
         self._check_model()
@@ -258,7 +258,7 @@ class TrainingJob:
     def _check_pipeline(self) -> None:
         if self.schedule not in SCHEDULES:
             known = ", ".join(SCHEDULES)
-            raise ValueError(f"{self.schedule!r} is not one of torch's schedules; write one of {known}")
+            raise ValueError(f"unknown torch schedule {self.schedule!r}; write one of {known}")
         if self.context > 1:
             raise ValueError("context parallelism cannot be measured with a pipeline; leave --pp or --cp out")
         tables(self.schedule, self.pipeline, self.virtual, self.micro_batches)

@@ -1,4 +1,4 @@
-"""Makes a command of a question: an option for each field, with its help, default and name."""
+"""Make a command from a question: an option for each field, with its help, default and name."""
 
 import inspect
 from collections.abc import Callable
@@ -15,20 +15,20 @@ Command = Callable[..., None]
 
 
 def asks(question: type[Question]) -> Callable[[Command], Command]:
-    """Give a command the fields of a question in place of its first parameter, ``question``."""
+    """Replace a command's first parameter, ``question``, by an option for each field of a question."""
     types = types_of(question)
 
     def decorate(run: Command) -> Command:
         _, *others = inspect.signature(run, eval_str=True).parameters.values()
         rest = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in others]
-        asked = [_parameter(one, types[one.name]) for one in fields(question)]
-        names = {one.name for one in asked}
+        options = [_parameter(one, types[one.name]) for one in fields(question)]
+        names = {one.name for one in options}
 
         def command(**given: Any) -> None:
             values = {name: given.pop(name) for name in names & given.keys()}
             run(question(**{name: value for name, value in values.items() if value is not None}), **given)
 
-        parameters = sorted([*asked, *rest], key=lambda one: not _is_argument(one))
+        parameters = sorted([*options, *rest], key=lambda one: not _is_argument(one))
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {one.name: one.annotation for one in parameters}
         command.__doc__ = run.__doc__
@@ -38,7 +38,7 @@ def asks(question: type[Question]) -> Callable[[Command], Command]:
 
 
 def _parameter(one: "Field[Any]", hint: Any) -> inspect.Parameter:
-    """Return the command's parameter for a field; None stands for an option that is not given."""
+    """Return the command's parameter for a field; None is an option that is not given."""
     how = option_of(one)
     settings: dict[str, Any] = {"help": how.help, "metavar": how.metavar}
     if how.minimum is not None:
@@ -62,7 +62,7 @@ def _parameter(one: "Field[Any]", hint: Any) -> inspect.Parameter:
 
 
 def _plain_type(hint: Any) -> Any:
-    """Return the type that the command line reads: a field's own, or text where there are several."""
+    """Return the type that the command line parses: a field's own, or text if it has several."""
     kinds = (
         [kind for kind in get_args(hint) if kind is not NoneType] if isinstance(hint, UnionType) else [hint]
     )

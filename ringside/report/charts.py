@@ -1,4 +1,4 @@
-"""Shared by all figures of a page: their look, time axes, and charts of several pages."""
+"""Style, time axes and charts that several pages share."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -57,7 +57,7 @@ def seconds(value: float) -> str:
 
 
 def sizes_axis(sizes: Sequence[int]) -> dict[str, Any]:
-    """Return a logarithmic axis of sizes, with as many labels as there is room for."""
+    """Return a logarithmic axis of sizes, with all labels that fit."""
     named = sorted(set(sizes))
     shown = named[:: max(1, -(-len(named) // 6))]
     kind = "log" if named[0] > 0 else "linear"

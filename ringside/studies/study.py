@@ -152,13 +152,13 @@ class Study(_Strict):
         for name, values in self.grid.items():
             twice = [value for value, count in Counter(values).items() if count > 1]
             if twice:
-                raise ValueError(f"{name}: {twice[0]} occurs twice; leave one out")
+                raise ValueError(f"{name}: {twice[0]} occurs twice; remove one of them")
             for value in values:
                 _check_words(name, _split(value))
         holes = set(_holes(self.ask))
         both = sorted(set(self.grid) & set(self.sample.draws if self.sample else ()))
         if both:
-            raise ValueError(f"{both[0]} is under grid and under draws; leave one out")
+            raise ValueError(f"{both[0]} is under grid and under draws; remove one of them")
         missing, idle = sorted(holes - set(self.parameters)), sorted(set(self.parameters) - holes)
         if missing:
             raise ValueError(f"ask: no values for {{{missing[0]}}}; write it under grid, or under draws")

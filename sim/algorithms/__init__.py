@@ -98,7 +98,7 @@ def _split(algorithm: str) -> tuple[str, str]:
     name, _, given = algorithm.partition(":")
     name = ALSO_CALLED.get(name, name)
     if name not in ALGORITHMS:
-        raise ValueError(f"{algorithm!r} is no known algorithm; write {one_of(ALGORITHMS, algorithm)}")
+        raise ValueError(f"unknown algorithm {algorithm!r}; write {one_of(ALGORITHMS, algorithm)}")
     return name, given
 
 

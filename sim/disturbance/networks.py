@@ -17,10 +17,7 @@ from ringside.sim.program.simulation.libraries import Libraries
 from ringside.sim.program.simulation.simulate import Simulation
 from ringside.sim.program.simulation.transfers import Transfers
 
-NO_LINKS = (
-    "{}: {} says how long a collective takes as a whole, of which no single link is a part; "
-    "write --library ideal or gloo"
-)
+NO_LINKS = "{}: {} times a collective as a whole, without single links; write --library ideal or gloo"
 
 
 def libraries_under(libraries: Libraries, disturbance: Disturbance) -> Libraries:
@@ -47,7 +44,7 @@ def library_under(library: Library, disturbance: Disturbance) -> Library:
 def collective_once(
     library: Library, collective: Collective, candidate: Candidate, engine: str, draw: Draw
 ) -> Outcome:
-    """Play one collective by a fixed candidate, whatever disturbs it, in one draw.
+    """Play one draw of a disturbed collective by a fixed candidate.
 
     Time counts from the first rank's arrival to the last one's departure.
     """

@@ -304,7 +304,7 @@ def _check(plan: Schedule, protocol: str) -> None:
             plan, f"it has more than {MAX_TRANSFERS:,} transfers; write a smaller size or fewer ranks"
         )
     if len(set(map(len, plan.chunks.of_block.values()))) > 1:
-        raise _refusal(plan, "its parts have different numbers of chunks, and MSCCL cuts all alike")
+        raise _refusal(plan, "its parts have different numbers of chunks, but MSCCL needs the same for all")
     _, firsts = np.unique(plan.chunks.block, return_index=True)
     sizes = np.diff(np.append(plan.chunks.bounds[firsts], plan.collective.space))
     if np.ptp(sizes) > plan.collective.itemsize:

@@ -21,7 +21,7 @@ LOST = {
 
 
 def check_format(path: Path | None) -> None:
-    """Refuse a name whose suffix is no format."""
+    """Raise ValueError for an unknown suffix."""
     if path and path.suffix not in LOST:
         raise FormatError(f"{path}: not a format of schedules; write a name that ends in {', '.join(LOST)}")
 
@@ -75,6 +75,6 @@ def holds_schedule(name: str) -> bool:
 
 
 def read(path: Path) -> ScheduleFile:
-    """The schedule in MSCCL's XML; raise `FormatError` that says on which line something is wrong."""
-    found = msccl_read.loads(text_of(path), str(path))
-    return ScheduleFile(path, found.name, found.kind, found.ranks, msccl_schedule.build(found), found.sizes)
+    """Read a schedule in MSCCL's XML; raise `FormatError` with the line of an error."""
+    algo = msccl_read.loads(text_of(path), str(path))
+    return ScheduleFile(path, algo.name, algo.kind, algo.ranks, msccl_schedule.build(algo), algo.sizes)

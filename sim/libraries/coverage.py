@@ -94,7 +94,7 @@ def _cell(find: _Finder, algorithm: str, kind: str, most: int) -> Cell:
 
 
 def _taken(library: Library, collective: Collective) -> str:
-    """What a library takes; how long that lasts nobody asks of schedules, of which some are long."""
+    """Return the algorithm that a library uses; do not time schedules, because some are long."""
     if not (library.plays_links and isinstance(library, Scheduled)):
         return answer(library, collective).algorithm
     candidate = library.choose(collective)
@@ -102,7 +102,7 @@ def _taken(library: Library, collective: Collective) -> str:
 
 
 def _proved(library: Library, collective: Collective, algorithm: str, most: int) -> tuple[int, int] | None:
-    """For how many ranks the way that a library takes is proved, from and to; what is wrong is raised."""
+    """Return the first and last number of ranks for which it is proved; raise for a wrong one."""
     entry = LIBRARIES[library.name]
     if entry.by_machines:
         if library.ranks == 1:

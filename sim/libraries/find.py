@@ -166,7 +166,7 @@ def find_library(
         why = "a graph file of NCCL's" if options.nccl_graph else "machines with GPUs of NVIDIA's"
         log.info("library %s: %s", name, why if by_machines else "no machines that NCCL's model knows")
     if name not in LIBRARIES:
-        raise ValueError(f"{name!r} is no known library; write {one_of(LIBRARIES, name)}")
+        raise ValueError(f"unknown library {name!r}; write {one_of(LIBRARIES, name)}")
     if ranks is not None and ranks < 1:
         raise ValueError(f"-g {ranks}; write 1 rank or more")
     check_network(options.network)
@@ -185,5 +185,5 @@ def _refuse_unknown(name: str, options: Options) -> None:
 
 
 def named(cluster: "str | Topology") -> str:
-    """What a cluster is called."""
+    """Return a cluster's name."""
     return cluster if isinstance(cluster, str) else name_of(cluster)

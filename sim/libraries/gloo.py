@@ -197,7 +197,7 @@ def schedule(collective: Collective, algorithm: str = "auto") -> Schedule:
 
 
 def beside(collective: Collective, algorithm: str, placed: Sequence[int]) -> Schedule:
-    """The schedule of a collective among others, which is the same on any machines."""
+    """Return a collective's schedule beside others; it is the same on any machines."""
     return schedule(collective, algorithm)
 
 

@@ -55,18 +55,18 @@ def on_machines(name: str, placed: Sequence[int]) -> str:
 
 
 def build(collective: Collective, algorithm: str) -> Schedule:
-    """The schedule of an algorithm, whatever the machines."""
+    """Return an algorithm's schedule, independent of machines."""
     return schedule(algorithm, collective)
 
 
 def beside(collective: Collective, algorithm: str, placed: Sequence[int]) -> Schedule:
-    """The schedule of a collective among others: of the algorithm if it can, else the ring's."""
+    """Return a collective's schedule beside others: the algorithm's if it has one, else the ring's."""
     known = algorithm != "auto" and does(algorithm, collective.kind)
     return schedule(on_machines(algorithm, placed) if known else "ring", collective)
 
 
 class Ideal(Scheduled):
-    """The textbook's algorithms; by default the fastest is taken."""
+    """The textbook's algorithms; the default is the fastest."""
 
     name = "ideal"
 

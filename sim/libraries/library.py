@@ -133,58 +133,58 @@ class Library:
 
     @property
     def basis(self) -> str:
-        """What its times rest on: measurements, or an unusual network; empty if there is nothing to say."""
+        """The source of its times: measurements, or an unusual network; else empty."""
         if self.measurements:
             return f"as measured ({self.measurements})"
         return f"on the {self.network} network" if self.network != "fifo" else ""
 
     def note(self, engine: str = "auto", *, is_measured: bool = False) -> str:
-        """What the times of an engine rest on, in a sentence; empty for the textbook's."""
+        """Describe the source of an engine's times in a sentence; empty for the textbook's."""
         return ""
 
     def check_pick(self, kind: str) -> None:
-        """Refuse a collective among whose candidates nothing can be picked."""
+        """Raise ValueError for a collective without a choice of candidates."""
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
-        """Every way that it weighs; of equals the earlier is taken."""
+        """Return every candidate; of equal ones the first wins."""
         raise NotImplementedError
 
     def choose(self, collective: Collective) -> Candidate:
-        """What it takes of its own accord, within its settings."""
+        """Return its own choice, within its settings."""
         raise NotImplementedError
 
     def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
-        """Who sends what to whom; refuses by name what has no schedule."""
+        """Return the schedule; raise ValueError for a collective without one."""
         raise NotImplementedError
 
     def bound(self, collective: Collective, candidate: Candidate) -> float:
-        """Seconds below which the candidate cannot be, by what its links must carry."""
+        """Return the candidate's lower bound by its links' bandwidth, seconds."""
         raise NotImplementedError
 
     def busy(self, collective: Collective, candidate: Candidate) -> Mapping[str, float]:
-        """Seconds for which links, or the busiest of each kind, carry the candidate's bytes, by name."""
+        """Return the busy seconds of links, or of the busiest of each kind, by name."""
         raise NotImplementedError
 
     def parts(self, collective: Collective) -> Mapping[str, float]:
-        """Seconds for which each kind of link is taken from others, where times are whole."""
+        """Return the seconds that a collective occupies each kind of link."""
         raise NotImplementedError
 
     def standing(self, network: Topology, machines: Sequence[int]) -> Self:
-        """The same on other machines of a fabric, by their numbers there."""
+        """Return the library on other machines of a fabric, by their numbers there."""
         raise NotImplementedError
 
     def doubt(self, collective: Collective, one: tuple[str, str], other: tuple[str, str]) -> float | None:
-        """The fraction by which the ratio of two pairs' times may be off; ``None`` without measurements."""
+        """Return the relative error of two pairs' time ratio; ``None`` without measurements."""
         return None
 
     def barrier_s(self) -> float | None:
-        """Seconds of a barrier that it has a way of its own for, else ``None``."""
+        """Return the seconds of its own barrier, or ``None`` without one."""
         return None
 
     def time(
         self, collective: Collective, candidate: Candidate, engine: str = "auto", *, traced: bool = False
     ) -> Estimate:
-        """How long the candidate takes alone, launch included."""
+        """Return the candidate's time alone, including launch."""
         raise NotImplementedError
 
 
@@ -200,7 +200,7 @@ def check_ranks(library: Library, collective: Collective) -> None:
 def check_engine(engine: str) -> None:
     """Raise ValueError for an unknown engine."""
     if engine not in ENGINES:
-        raise ValueError(f"{engine!r} is no known engine; write {one_of(ENGINES, engine)}")
+        raise ValueError(f"unknown engine {engine!r}; write {one_of(ENGINES, engine)}")
 
 
 def answer(

@@ -26,5 +26,5 @@ RULES = {rules.name: rules for rules in (GLOO, NCCL)}
 
 
 def rules_of(backend: str | None) -> Rules:
-    """The rules of a backend that ran: Gloo's, or NCCL's, which every other one is taken to share."""
+    """Return a backend's rules: Gloo's, or NCCL's, which are assumed for every other one."""
     return RULES.get(backend or "", NCCL)

@@ -22,7 +22,7 @@ NETWORKS = ("fifo", "fair")
 def check_network(name: str) -> None:
     """Refuse an unknown network."""
     if name not in NETWORKS:
-        raise ValueError(f"{name!r} is no known network; write {one_of(NETWORKS, name)}")
+        raise ValueError(f"unknown network {name!r}; write {one_of(NETWORKS, name)}")
 
 
 class Message:

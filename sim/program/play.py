@@ -226,7 +226,7 @@ def is_call(action: object) -> bool:
 
 
 def queue_of(action: object) -> Group | None:
-    """The group in whose queue an action stands: Gloo's messages stand in none."""
+    """Return the group whose queue an action enters, or None: Gloo's messages enter none."""
     if is_call(action) or (type(action) in _QUEUED and action.group.rules.on_stream):  # type: ignore[attr-defined]
         return action.group  # type: ignore[attr-defined,no-any-return]
     return None

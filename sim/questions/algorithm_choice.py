@@ -36,19 +36,19 @@ class AlgorithmChoice(BySize, OfType, ByLibrary):
     begin: int = option("Smallest size.", "-b", "--begin", metavar="SIZE", default="1K", parse=parse_size)
     end: int = option("Largest size.", "-e", "--end", metavar="SIZE", default="1G", parse=parse_size)
     by: str = option(
-        "What competes; algorithm: by the best protocol of each.", metavar=choices(BY), default=BY[0]
+        "Candidates; algorithm: each with its fastest protocol.", metavar=choices(BY), default=BY[0]
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         cluster, count = without_count(self.cluster, self.nodes), split(self.cluster)[1]
         if count is None and self.nodes is None:
-            raise QuestionError(f"how many machines? write `cluster` {self.cluster}:16, or `nodes` 1,2,4,8")
+            raise QuestionError(f"no node count; write `cluster` {self.cluster}:16, or `nodes` 1,2,4,8")
         object.__setattr__(self, "cluster", cluster)
         object.__setattr__(self, "nodes", self.nodes or (count,))
 
     def ask(self) -> "AlgorithmPicks":
-        """Time all candidates; raise ValueError where there is nothing to pick."""
+        """Time all candidates; raise ValueError if there is no choice."""
         name = self.library or default_library(self.cluster, self.options)
         check_pickable(name)
         calibration, (first, *_) = self.read_calibration(), self.nodes or (1,)
@@ -59,28 +59,28 @@ class AlgorithmChoice(BySize, OfType, ByLibrary):
         is_one = self.algorithm != "auto" and not {",", "^"} & set(self.algorithm)
         if is_one and not libraries[first].has_tuner:
             raise QuestionError(
-                f"`algorithm` {self.algorithm} leaves {name} nothing to pick; write several (ring,tree), or "
-                "leave it out"
+                f"`algorithm` {self.algorithm} leaves {name} no choice; write several (ring,tree), or "
+                "remove it"
             )
         for nodes, library in libraries.items():
             library.check_pick(self.collective)
             if library.has_tuner and library.comm is None:
                 raise QuestionError(
-                    f"{self.cluster} on {nodes} node is one rank with nothing to choose; write more nodes"
+                    f"{self.cluster} on {nodes} node is one rank without peers; write more nodes"
                 )
         return AlgorithmPicks(self, libraries)
 
 
 @dataclass(frozen=True)
 class AlgorithmPicks:
-    """The answer: the winners, by the library on each count of nodes."""
+    """The answer: the library by node count, and the winners."""
 
     question: AlgorithmChoice
     libraries: Mapping[int, Library]
 
     @property
     def library(self) -> Library:
-        """The library on the first count of nodes."""
+        """The library on the first node count."""
         return next(iter(self.libraries.values()))
 
     @cached_property
@@ -89,7 +89,7 @@ class AlgorithmPicks:
         return self.picked(list(self.libraries), self.question.sizes)
 
     def picked(self, nodes: Sequence[int], sizes: Sequence[int]) -> list[Pick]:
-        """Return the winners at other counts of nodes and sizes."""
+        """Return the winners at other node counts and sizes."""
         question, of = self.question, self.libraries.__getitem__
         elements = question.collective, question.dtype, question.redop
         default = default_of(of, *elements) if LIBRARIES[self.library.name].by_default else None
@@ -100,18 +100,18 @@ class AlgorithmPicks:
 
     @property
     def is_measured(self) -> bool:
-        """Whether any times rest on measurements."""
+        """Whether any times are measured."""
         return any(one.measurements for one in self.libraries.values())
 
     @property
     def clock(self) -> str:
-        """Whose times the algorithms are picked by."""
+        """The source of the times: measured, tuner or simulated."""
         clock = "measured" if self.is_measured else "tuner" if self.library.has_tuner else "simulated"
         return self.question.times or clock
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The question as understood: the library, and with a tuner its release and whose times."""
+        """The resolved inputs: the library, and with a tuner its release and source of times."""
         inputs = self.question.inputs() | {"library": self.library.name}
         if self.library.has_tuner:
             inputs |= {"times": self.clock, "nccl_version": self.library.version}
@@ -119,7 +119,7 @@ class AlgorithmPicks:
 
     @property
     def notes(self) -> list[str]:
-        """Where the ranks are and what the times rest on, a sentence each."""
+        """The placement of ranks and the source of times, a sentence each."""
         question, notes = self.question, dict[str, None]()
         for one in self.libraries.values():
             notes |= dict.fromkeys(placement_told(question.ranks, question.placement, one.placed))

@@ -48,30 +48,29 @@ class CollectiveTime(Disturbances, BySize, OfType, ByLibrary):
         "Uneven all_to_all: elements from each rank to each, 4,1;1,4", metavar="LIST|FILE", default=None
     )
     engine: str = option(
-        "How it is answered; auto says what it took.", metavar=choices(ENGINES), default="auto"
+        "Simulation engine; auto reports its choice.", metavar=choices(ENGINES), default="auto"
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.splits is not None and (sized := self.changed("size", "begin", "end", "factor")):
-            raise QuestionError(f"`splits` says how much goes where; leave `{sized[0]}` out")
+            raise QuestionError(f"`splits` sets the sizes; remove `{sized[0]}`")
         if isinstance(self.collective, ScheduleFile):
             self._check_file(self.collective)
         if self.nodes is not None and self.ranks is not None:
             counts = ",".join(map(str, self.nodes))
             raise QuestionError(
-                f"`ranks` {self.ranks}, but `nodes` {counts} counts, and takes all ranks; leave one or the "
-                "other out"
+                f"`ranks` {self.ranks}, but `nodes` {counts} uses all ranks; remove one of them"
             )
 
     def _check_file(self, file: ScheduleFile) -> None:
         if self.library is not None:
             raise QuestionError(
-                f"`library` {self.library}: {file.path} says how it is carried out; leave `library` out"
+                f"`library` {self.library}: {file.path} contains the schedule; remove `library`"
             )
         if self.nodes:
             counts = ",".join(map(str, self.nodes))
-            raise QuestionError(f"`nodes` {counts}: the file has {file.ranks} ranks; leave `nodes` out")
+            raise QuestionError(f"`nodes` {counts}: the file has {file.ranks} ranks; remove `nodes`")
 
     @property
     def kind(self) -> str:
@@ -90,7 +89,7 @@ class CollectiveTime(Disturbances, BySize, OfType, ByLibrary):
         )  # fmt: skip
 
     def by_nodes(self) -> "dict[int | None, CollectiveTime]":
-        """Return the question on each count of nodes, its calibration read."""
+        """Return the question for each node count, with its calibration read."""
         resolved = replace(self, calibration=self.read_calibration(), anchor=None)
         if self.nodes is None:
             return {None: resolved}
@@ -100,7 +99,7 @@ class CollectiveTime(Disturbances, BySize, OfType, ByLibrary):
     def ask(
         self, *, traced: bool = False, on_size: Callable[[str], None] = lambda _: None
     ) -> "CollectiveTimes":
-        """Predict each size; ``traced`` keeps timelines, and ``on_size`` is called with each one done."""
+        """Predict each size; ``traced`` keeps timelines, ``on_size`` is called after each."""
         questions = self.by_nodes()
         return CollectiveTimes(
             self, {count: one._predicted(traced, on_size) for count, one in questions.items()}
@@ -131,7 +130,7 @@ class CollectiveTime(Disturbances, BySize, OfType, ByLibrary):
                 Collective(self.kind, ranks, size, dtype=self.dtype, redop=self.redop) for size in self.sizes
             ]
         if self.kind != "all_to_all":
-            raise QuestionError(f"`splits` of {self.kind}; only all_to_all has them, leave them out")
+            raise QuestionError(f"`splits` applies to all_to_all, not {self.kind}; remove it")
         return [Collective.uneven(read_splits(self.splits, ranks), self.dtype)]
 
 
@@ -147,14 +146,14 @@ class Predicted:
 
 @dataclass(frozen=True)
 class CollectiveTimes:
-    """The answer: what was predicted on each count of nodes, None where the question has no counts."""
+    """The answer: predictions by node count; the key is None without ``nodes``."""
 
     question: CollectiveTime
     by_nodes: Mapping[int | None, Predicted]
 
     @property
     def first(self) -> Predicted:
-        """What was predicted on the first count of nodes."""
+        """The predictions on the first node count."""
         return next(iter(self.by_nodes.values()))
 
     @property
@@ -164,7 +163,7 @@ class CollectiveTimes:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The question as understood: the library and its release, the ranks and where they are."""
+        """The resolved inputs: the library, its release, the ranks and their placement."""
         question, library = self.question, self.first.library
         inputs = question.inputs() | {"collective": question.kind, "library": library.name}
         if isinstance(question.collective, ScheduleFile):
@@ -177,12 +176,12 @@ class CollectiveTimes:
 
     @property
     def is_measured(self) -> bool:
-        """Whether any time rests on measurements."""
+        """Whether any time is measured."""
         return any(one.engine == "measured" for one in self.predictions)
 
     @property
     def basis(self) -> str:
-        """What the times rest on; empty where a schedule's links say it all."""
+        """The source of the times; empty for simulated schedules."""
         return self.first.library.note(self.question.engine, is_measured=self.is_measured)
 
     @property
@@ -192,7 +191,7 @@ class CollectiveTimes:
 
     @property
     def notes(self) -> list[str]:
-        """What to know before the times are believed, a sentence each."""
+        """Caveats of the times, a sentence each."""
         placed = placement_told(self.question.ranks, self.question.placement, self.first.library.placed)
         caveats = dict.fromkeys(one.caveat for one in self.predictions if one.caveat)
         return [*placed, *caveats, *self.idle]

@@ -4,7 +4,7 @@ from ringside.topologies.catalogue import split
 
 
 def parse_counts(text: str) -> tuple[int, ...]:
-    """Return the different counts of ``1,2,4,8`` in order; raise ValueError for any other text."""
+    """Parse the distinct counts of ``1,2,4,8``; raise ValueError for any other text."""
     counts = text.split(",")
     if not all(count.isdecimal() and int(count) > 0 for count in counts):
         raise ValueError(f"{text!r} are not node counts; write for example 1,2,4,8")
@@ -12,9 +12,9 @@ def parse_counts(text: str) -> tuple[int, ...]:
 
 
 def without_count(cluster: str, nodes: tuple[int, ...] | None) -> str:
-    """Return the cluster's name without its count; raise ValueError where ``nodes`` are others."""
+    """Return the cluster's name without its count; raise ValueError if ``nodes`` differ."""
     name, count = split(cluster)
     if None not in (count, nodes) and (count,) != nodes:
         counts = ",".join(map(str, nodes or ()))
-        raise ValueError(f"{cluster} and --nodes {counts} have different counts; leave one out")
+        raise ValueError(f"{cluster} and --nodes {counts} have different counts; remove one of them")
     return name

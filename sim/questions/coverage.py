@@ -1,4 +1,4 @@
-"""Which library answers which collective by which algorithm, and what is proved."""
+"""Which library supports which collective by which algorithm, and which are proved."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,23 +15,23 @@ from ringside.topologies.words import one_of
 
 def _libraries(text: str) -> str:
     if text not in LIBRARIES:
-        raise ValueError(f"{text!r} is no known library; write {one_of(LIBRARIES, text)}")
+        raise ValueError(f"unknown library {text!r}; write {one_of(LIBRARIES, text)}")
     return text
 
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage(OnCluster):
-    """Which library answers which collective by which algorithm, and for how many ranks it is proved."""
+    """Which library supports which collective by which algorithm, and the proved numbers of ranks."""
 
     schema: ClassVar[str] = "collectives"
 
-    cluster: str = option("On which each is asked for.", metavar="NAME[:COUNT]|FILE", default="dgx-h100:2")
+    cluster: str = option("Cluster to check on.", metavar="NAME[:COUNT]|FILE", default="dgx-h100:2")
     library: str | None = option(
-        "One of them alone.",
+        "Only this library.",
         metavar=choices(LIBRARIES), default=None, default_text="all", parse=_libraries,
     )  # fmt: skip
     prove: int = option(
-        "Prove schedules that know no machine for 1 to this number of ranks.",
+        "Prove schedules that do not depend on machines for 1 to this number of ranks.",
         default=16,
         minimum=0,
         maximum=64,
@@ -39,7 +39,7 @@ class Coverage(OnCluster):
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """The libraries that are asked."""
+        """The libraries checked."""
         return (self.library,) if self.library else tuple(LIBRARIES)
 
     @property
@@ -48,8 +48,8 @@ class Coverage(OnCluster):
         return len(KINDS) * sum(len(LIBRARIES[name].module.algorithms) for name in self.libraries)
 
     def ask(self, *, on_cell: Callable[[Cell], None] = lambda _: None) -> "Covered":
-        """Ask for each collective by each algorithm; ``on_cell`` is called with each one done."""
-        # refuses a cluster, or ranks, that do not exist
+        """Check each collective by each algorithm; ``on_cell`` is called after each."""
+        # raises for an invalid cluster or number of ranks
         ideal = find_library(
             "ideal", self.cluster, self.settings, ranks=self.ranks, options=Options(placement=self.placement)
         )
@@ -72,12 +72,12 @@ class Covered:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The question as understood."""
+        """The resolved inputs."""
         return self.question.inputs() | {"libraries": list(self.question.libraries)}
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each cell: what was used and for which ranks it is proved, or why it is refused."""
+        """A row for each cell: its algorithm and proved ranks, or the reason why it is refused."""
         return [_row(cell) for cell in self.cells]
 
 

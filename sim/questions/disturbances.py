@@ -14,32 +14,32 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, kw_only=True)
 class Disturbances(Question):
-    """What disturbs the answer; None is no such disturbance."""
+    """Disturbances of the answer; None and empty values mean none."""
 
     straggler: Sequence[str] = option(
-        "A rank that is slower; repeat for more.",
+        "A slower rank; repeat for more.",
         metavar="RANK=FACTOR",
         default=(),
         parse=tuple,
         repeats=True,
     )
     slow_link: Sequence[str] = option(
-        "A link with less bandwidth by a factor: gpu0-switch=4.",
+        "A link with FACTOR times less bandwidth: gpu0-switch=4.",
         metavar="A-B=FACTOR", default=(), parse=tuple, repeats=True,
     )  # fmt: skip
     jitter: str | None = option(
-        "How much work differs each time, or steps that do.", metavar="lognormal:SIGMA|FILE", default=None
+        "Random variation of work, or measured steps.", metavar="lognormal:SIGMA|FILE", default=None
     )
     os_noise: str | None = option("OS noise per core: 1ms=25us.", metavar="PERIOD=DURATION", default=None)
     late: Sequence[str] = option(
-        "A rank that begins later than the others.",
+        "A rank that starts later than the others.",
         metavar="RANK=DURATION", default=(), parse=tuple, repeats=True,
     )  # fmt: skip
     draws: int | None = option("Monte Carlo draws.", default=None, default_text="100")
     seed: int | None = option("Seed of the draws.", default=None, default_text="0")
 
     def disturbance(self) -> Disturbance | None:
-        """Return the disturbance, None where there is none; raise ValueError for an invalid one."""
+        """Return the disturbance, or None; raise ValueError for an invalid one."""
         disturbance = Disturbance(
             slow_ranks=parse_stragglers(self.straggler),
             slow_links=tuple(map(_slow_link, self.slow_link)),
@@ -50,13 +50,13 @@ class Disturbances(Question):
         for flag, value in (("--draws", self.draws), ("--seed", self.seed)):
             if value is not None and not disturbance.is_random:
                 raise ValueError(
-                    f"{flag} {value}: nothing is left to chance; add --jitter lognormal:0.1 or "
-                    "--os-noise 1ms=25us, or leave it out"
+                    f"{flag} {value}: nothing is random; add --jitter lognormal:0.1 or "
+                    "--os-noise 1ms=25us, or remove it"
                 )
         return None if disturbance == Disturbance() else disturbance
 
     def disturbed_by(self) -> str:
-        """Return the options as they were written; empty without any."""
+        """Return the options as written; empty without any."""
         lists = {"straggler": self.straggler, "slow-link": self.slow_link, "late": self.late}
         options = [f"--{name} {one}" for name, values in lists.items() for one in values]
         options += [f"--jitter {self.jitter}"] if self.jitter else []
@@ -71,22 +71,22 @@ def parse_stragglers(texts: Sequence[str]) -> dict[int, float]:
 def _by_rank(
     texts: Sequence[str], what: str, example: str, option: str, value_of: Callable[[str], Value]
 ) -> dict[int, Value]:
-    found: dict[int, Value] = {}
+    values: dict[int, Value] = {}
     kind = "RANK=FACTOR" if value_of is float else "RANK=DURATION"
     for text in texts:
         rank, _, value = text.partition("=")
         try:
             number, own = int(rank), value_of(value)
         except ValueError:
-            raise ValueError(f"{text!r} is no {what}; write {kind}, for example {example}") from None
-        if number in found:
-            raise ValueError(f"rank {number} is a {what} twice; write {option} {text} alone")
-        found[number] = own
-    return found
+            raise ValueError(f"invalid {what} {text!r}; write {kind}, for example {example}") from None
+        if number in values:
+            raise ValueError(f"rank {number} is a {what} twice; write only {option} {text}")
+        values[number] = own
+    return values
 
 
 def _slow_link(text: str) -> SlowLink:
-    """The link of ``gpu0-switch=4``, or of ``gpu0->switch=4``, one direction alone."""
+    """Parse ``gpu0-switch=4``, or one direction: ``gpu0->switch=4``."""
     ends, _, factor = text.rpartition("=")
     both = "->" not in ends
     a, _, b = ends.partition("-" if both else "->")
@@ -96,14 +96,14 @@ def _slow_link(text: str) -> SlowLink:
         slower = 0.0
     if not (a.strip() and b.strip() and slower):
         raise ValueError(
-            f"{text!r} is no slow link; write A-B=FACTOR with two ends that a cable joins, for example "
+            f"invalid slow link {text!r}; write A-B=FACTOR with two ends that a cable joins, for example "
             "gpu0-switch=4, or A->B=FACTOR for one direction"
         )
     return SlowLink(a.strip(), b.strip(), slower, both)
 
 
 def _jitter(text: str) -> Jitter:
-    """The jitter of ``lognormal:SIGMA``, or of a file of measured steps."""
+    """Parse ``lognormal:SIGMA``, or read a file of measured steps."""
     kind, colon, sigma = text.partition(":")
     if kind == "lognormal":
         try:
@@ -111,17 +111,17 @@ def _jitter(text: str) -> Jitter:
         except ValueError as error:
             if colon and str(error).startswith("a lognormal"):
                 raise
-            raise ValueError(f"{text!r} is no jitter; write lognormal:SIGMA, for example 0.1") from None
+            raise ValueError(f"invalid jitter {text!r}; write lognormal:SIGMA, for example 0.1") from None
     if Path(text).suffix not in (".json", ".jsonl") and not Path(text).is_file():
         raise ValueError(
-            f"{text!r} is no jitter; write lognormal:SIGMA, for example lognormal:0.1, or a file of measured "
-            "steps (ringside measure ddp -o)"
+            f"invalid jitter {text!r}; write lognormal:SIGMA, for example lognormal:0.1, or a file of "
+            "measured steps (ringside measure ddp -o)"
         )
     return Empirical(factors_of(Path(text)), text)
 
 
 def factors_of(path: Path) -> tuple[float, ...]:
-    """By what factors the passes of measured steps differ: each rank's, over the median of its own."""
+    """Return the factors of measured passes relative to their rank's median."""
     from ringside.sim.training.ddp.record import read
 
     return read(path).jitter()
@@ -130,5 +130,5 @@ def factors_of(path: Path) -> tuple[float, ...]:
 def _noise(text: str) -> OsNoise:
     period, equals, taken = text.partition("=")
     if not equals:
-        raise ValueError(f"{text!r} is no noise; write PERIOD=DURATION, for example 1ms=25us")
+        raise ValueError(f"invalid OS noise {text!r}; write PERIOD=DURATION, for example 1ms=25us")
     return OsNoise(parse_duration(period), parse_duration(taken))

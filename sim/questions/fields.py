@@ -31,58 +31,58 @@ def _parse_sizes(text: str) -> tuple[int, ...]:
 
 
 def choices(names: Iterable[str]) -> str:
-    """Return a metavar that lists what may be written."""
+    """Return a metavar that lists the choices."""
     return "|".join(names)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OnCluster(Question):
-    """Where: a cluster, what is changed on it, and the ranks in use."""
+    """A cluster, its changed settings, and the ranks in use."""
 
     cluster: str = option("A named cluster, or a YAML file. See ringside topo.", metavar="NAME[:COUNT]|FILE")
     settings: Mapping[str, str] = option(
         "Change a figure or fabric: nic=25GB/s, latency=5us, fabric=torus; repeat for more.",
         "--set", "--settings", metavar="KEY=VALUE", factory=dict, parse=parse_settings, repeats=True,
     )  # fmt: skip
-    ranks: int | None = option("Ranks in all.", "-g", "--ranks", default=None, default_text="all")
+    ranks: int | None = option("Number of ranks.", "-g", "--ranks", default=None, default_text="all")
     placement: str = option(
-        "Where -g ranks stand: as many on every machine, or one machine full after another.",
+        "Place -g ranks: equally many on every machine, or one machine full after another.",
         metavar=choices(SPREADS), default=EVEN,
     )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class ByLibrary(OnCluster):
-    """By whose choices and times: a library, its settings, and the measurements that it goes by."""
+    """A library whose choices and times to predict, its settings and its calibration."""
 
     library: str | None = option(
-        "Whose choices and times.",
+        "Library whose choices and times to predict.",
         metavar=choices(LIBRARIES), default=None, default_text="nccl for machines with GPUs, else ideal",
     )  # fmt: skip
     algorithm: str = option(
-        "ring,tree, ^ring, ... (ringside collectives lists all) or auto; for nccl what NCCL_ALGO takes.",
+        "ring,tree, ^ring, ... (ringside collectives lists all) or auto; for nccl as in NCCL_ALGO.",
         metavar="NAMES", default="auto",
     )  # fmt: skip
     protocol: str = option(
-        "For nccl what NCCL_PROTO takes: ll, ll128, simple, ^ll; for mpi eager or rendezvous.",
+        "For nccl as in NCCL_PROTO: ll, ll128, simple, ^ll; for mpi eager or rendezvous.",
         metavar="NAMES", default="auto",
     )  # fmt: skip
     times: str | None = option(
-        "For nccl: its tuner's, or those of a model of its rings and trees.",
+        "Times for nccl: its tuner's, or those of a model of its rings and trees.",
         metavar="tuner|pipeline", default=None, default_text="tuner",
     )  # fmt: skip
     network: str = option(
         "How links serve messages: in turn, or shared.", metavar=choices(NETWORKS), default="fifo"
     )
     nccl_version: str | None = option(
-        "Any release from 2.8 on; the answer says which one stands for another.",
+        "Any release from 2.8 on; the answer names a substitute.",
         metavar="X.Y", default=None, default_text="the newest known",
     )  # fmt: skip
     nccl_graph: Path | None = option(
         "NCCL_GRAPH_DUMP_FILE, or an NCCL_DEBUG log with TUNING.", metavar="FILE", default=None
     )
     calibration: str | Calibration | None = option(
-        "Measurements to go by: what is shipped of the machine, none, another's, or your own.",
+        "Measurements to use: the shipped ones of the machine, none, another's, or your own.",
         metavar=choices((AUTO, NONE, f"{FAMILY}NAME", "FILE")), default=AUTO,
     )  # fmt: skip
     anchor: Anchor | None = option(
@@ -91,7 +91,7 @@ class ByLibrary(OnCluster):
 
     @property
     def options(self) -> Options:
-        """What the library is told."""
+        """The library's options."""
         return Options(
             self.algorithm, self.protocol, self.nccl_version, self.nccl_graph, self.times, self.network,
             self.placement,
@@ -110,7 +110,7 @@ class ByLibrary(OnCluster):
         )
 
     def read_calibration(self) -> Calibration | str | None:
-        """Return the calibration, scaled by the anchor's rows where there is one."""
+        """Return the calibration, scaled by the anchor's rows if any."""
         text = self.calibration
         calibration = find_calibration(text, self.cluster) if isinstance(text, str) else text
         if self.anchor is None:
@@ -126,23 +126,23 @@ class ByLibrary(OnCluster):
 
 @dataclass(frozen=True, kw_only=True)
 class OfType(Question):
-    """Of which elements: their type, and how they are reduced."""
+    """The element type and the reduction."""
 
-    dtype: str = option(f"Of one element: {', '.join(ITEMSIZE)}.", metavar="TYPE", default="float32")
+    dtype: str = option(f"Element type: {', '.join(ITEMSIZE)}.", metavar="TYPE", default="float32")
     redop: str = option(f"One of {', '.join(REDOPS)}.", metavar="REDUCTION", default="sum")
 
 
 @dataclass(frozen=True, kw_only=True)
 class BySize(Question):
-    """Of which sizes: those listed, or a series from ``begin`` to ``end`` bytes by ``factor``."""
+    """Sizes: a list, or a series from ``begin`` to ``end`` bytes by ``factor``."""
 
     begin: int = option("Smallest size.", "-b", "--begin", metavar="SIZE", default="8", parse=parse_size)
     end: int = option("Largest size.", "-e", "--end", metavar="SIZE", default="128M", parse=parse_size)
     factor: int = option(
-        "From one size to the next, 2 or more.", "-f", "--factor", metavar="FACTOR", default=2, minimum=2
+        "Factor between sizes, 2 or more.", "-f", "--factor", metavar="FACTOR", default=2, minimum=2
     )
     size: tuple[int, ...] | None = option(
-        "One size, or several, in place of -b, -e and -f.",
+        "One size or several, instead of -b, -e and -f.",
         metavar="SIZE,...", default=None, parse=_parse_sizes,
     )  # fmt: skip
 
@@ -150,13 +150,13 @@ class BySize(Question):
         super().__post_init__()
         if self.size is not None and self.changed("begin", "end", "factor"):
             raise QuestionError(
-                "`size` lists sizes, `begin`, `end` and `factor` make a series; leave one or the other out"
+                "`size` is a list, `begin`, `end` and `factor` are a series; remove one of them"
             )
         begin, end = format_size(self.begin), format_size(self.end)
         if self.begin > self.end:
             raise QuestionError(f"`begin` {begin} is more than `end` {end}; write the smaller size first")
         if self.begin == 0:
-            raise QuestionError("`begin` 0 grows to nothing; write `begin` 1 or more, or `size` 0")
+            raise QuestionError("`begin` 0 cannot grow; write `begin` 1 or more, or `size` 0")
 
     @property
     def sizes(self) -> list[int]:

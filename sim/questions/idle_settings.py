@@ -1,4 +1,4 @@
-"""Which rates that were set leave an answer as it was, and which link limits it in their stead."""
+"""Find rates that were set without effect, and the link that limits instead."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,10 +14,10 @@ from ringside.topologies.graph import Hop
 from ringside.topologies.units import format_rate, parse_rate
 
 CHEAP_S = 2.0
-"""What took no longer is asked once more without a setting, to see whether that changes anything."""
+"""Longest answer that is recomputed without a setting to test its effect, seconds."""
 
 _SETTING = {"ib": "nic", "ethernet": "bandwidth", "upi": "socket"}
-"""The setting behind a kind of link, where that is not called as the kind."""
+"""The setting of a kind of link, where its name differs."""
 
 
 def idle_rates(
@@ -28,32 +28,32 @@ def idle_rates(
     engine: str,
     took_s: float,
 ) -> list[str]:
-    """A sentence for every rate among the settings without which the answers would be the same.
+    """Return a sentence for every rate among the settings that has no effect on the answers.
 
-    ``find`` gives the library with other settings, uncalibrated. A question that took long is not asked
-    again: then the routes between neighbouring ranks decide.
+    ``find`` returns the library with other settings, uncalibrated. A long answer is not recomputed; instead
+    the routes between neighbouring ranks decide.
     """
     rates = list(_rates(values))
     if library.has_tuner:
-        return [said for key in rates if (said := _of_tuner(find, parted(values)[2], key, collectives))]
+        return [note for key in rates if (note := _of_tuner(find, parted(values)[2], key, collectives))]
     if not isinstance(library, Scheduled) or library.calibration:
         return []
-    found = []
+    sentences = []
     for key in rates:
         without = find({other: value for other, value in values.items() if other != key})
         if not isinstance(without, Scheduled):
             continue
         changed = {hop for hop in library.graph.edges if library.graph.edges[hop] != without.graph.edges[hop]}
         if not changed:
-            found.append(f"{key} has no effect: every link is the same without it")
+            sentences.append(f"{key} has no effect: every link is the same without it")
         elif took_s > CHEAP_S:
             if not any(_narrow(library, without, route, changed) for route in _around(library.graph)):
-                found.append(
+                sentences.append(
                     f"{key} has no effect between neighbouring ranks: {_limit(library.graph)} limits"
                 )
         elif _same(library, without, collectives, engine):
-            found.append(f"{key} has no effect: {_limit(library.graph)} limits")
-    return found
+            sentences.append(f"{key} has no effect: {_limit(library.graph)} limits")
+    return sentences
 
 
 def _rates(values: Mapping[str, str]) -> Iterator[str]:
@@ -64,7 +64,7 @@ def _rates(values: Mapping[str, str]) -> Iterator[str]:
 
 
 def _same(one: Library, other: Library, collectives: Sequence[Collective], engine: str) -> bool:
-    times = ([answer(library, asked, engine).time_s for asked in collectives] for library in (one, other))
+    times = ([answer(library, each, engine).time_s for each in collectives] for library in (one, other))
     return all(isclose(a, b, rel_tol=1e-9) for a, b in zip(*times, strict=True))
 
 
@@ -74,7 +74,7 @@ def _of_tuner(
     key: str,
     collectives: Sequence[Collective],
 ) -> str | None:
-    """Decided by the tuner's own times, which are quick; what a fabric shares out is left aside."""
+    """Return the sentence by the tuner's own times, which are fast; ignore fabric contention."""
     if key not in values:
         return None
     changed = {name: value for name, value in values.items() if name != key}
@@ -92,18 +92,18 @@ def _of_tuner(
         (name for name in used if name != key and figures[name]), key=figures.__getitem__, default=key
     )
     if limit == key or (key in used and figures[limit] >= figures[key]):
-        return f"{key} has no effect: NCCL's tuner takes as long without it"
+        return f"{key} has no effect: NCCL's tuner gives the same time without it"
     return f"{key} has no effect: {limit} at {format_rate(figures[limit], 4)} limits"
 
 
 def _around(graph: Topology) -> list[tuple[Hop, ...]]:
-    """The routes from each rank to the next."""
+    """Return the routes from each rank to the next."""
     routes, count = Routes(graph), len(ranks(graph))
     return [routes.route(rank, (rank + 1) % count) for rank in range(count if count > 1 else 0)]
 
 
 def _narrow(one: Scheduled, other: Scheduled, route: Sequence[Hop], changed: set[Hop]) -> bool:
-    """Whether a route is as wide as one of the links that were changed, before or after."""
+    """Check whether a changed link has a route's bandwidth, before or after the change."""
     return any(
         any(hop in changed and graph.edges[hop]["bandwidth"] <= least for hop in route)
         for graph in (one.graph, other.graph)
@@ -112,7 +112,7 @@ def _narrow(one: Scheduled, other: Scheduled, route: Sequence[Hop], changed: set
 
 
 def _limit(graph: Topology) -> str:
-    """The link that takes longest where every rank sends as much to the next."""
+    """Describe the slowest link when every rank sends equally much to the next."""
     load = Counter(hop for route in _around(graph) for hop in route)
     busiest = max(load, key=lambda hop: (load[hop] / graph.edges[hop]["bandwidth"], hop))
     kind, rate = graph.edges[busiest]["kind"], format_rate(graph.edges[busiest]["bandwidth"], 4)

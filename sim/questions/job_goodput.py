@@ -1,4 +1,4 @@
-"""What failures, checkpoints and restarts leave of a long job's time."""
+"""Goodput of a long job after failures, checkpoints and restarts."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ def _published_or(seconds: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class JobGoodput(Question):
-    """What failures, checkpoints and restarts leave of a long job's time; durations are in seconds.
+    """Goodput of a long job after failures, checkpoints and restarts; durations are in seconds.
 
     ``training`` names a published training, whose figures other fields replace. ``interval`` is the training
     between two checkpoints, the best one by default; with ``step`` it is rounded to whole steps.
@@ -41,47 +41,45 @@ class JobGoodput(Question):
     schema: ClassVar[str] = "goodput"
 
     training: str | None = argument(
-        "A published training; none: list them.", metavar="[TRAINING]", default=None
+        "A published training; all are listed without it.", metavar="[TRAINING]", default=None
     )
-    nodes: int | None = option("Nodes that the job needs.", default=None)
-    gpus_per_node: int | None = option("GPUs of a node.", default=None, default_text=str(GPUS_PER_NODE))
+    nodes: int | None = option("Nodes of the job.", default=None)
+    gpus_per_node: int | None = option("GPUs per node.", default=None, default_text=str(GPUS_PER_NODE))
     failures: Sequence[str] = option(
         "gpu=2.4/1000node-days,node-lost or software=1/gpu-year,hang or 8/day; repeat for more.",
         metavar="[CAUSE=]RATE", default=(), parse=tuple, repeats=True,
     )  # fmt: skip
     mtbf: float | None = _duration("Mean time between failures of the whole job: 3h")
-    work: float | None = _duration("Training, were it never disturbed: 54d", _published_or(WORK_S))
-    checkpoint: float | None = _duration("How long training stands still for one: 30s")
-    persist: float | None = _duration("Asynchronous: until a restart could use it: 2min.", "0s")
-    detect: float | None = _duration("Until a failure is noticed.", _published_or(TYPICAL.detect_s))
-    timeout: float | None = _duration(
-        "Until a hanging collective is given up.", _published_or(TYPICAL.timeout_s)
-    )
+    work: float | None = _duration("Training time without failures: 54d", _published_or(WORK_S))
+    checkpoint: float | None = _duration("Pause of training for a checkpoint: 30s")
+    persist: float | None = _duration("Asynchronous: time until a restart can use a checkpoint: 2min.", "0s")
+    detect: float | None = _duration("Time to detect a failure.", _published_or(TYPICAL.detect_s))
+    timeout: float | None = _duration("Timeout of a hanging collective.", _published_or(TYPICAL.timeout_s))
     restart: float | None = _duration(
-        "Stop, rendezvous, processes, imports, communicators.",
+        "Time to restart: stop, rendezvous, processes, imports, communicators.",
         _published_or(TYPICAL.stop_s + TYPICAL.rendezvous_s + TYPICAL.start_s),
     )
-    load: float | None = _duration("Reading a checkpoint.", _published_or(TYPICAL.load_s))
-    repair: float | None = _duration("Until a lost node is back.", _published_or(TYPICAL.repair_s))
-    spares: int | None = option("Nodes that stand ready beside the job's.", default=None, default_text="0")
+    load: float | None = _duration("Time to read a checkpoint.", _published_or(TYPICAL.load_s))
+    repair: float | None = _duration("Time to repair a lost node.", _published_or(TYPICAL.repair_s))
+    spares: int | None = option("Spare nodes.", default=None, default_text="0")
     replica: int | None = option(
-        "Elastic: go on with whole replicas of this many nodes.", metavar="NODES", default=None
+        "Elastic: continue with whole replicas of this many nodes.", metavar="NODES", default=None
     )
     interval: Sequence[float] = option(
-        "Between checkpoints; repeat.",
+        "Time between checkpoints; repeat for more.",
         metavar="DURATION", default=(), default_text="best", parse=_durations, repeats=True,
     )  # fmt: skip
-    step: float | None = _duration("A training step: intervals are whole steps.")
-    trials: int = option("Lives to simulate.", default=40)
-    seed: int = option("Seed of the draws.", default=0)
+    step: float | None = _duration("Time of a step: intervals are whole steps.")
+    trials: int = option("Monte Carlo draws.", default=40)
+    seed: int = option("Random seed.", default=0)
 
     @property
     def known(self) -> Published | None:
-        """The published training; None for a job of one's own."""
+        """The published training; None for a custom job."""
         return None if self.training is None else published(self.training)
 
     def job(self) -> LongJob:
-        """Return the published job with the fields in place of its own, or the job of one's own."""
+        """Return the published job with changed fields, or a custom job."""
         known = self.known
         if known is None:
             self._check_complete()
@@ -97,7 +95,7 @@ class JobGoodput(Question):
             repair_s=self.repair,
         )  # fmt: skip
         if self.restart is not None:
-            starting |= {"stop_s": 0.0, "rendezvous_s": 0.0}  # they are in it
+            starting |= {"stop_s": 0.0, "rendezvous_s": 0.0}  # restart includes them
         return replace(
             sized,
             causes=self._causes(sized),
@@ -111,7 +109,7 @@ class JobGoodput(Question):
         check_trials(self.trials, self.seed)
         job = self.job()
         if self.step == 0:
-            raise QuestionError("`step` takes no time; write for example 12s")
+            raise QuestionError("`step` is 0; write for example 12s")
         best_s = min(best_interval(job), job.work_s)
         wanted = [job.check_interval(one) for one in self.interval] or [best_s]
         intervals = [job.check_interval(self._whole_steps(one)) for one in wanted]
@@ -131,13 +129,11 @@ class JobGoodput(Question):
 
     def _check_complete(self) -> None:
         if self.nodes is None:
-            raise QuestionError("how many nodes? write `nodes` 128, or the name of a published training")
+            raise QuestionError("no node count; write `nodes` 128, or the name of a published training")
         if self.mtbf is None and not self.failures:
-            raise QuestionError("how often does it fail? write `failures` 6.5/1000node-days, or `mtbf` 8h")
+            raise QuestionError("no failure rate; write `failures` 6.5/1000node-days, or `mtbf` 8h")
         if self.checkpoint is None:
-            raise QuestionError(
-                "how long does a checkpoint stop training? write for example `checkpoint` 30s"
-            )
+            raise QuestionError("no checkpoint duration; write for example `checkpoint` 30s")
 
     def _causes(self, job: LongJob) -> tuple[Cause, ...]:
         gpus = self.gpus_per_node
@@ -146,7 +142,7 @@ class JobGoodput(Question):
         if not 1 <= gpus <= 1024:
             raise QuestionError(f"`gpus_per_node` {gpus}; write 1 to 1024")
         if self.mtbf is not None and self.failures:
-            raise QuestionError("`mtbf` and `failures` both say how often it fails; leave one of them out")
+            raise QuestionError("`mtbf` and `failures` both set the failure rate; remove one of them")
         if self.mtbf is not None:
             return causes_of_mtbf(self.mtbf, job.nodes)
         return parse_causes(self.failures, job.nodes, gpus) if self.failures else job.causes
@@ -167,7 +163,7 @@ class JobGoodputs:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The question as understood."""
+        """The resolved inputs."""
         return self.question.inputs()
 
     @property
@@ -177,7 +173,7 @@ class JobGoodputs:
 
     @property
     def notes(self) -> list[str]:
-        """Where the formula and the simulation differ."""
+        """Differences between the formula and the simulation."""
         job = self.job
         lost = sum(cause.per_node_s for cause in job.causes if cause.loses_node) * job.nodes
         if not lost:
@@ -194,7 +190,7 @@ class JobGoodputs:
 
 
 def facts(job: LongJob) -> dict[str, Any]:
-    """Return what a job's answer rests on; None where nothing fails."""
+    """Return a job's parameters for JSON; None where nothing fails."""
     calm = math.isinf(job.mtbf_s)
     write = job.checkpoints.write_s
     return {

@@ -21,11 +21,11 @@ class QuestionError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """How a field is written.
+    """How a field is written as an option.
 
     ``flags`` are the command line's names, ``--FIELD`` where empty. ``parse`` turns text into the value; a
-    string names one of `PARSERS`. ``default_text`` describes a default of None. What
-    ``repeats`` is parsed as a list of texts.
+    string names one of `PARSERS`. ``default_text`` describes a default of None. An option
+    that ``repeats`` is parsed from a list of texts.
     """
 
     help: str
@@ -46,12 +46,12 @@ def option(help: str, *flags: str, default: Any = MISSING, factory: Any = MISSIN
 
 
 def argument(help: str, **settings: Any) -> Any:
-    """Define a required field that the command line takes without a flag."""
+    """Define a required field without a flag on the command line."""
     return option(help, is_argument=True, **settings)
 
 
 def option_of(one: "Field[Any]") -> Option:
-    """Return how a field is written."""
+    """Return a field's option."""
     written: Option = one.metadata[_KEY]
     return written
 
@@ -62,11 +62,11 @@ def types_of(question: "type[Question]") -> dict[str, Any]:
 
 
 class Answer(Protocol):
-    """What a question answers, in plain values: seconds, bytes, bytes/s."""
+    """The answer to a question, in plain values: seconds, bytes, bytes/s."""
 
     @property
     def inputs(self) -> Mapping[str, Any]:
-        """The question as understood."""
+        """The resolved inputs."""
         ...
 
     @property
@@ -76,7 +76,7 @@ class Answer(Protocol):
 
     @property
     def notes(self) -> Sequence[str]:
-        """What the rows rest on, a sentence each."""
+        """Notes on the rows, a sentence each."""
         ...
 
 
@@ -84,7 +84,7 @@ class Answer(Protocol):
 class Question:
     """The base of all questions; each has ``ask``, which returns its `Answer`.
 
-    Text is parsed and every value checked when a question is made. Raise QuestionError for invalid values.
+    Text is parsed and every value checked at construction. Raise QuestionError for invalid values.
     """
 
     schema: ClassVar[str]
@@ -101,14 +101,14 @@ class Question:
         return {one.name: _plain(getattr(self, one.name)) for one in ordered}
 
     def changed(self, *names: str) -> list[str]:
-        """Return those of the fields that do not have their defaults."""
+        """Return the fields that differ from their defaults."""
         types, own = types_of(type(self)), {one.name: one for one in fields(self)}
         defaults = {name: _value(own[name], types[name], _default(own[name])) for name in names}
         return [name for name in names if getattr(self, name) != defaults[name]]
 
 
 def _value(one: "Field[Any]", hint: Any, given: Any) -> Any:
-    """Return the value of a field, parsed where it is text."""
+    """Return the value of a field, parsed from text."""
     how, kinds = option_of(one), get_args(hint) if isinstance(hint, UnionType) else (hint,)
     if how.repeats and isinstance(given, str):
         given = [given]
@@ -127,7 +127,7 @@ def _value(one: "Field[Any]", hint: Any, given: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON holds it: text for what has no plain form."""
+    """Convert a value for JSON; values without a plain form become text."""
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -162,4 +162,4 @@ _CHECKS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
     str: ("text", lambda given: isinstance(given, str)),
     NoneType: ("None", lambda given: given is None),
 }
-"""What people are told to write for a type, and whether a value has it."""
+"""For each type, its name in messages and its check."""

@@ -1,4 +1,4 @@
-"""A schedule from a file, which stands where a question names a collective."""
+"""A schedule from a file, given instead of a collective's name."""
 
 from collections.abc import Mapping
 
@@ -20,11 +20,11 @@ def given(
 ) -> Given:
     """Return the file's schedule on the first ranks of a cluster, uncalibrated."""
     if ranks not in (None, file.ranks):
-        raise ValueError(f"-g {ranks}, but the file has {file.ranks} ranks; leave -g out")
+        raise ValueError(f"-g {ranks}, but the file has {file.ranks} ranks; remove -g")
     if options.algorithm != "auto":
-        raise ValueError(f"--algorithm {options.algorithm}: the file has its own; leave it out")
+        raise ValueError(f"--algorithm {options.algorithm}: the file has its own; remove it")
     if isinstance(calibration, Calibration):
-        raise ValueError("a calibration is of named algorithms, not of a file's; write --calibration none")
+        raise ValueError("a calibration applies to named algorithms, not to a file; write --calibration none")
     bare = find_library("ideal", cluster, values, ranks=file.ranks, options=options)
     assert isinstance(bare, Scheduled)
     return Given(bare.graph, file.ranks, f"{file.name}.xml", file.build, options.network, file.caveat)

@@ -11,8 +11,8 @@ Rows = tuple[tuple[int, ...], ...]
 def read_splits(text: str, ranks: int) -> Rows:
     """Parse counts of elements by sender, then receiver, for ``ranks`` ranks.
 
-    The text is a list, ``4,1,0;1,4,0;0,0,9``, or the name of a file with a line per sender; a single row is
-    every rank's.
+    The text is a list, ``4,1,0;1,4,0;0,0,9``, or the name of a file with a line per sender; a single row
+    applies to every rank.
     """
     file, where = splits_file(text), f"--splits {text}"
     lines = re.split(r"[;\n]", _content(file) if file else text)

@@ -39,7 +39,7 @@ class ContextParallel:
             raise ValueError(f"context parallelism among {self.degree} ranks; write 1 or more")
         if self.method not in METHODS:
             raise ValueError(
-                f"{self.method!r} is no way of context parallelism; write one of {', '.join(METHODS)}"
+                f"unknown context-parallel method {self.method!r}; write one of {', '.join(METHODS)}"
             )
 
     @property

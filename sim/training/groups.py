@@ -169,9 +169,9 @@ def time_alone(group: ProcessGroup) -> CollectiveTime:
 
 
 def process_group(library: Library) -> ProcessGroup:
-    """The group that a library makes: collectives that run at once, as two of Gloo's, share one network.
+    """Return a library's group; concurrent collectives, as Gloo's, share one network.
 
-    Those that run one after another take what each takes alone.
+    Sequential ones take their times alone.
     """
     if isinstance(library, Scheduled) and library.workers > 1:
         announced_s = RENDEZVOUS * preset_of(library.graph).alpha

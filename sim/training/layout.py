@@ -141,7 +141,7 @@ class Layout:
             ("type to sum in", self.reduce_dtype or FSDP_DTYPES[0], FSDP_DTYPES[:-1]),
         ):
             if word not in known:
-                raise LayoutError(f"{word!r} is no known {what}; write {one_of(known, word)}")
+                raise LayoutError(f"unknown {what} {word!r}; write {one_of(known, word)}")
         for option, count in (
             ("--tp", self.tensor), ("--cp", self.context), ("--pp", self.pipeline),
             ("--virtual", self.virtual),
@@ -169,7 +169,7 @@ class Layout:
         if self.tensor_style and self.tensor == 1:
             raise LayoutError("--tp-style needs tensor-parallel ranks; add --tp 2, or leave it out")
         if self.async_tensor and self.tensor_style == "megatron":
-            raise LayoutError("--async-tp is torch's, and --tp-style is megatron; leave one of them out")
+            raise LayoutError("--async-tp is torch's, and --tp-style is megatron; remove one of them")
         if self.async_tensor and not self.sequence_parallel:
             raise LayoutError(
                 "--async-tp splits the gathers and scatters of sequence parallelism; add --sequence-parallel"

@@ -50,7 +50,7 @@ their norm first, writes updates, reads them and the parameters for two norms, a
 def find_optimizer(name: str) -> Optimizer:
     """Return the optimizer of that name."""
     if name not in OPTIMIZERS:
-        raise ValueError(f"{name!r} is no known optimizer; write {one_of(OPTIMIZERS, name)}")
+        raise ValueError(f"unknown optimizer {name!r}; write {one_of(OPTIMIZERS, name)}")
     return OPTIMIZERS[name]
 
 

@@ -300,14 +300,14 @@ def decoder(text: str) -> Decoder:
     """
     name, _, settings = text.partition(":")
     if name not in DECODERS:
-        raise ValueError(f"{name!r} is no known decoder; write {one_of(DECODERS, name)}")
+        raise ValueError(f"unknown decoder {name!r}; write {one_of(DECODERS, name)}")
     known = DECODERS[name]
     numbers: dict[str, Any] = {}
     for word in settings.split(",") if text != name else ():
         key, given, number = word.rpartition("=")
         key = key if given else "sequence"
         if key not in ("sequence", *SHAPE):
-            raise ValueError(f"{text!r}: {key!r} is no part of a shape; write {one_of(SHAPE, key)}")
+            raise ValueError(f"{text!r}: unknown part of a shape {key!r}; write {one_of(SHAPE, key)}")
         if key in numbers:
             raise ValueError(f"{text!r} says {key} twice; write it once")
         most = MOST.get(key, MOST_ELSE)

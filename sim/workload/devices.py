@@ -39,7 +39,7 @@ def stored(text: str | None) -> str | None:
     """Parse the type of parameters and gradients: ``bf16``, ``bfloat16`` or None."""
     name = full_name(text)
     if name is not None and name not in GRADIENTS:
-        raise ValueError(f"{name!r} is no type of gradients; write {one_of(GRADIENTS, name)}")
+        raise ValueError(f"unknown gradient type {name!r}; write {one_of(GRADIENTS, name)}")
     return name
 
 
@@ -162,7 +162,7 @@ DEVICES = Lazy(lambda: [name for name in GPUS if _has_peaks(name)], _device, _ha
 def device(name: str) -> Device:
     """Return the GPU of that name."""
     if name not in DEVICES:
-        raise ValueError(f"{name!r} is no known GPU; write {one_of(DEVICES, name)}")
+        raise ValueError(f"unknown GPU {name!r}; write {one_of(DEVICES, name)}")
     return DEVICES[name]
 
 

@@ -99,7 +99,7 @@ def dumps(workload: Workload) -> str:
 def _workload(file: _File, path: Path) -> Workload:
     position = {name: index for index, name in enumerate(file.parameters)}
     unknown = [
-        f"{path}: layers.{index}.gradients: {name!r} is no parameter of the file"
+        f"{path}: layers.{index}.gradients: unknown parameter {name!r}"
         for index, layer in enumerate(file.layers)
         for name in layer.gradients
         if name not in position

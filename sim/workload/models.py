@@ -31,7 +31,7 @@ def find_model(text: str) -> Architecture | Decoder:
         also = ", FILE.py:NAME, or a file of timed layers (.yaml) or of measured steps (.json)"
         # a hub puts the owner before a slash
         known = one_of([*MODELS, *DECODERS], name.rpartition("/")[2], also=also)
-        raise ValueError(f"{name!r} is no known model; write {known}")
+        raise ValueError(f"unknown model {name!r}; write {known}")
     return architecture(text)
 
 

@@ -160,7 +160,7 @@ def test_a_message_names_its_other_end():
     ("words", "complaint"),
     [
         ({}, "one rank does not communicate"),
-        ({"pipeline": 2, "schedule": "zb"}, "'zb' is not one of torch's schedules; write one of gpipe"),
+        ({"pipeline": 2, "schedule": "zb"}, "unknown torch schedule 'zb'; write one of gpipe"),
         ({"pipeline": 4, "micro_batches": 3}, "torch's 1f1b on 4 ranks needs 4 or more"),
         ({"pipeline": 2, "schedule": "zbv", "micro_batches": 4}, "zbv has 2 per rank, not 1"),
         ({"pipeline": 2, "virtual": 2, "micro_batches": 4}, "1f1b has 1 per rank, not 2"),
@@ -168,7 +168,7 @@ def test_a_message_names_its_other_end():
         ({"shard": 2, "virtual": 2}, "2 stages per rank, but no pipeline"),
         ({"tensor": 3}, "3 tensor-parallel ranks do not divide inner 512"),
         ({"tensor": 2, "model": Decoder(heads=3)}, "3 heads do not divide hidden 64"),
-        ({"shard": 2, "param_dtype": "int8"}, "'int8' is no known dtype"),
+        ({"shard": 2, "param_dtype": "int8"}, "unknown dtype 'int8'"),
         ({"shard": 2, "iterations": 0}, "0 iterations"),
         ({"shard": 2, "timeout_s": 0}, "a timeout of 0 s"),
         ({"shard": 2, "micro_batches": 0}, "0 micro-batches"),
@@ -183,7 +183,7 @@ def test_a_message_names_its_other_end():
         ),
         (
             {"replicate": 2, "strategy": "zero4"},
-            "'zero4' is no known strategy; write fsdp or zero_redundancy",
+            "unknown strategy 'zero4'; write fsdp or zero_redundancy",
         ),
         ({"shard": 2, "strategy": "zero_redundancy"}, "leave --tp, --cp, --pp and --shard out"),
         (

@@ -129,9 +129,9 @@ def test_any_size_on_any_count_has_a_time_and_bandwidths(ranks: int, nbytes: int
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"engine": "warp"}, "'warp' is no known engine; write one of auto, simpy"),
-        ({"library": "mpich"}, "'mpich' is no known library; write one of ideal, gloo"),
-        ({"algorithm": "star"}, "'star' is no known algorithm; write one of ring"),
+        ({"engine": "warp"}, "unknown engine 'warp'; write one of auto, simpy"),
+        ({"library": "mpich"}, "unknown library 'mpich'; write one of ideal, gloo"),
+        ({"algorithm": "star"}, "unknown algorithm 'star'; write one of ring"),
         ({"library": "gloo", "algorithm": "tree"}, "no model of tree all_reduce in gloo"),
     ],
 )

@@ -73,7 +73,7 @@ def test_a_number_without_its_unit_is_refused() -> None:
         ("star", {}, ["star: ranks: is missing"]),
         (f"star:{MAX_LINKS // 2 + 1}", {}, [f"allowed: 1 to {MAX_LINKS // 2}"]),
         ("leaf-spine:1000", {"hosts_per_leaf": "1024"}, ["allowed: 1 to 255"]),
-        ("start:4", {}, ["'start' is no known cluster; write one of star"]),
+        ("start:4", {}, ["unknown cluster 'start'; write one of star"]),
         ("star:4", {"bandwidth": "400G"}, ["star: bandwidth:", "400Gb/s or 50GB/s"]),
         ("star:4", {"bandwidth": "25"}, ["star: bandwidth:", "'25' is not a rate"]),
         ("star:4", {"latency": "-5us"}, ["star: latency:", "negative"]),

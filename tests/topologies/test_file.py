@@ -139,7 +139,7 @@ def test_the_examples_in_the_documentation_are_topologies() -> None:
               - {ends: [a, x], kind: ib, bandwidth: 1GB/s}
               - {ends: [y, z], kind: ib, bandwidth: 1GB/s}
             """,
-            ["cables.0: 'x' is no node", "cables.1: 'y' is no node", "cables.1: 'z' is no node"],
+            ["cables.0: unknown node 'x'", "cables.1: unknown node 'y'", "cables.1: unknown node 'z'"],
         ),
     ],
 )
@@ -163,7 +163,7 @@ def test_three_mistakes_are_three_complaints(refusal: Refusal, text: str, places
         ("nodes: {}\ncables: []", "no rank"),
         ("cables: []", "nodes: is missing"),
         ("1: 2", "keys must be text"),
-        ("maker: sun\nranks: 3", "'sun' is no known cluster"),
+        ("maker: sun\nranks: 3", "unknown cluster 'sun'"),
         ("maker:\nranks: 3", "no known cluster"),
         ("maker: [star]\nranks: 3", "no known cluster"),
         ("maker: star\nranks: 3\n1: 2", "keys must be text"),

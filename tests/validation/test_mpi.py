@@ -174,7 +174,7 @@ def test_rows_of_picos_are_told_apart(row: str, skipped: int, tmp_path: Path) ->
         ("leonardo,4,1,ALLGATHER,ring,int32,x,5,OMPI", "line 2: bytes is 'x'; expected a number"),
         ("leonardo,4,1,ALLGATHER,ring,int32,64,nan,OMPI", "line 2: median is 'nan'"),
         ("leonardo,0,1,ALLGATHER,ring,int32,64,5,OMPI", "0 nodes with 1 tasks each; expected 1 or more"),
-        ("leonardo,4,1,ALLSPIN,ring,int32,64,5,OMPI", "'ALLSPIN' is no known collective"),
+        ("leonardo,4,1,ALLSPIN,ring,int32,64,5,OMPI", "unknown collective 'ALLSPIN'"),
         ("leonardo,4", "median is ''"),
     ],
 )

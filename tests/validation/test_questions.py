@@ -62,10 +62,10 @@ def test_a_shape_keeps_what_hangs_together() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model": "llama2-7b:depth=3"}, "'depth' is no part of a shape; write one of layers, width"),
+        ({"model": "llama2-7b:depth=3"}, "unknown part of a shape 'depth'; write one of layers, width"),
         ({"model": "llama2-7b:layers=x"}, "layers is 'x'; write for example layers=32"),
         ({"model": "llama2-7b:heads=33"}, "does not divide by 33 heads"),
-        ({"attention": "flash"}, "'flash' is no kernel of attention; write one of fused, causal, written"),
+        ({"attention": "flash"}, "unknown attention kernel 'flash'; write one of fused, causal, written"),
         (
             {"model": "resnet50", "attention": "causal"},
             "are of decoders, and resnet50 is none; leave them out",

@@ -67,7 +67,7 @@ fabric: star            # or rail, or one of docs/fabrics.md
 
 def _known_gpu(name: str) -> str:
     if name not in GPUS:
-        raise ValueError(f"{name!r} is no known GPU; write {one_of(GPUS, name)}")
+        raise ValueError(f"unknown GPU {name!r}; write {one_of(GPUS, name)}")
     return name
 
 

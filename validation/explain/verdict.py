@@ -189,7 +189,7 @@ def _told(family: Family, measured: Floats, cost: float) -> Told | None:
 
 
 def _left(over: Floats, slow: Places) -> float:
-    """Return the factor by which the slow rows, or all where none is slow, are typically off."""
+    """Return the typical error factor of the slow rows, or of all rows if none is slow."""
     return float(np.exp(np.median(np.abs(over[slow] if len(slow) else over))))
 
 

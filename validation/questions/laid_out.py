@@ -279,7 +279,7 @@ def laid_out(training: Training, gpu: Device, libraries: Libraries, layout: Layo
     """The training on all ranks of some libraries; a measured throughput is one under the same layout."""
     if training.slowdown:
         raise LayoutError(
-            "one rank of a stage is played for all, which no straggler is like; leave --straggler out"
+            "one rank is simulated per stage, so a straggler is not possible; remove --straggler"
         )
     if training.ddp.accumulation > 1:
         raise LayoutError(

@@ -64,7 +64,7 @@ def sized_workload(training: Training, gpu: Device) -> tuple[Callable[[int | Non
     path = Path(training.model)
     if training.attention not in ATTENTION:
         known = one_of(ATTENTION, training.attention)
-        raise ValueError(f"{training.attention!r} is no kernel of attention; write {known}")
+        raise ValueError(f"unknown attention kernel {training.attention!r}; write {known}")
     if is_timed(training.model):
         if training.precision or training.dtype or training.compute_efficiency:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""``ringside calibrate``: from files of measurements to a calibration file."""
+"""``ringside calibrate``: fit a calibration file to measurements."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +15,7 @@ from ringside.validation.questions.fitting import Fitting
 @asks(Fitting)
 def command(
     question: Fitting,
-    output: Annotated[Path, typer.Option("-o", metavar="FILE.yaml", help="Where the calibration goes.")],
+    output: Annotated[Path, typer.Option("-o", metavar="FILE.yaml", help="Write the calibration here.")],
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:

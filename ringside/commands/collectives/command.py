@@ -1,4 +1,4 @@
-"""``ringside collectives``: every collective by every algorithm of every library, proved or refused."""
+"""``ringside collectives``: what each library supports, and which schedules are proved."""
 
 from itertools import groupby
 
@@ -22,9 +22,7 @@ def command(question: Coverage, all_columns: options.All = False, json: options.
     console.print_comments(answer.notes)
     for library, some in groupby(answer.cells, key=lambda cell: cell.library):
         _show(library, list(some))
-    console.print_comments(
-        ["numbers: ranks for which it is proved; -: refused by name, with the reason in --json"]
-    )
+    console.print_comments(["numbers: ranks for which it is proved; -: unsupported, --json has the reason"])
 
 
 def _show(library: str, cells: list[Cell]) -> None:
@@ -44,13 +42,13 @@ def _show(library: str, cells: list[Cell]) -> None:
 
 
 def _two_lines(kind: str) -> tuple[str, str]:
-    """A collective's name as a narrow head."""
+    """Split a collective's name into a narrow head of two lines."""
     first, _, last = kind.rpartition("_")
     return (f"{first}_", last) if first else (kind, "")
 
 
 def _text(cell: Cell) -> str:
-    """For how many ranks it is proved, and by what where that is not what was asked for."""
+    """Return the ranks for which it is proved, and the algorithm where another one ran."""
     if cell.refused:
         return "-"
     other = cell.taken if cell.taken.partition(":")[0] != cell.algorithm else ""

@@ -1,4 +1,4 @@
-"""``ringside compare``: predicted beside measured, as a table, a picture and a verdict."""
+"""``ringside compare``: predictions beside measurements, as a table, a picture and a verdict."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -54,7 +54,7 @@ def command(
     if any(map(is_ddp_record, question.files)) or any(map(is_training_record, question.files)):
         if question.changed("cluster", "settings", "network", "calibration"):
             raise ValueError(
-                "steps hold the network they ran on; leave --cluster, --set, --network and --calibration out"
+                "step files contain their network; remove --cluster, --set, --network and --calibration"
             )
         _compare_steps(list(question.files), plot, html, limit, as_json=json)
         return
@@ -91,12 +91,12 @@ def _compare_steps(
         compare_ddp.run(files, plot, html, limit, as_json=as_json)
         return
     if plot:
-        raise ValueError("steps of measure train are not drawn; leave --plot out")
+        raise ValueError("steps of measure train have no picture; remove --plot")
     compare_training.run(files, html, limit, as_json=as_json)
 
 
-def compared_page(title: str, rows: Sequence[Compared], told: Sequence[str], raw: Mapping[str, Any]) -> Page:
-    """The page of predictions beside measurements."""
+def compared_page(title: str, rows: Sequence[Compared], notes: Sequence[str], raw: Mapping[str, Any]) -> Page:
+    """Build the page of predictions beside measurements."""
     from ringside.report.comparison import comparison_figures
 
     sums = summaries(rows)
@@ -105,16 +105,16 @@ def compared_page(title: str, rows: Sequence[Compared], told: Sequence[str], raw
         headline=headline(sums),
         figures=comparison_figures(rows),
         tables=[Table("Every row", HEADS, [cells(row) for row in rows])],
-        told=[*told, *(line.removeprefix("# ") for line in summary_lines(sums))],
+        told=[*notes, *(line.removeprefix("# ") for line in summary_lines(sums))],
         raw=raw,
     )
 
 
 def headline(sums: Mapping[str, Summary]) -> str:
-    """How good predictions are: on rows held out where there are any, else on what there is."""
+    """Summarize the errors in a sentence: of held-out rows if there are any, else of the others."""
     kinds = {
-        "held_out": "that set nothing",
-        "unfitted": "that no calibration speaks of",
+        "held_out": "held out",
+        "unfitted": "without a calibration",
         "fitted": "that set the parameters",
     }
     for kind, words in kinds.items():
@@ -126,22 +126,22 @@ def headline(sums: Mapping[str, Summary]) -> str:
                 f"Predictions are off by {s.median_error:.1%} (median) on {s.rows} {rows} {words}, "
                 f"nine of ten within {s.p90_factor:.2f}x, worst {s.worst_factor:.2f}x{noise}."
             )
-    return "There are no rows to judge by."
+    return "There are no rows to compare."
 
 
 def percent(text: str) -> float:
-    """A share from text such as ``10%``."""
+    """Parse a share such as ``10%``."""
     try:
         value = float(text.removesuffix("%")) / 100
     except ValueError:
         value = -1.0
     if not text.endswith("%") or not 0 <= value < float("inf"):
-        raise ValueError(f"{text!r} is no percentage; write for example 10%")
+        raise ValueError(f"invalid percentage {text!r}; write for example 10%")
     return value
 
 
 def summary_lines(sums: Mapping[str, Summary]) -> list[str]:
-    """One line a set."""
+    """Return one line per set of rows."""
     return [
         f"{name}: {s.rows} rows, typically {s.typical_factor:.2f}x off, nine of ten within "
         f"{s.p90_factor:.2f}x, worst {s.worst_factor:.2f}x"
@@ -151,7 +151,7 @@ def summary_lines(sums: Mapping[str, Summary]) -> list[str]:
 
 
 def cells(row: Compared) -> tuple[console.Cell, ...]:
-    """A row as the table shows it; ``-`` is unknown."""
+    """Return the cells of a row; ``-`` means unknown."""
     r = row.record
     return (
         *(r.nbytes, r.ranks, r.collective, row.choice or row.way),
@@ -162,5 +162,5 @@ def cells(row: Compared) -> tuple[console.Cell, ...]:
 
 
 def off_by(row: Compared) -> str:
-    """How many times the predicted time is too long or too short."""
+    """Format the factor by which the predicted time is too long or too short."""
     return f"{row.factor:.2f}x {'long' if row.error > 0 else 'short'}"

@@ -1,4 +1,4 @@
-"""``ringside compare`` on measured training steps: each predicted from the compute and network of its run."""
+"""``ringside compare`` on measured training steps: each predicted from its run's compute and network."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -21,7 +21,7 @@ HEADS = (
 def run(
     files: list[Path], plot: Path | None, html: Path | None, limit: float | None, *, as_json: bool
 ) -> None:
-    """Predict every file's step and lay it beside the measured ones; exit 1 where one is off by more."""
+    """Predict every file's step and compare it with the measurement; exit 1 past the limit."""
     records = [read(file) for file in files]
     judged = {}
     with console.simulating("predicting", len(records)) as bar:
@@ -61,7 +61,7 @@ def _page(judged: Mapping[str, ComparedSteps], raw: Mapping[str, Any]) -> Page:
 
 
 def steps_headline(errors: Mapping[str, float]) -> str:
-    """How far predicted steps are from the measured ones."""
+    """Summarize the errors of predicted steps in a sentence."""
     if not errors:
         return "No step has a prediction."
     worst = max(errors, key=lambda name: abs(errors[name]))
@@ -72,12 +72,12 @@ def steps_headline(errors: Mapping[str, float]) -> str:
 
 
 def timelines(name: str, one: ComparedSteps) -> dict[str, TrainingStep]:
-    """Both steps with their titles, the predicted one above."""
+    """Return both steps by title, the predicted one first."""
     return {f"{name}, predicted": one.predicted, f"{name}, measured": one.record.median}
 
 
 def cells(name: str, one: ComparedSteps) -> tuple[console.Cell, ...]:
-    """A pair as the table shows it."""
+    """Return the cells of a comparison."""
     finishes = [abs(error) * 100 for error in one.finish_errors]
     return (
         *(name, one.record.ranks, one.measured_s * 1e3, one.predicted.step_s * 1e3, one.step_error * 100),
@@ -86,7 +86,7 @@ def cells(name: str, one: ComparedSteps) -> tuple[console.Cell, ...]:
 
 
 def row(name: str, one: ComparedSteps) -> dict[str, Any]:
-    """A pair as JSON has it."""
+    """Return a comparison for JSON."""
     return {
         "file": name,
         "ranks": one.record.ranks,

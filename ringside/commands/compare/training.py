@@ -1,4 +1,4 @@
-"""``ringside compare`` on steps of ``measure train``: what ranks said and how long it took, and should."""
+"""``ringside compare`` on steps of ``measure train``: order, bytes and time beside the prediction."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,15 +19,15 @@ HEADS = (
         ("predicted", "(ms)"),
         ("error", "(%)"),
     ),
-    *(("spread", "(%)"), ("asked for", "")),
+    *(("spread", "(%)"), ("operations", "")),
 )
 
 MOST_SHOWN = 8
-"""Differences that are printed."""
+"""The maximum of differences printed."""
 
 
 def run(files: list[Path], html: Path | None, limit: float | None, *, as_json: bool) -> None:
-    """Lay every file's steps beside their program; exit 1 where they differ, or one is off by more."""
+    """Compare every file's steps with their program; exit 1 on a difference or past the limit."""
     judged = {str(file): compare_training(read(file)) for file in files}
     content = {"rows": [row(name, one) for name, one in judged.items()]}
     if html:
@@ -39,7 +39,7 @@ def run(files: list[Path], html: Path | None, limit: float | None, *, as_json: b
         console.print_table(lines, HEADS, [cells(name, one) for name, one in judged.items()])
     wrong = [name for name, one in judged.items() if not (one.same_order and one.same_bytes)]
     if wrong:
-        raise RuntimeError(f"ranks said something else than their program in {', '.join(wrong)}")
+        raise RuntimeError(f"ranks did not follow their program in {', '.join(wrong)}")
     over = [
         name for name, one in judged.items()
         if limit is not None and one.error is not None and not abs(one.error) <= limit
@@ -49,9 +49,9 @@ def run(files: list[Path], html: Path | None, limit: float | None, *, as_json: b
 
 
 def trainings_page(
-    judged: Mapping[str, ComparedTraining], raw: Mapping[str, Any], told: Sequence[str] = ()
+    judged: Mapping[str, ComparedTraining], raw: Mapping[str, Any], notes: Sequence[str] = ()
 ) -> Page:
-    """The page of steps beside their programs; ``told`` comes before what differs."""
+    """Build the page of steps beside their programs; ``notes`` precede the differences."""
     from ringside.report.charts import beside
 
     times: dict[str, list[float | None]] = {"measured": [one.record.step_s for one in judged.values()],
@@ -60,27 +60,27 @@ def trainings_page(
     same = sum(one.same_order and one.same_bytes for one in judged.values())
     return Page(
         title="Training steps, predicted and measured",
-        headline=f"{steps_headline(errors)} {same} of {len(judged)} jobs said what their program says.",
+        headline=f"{steps_headline(errors)} {same} of {len(judged)} jobs followed their program.",
         figures={"Time of a step": beside(list(judged), times)},
         tables=[Table("Every job", HEADS, [cells(name, one) for name, one in judged.items()])],
-        told=[*told, *(f"{name}: {line}" for name, one in judged.items()
+        told=[*notes, *(f"{name}: {line}" for name, one in judged.items()
                        for line in one.differences[:MOST_SHOWN])],
         raw=raw,
     )  # fmt: skip
 
 
 def sentences(one: ComparedTraining) -> list[str]:
-    """What is to be said of one comparison."""
+    """Describe one comparison in sentences."""
     if one.differences:
-        return [f"another order or other bytes than the program's: {one.differences[0]}"]
-    said = [f"all {one.asked} collectives and messages have the program's order and bytes in every step"]
+        return [f"order or bytes differ from the program's: {one.differences[0]}"]
+    lines = [f"all {one.asked} collectives and messages have the program's order and bytes in every step"]
     if one.predicted_s is not None and one.error is not None:
-        said.append(f"predicted from ping-pong {one.predicted_s * 1e3:.1f} ms, error {one.error:+.1%}")
-    return said
+        lines.append(f"predicted from ping-pong {one.predicted_s * 1e3:.1f} ms, error {one.error:+.1%}")
+    return lines
 
 
 def cells(name: str, one: ComparedTraining) -> tuple[console.Cell, ...]:
-    """A comparison as the table shows it."""
+    """Return the cells of a comparison."""
     predicted_s, error = one.predicted_s, one.error
     return (
         name.replace(" ", "_"),
@@ -92,7 +92,7 @@ def cells(name: str, one: ComparedTraining) -> tuple[console.Cell, ...]:
 
 
 def row(name: str, one: ComparedTraining) -> dict[str, Any]:
-    """A comparison as JSON has it."""
+    """Return a comparison for JSON."""
     return {
         "job": name,
         "ranks": one.record.job.mesh.ranks,

@@ -1,4 +1,4 @@
-"""``ringside demo``: the whole path on this machine, from real measurements to a report."""
+"""``ringside demo``: measure, calibrate and compare on this machine, and write a report."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -30,19 +30,19 @@ FITTED = SIZES[::2]
 PAGE = "report.html"
 
 MEANING = (
-    "each algorithm is one schedule: the same list of transfers was simulated and was really sent, from "
-    "rank to rank, by torch.distributed; Gloo's own all-reduce stands beside them",
+    "each algorithm is one schedule: the same list of transfers was simulated and sent for real by "
+    "torch.distributed; Gloo's own all-reduce is shown for comparison",
     "measured is the median over iterations of the slowest rank; every result was checked against the "
     "exact sum",
-    "hollow points set the parameters, filled ones were held out: the model had not seen them, so their "
-    "error is what to judge it by",
-    "spread is half the way from the fastest iteration to the 95th percentile: where the error is below "
-    "it, a second measurement would differ as much as the model does",
-    "alpha is what one message costs however short it is, beta what a byte costs on the way, gamma what "
-    "it costs to add a byte, launch what a collective costs before its first message; where the rows "
-    "cannot tell two of them apart, one is fixed and the report says so",
-    "with more ranks than cores, ranks wait for a core and not for the network: do not carry those "
-    "parameters over to anything else",
+    "hollow points set the parameters, filled ones were held out: only their error says how good the "
+    "model is",
+    "spread is half the distance from the fastest iteration to the 95th percentile: an error below it is "
+    "within measurement noise",
+    "alpha is the latency of a message, beta the transfer time per byte, gamma the reduction time per "
+    "byte, launch the overhead of a collective before its first message; if the rows cannot separate "
+    "two of them, one is fixed and the report says so",
+    "with more ranks than cores, ranks wait for a core and not for the network: do not use those "
+    "parameters elsewhere",
 )
 
 ON_A_CLUSTER = """\
@@ -56,9 +56,9 @@ ringside compare rest.jsonl --cluster dgx-h100 --calibration h100.yaml --html h1
 
 
 def command(
-    output: Annotated[Path, typer.Option("-o", metavar="FOLDER", help="Where the report goes.")] = Path(
-        "ringside-demo"
-    ),
+    output: Annotated[
+        Path, typer.Option("-o", metavar="FOLDER", help="Write the report to this folder.")
+    ] = Path("ringside-demo"),
 ) -> None:
     """Measure, calibrate, compare and draw on this machine, end to end, in under three minutes."""
     run(output)
@@ -71,7 +71,7 @@ def run(output: Path) -> None:
     check_torch()
     _claim(output)
     records: list[Record] = []
-    # elsewhere a process that has torch loaded may not be forked
+    # on other systems a process with torch loaded must not be forked
     starting: AbstractContextManager[Forks | None] = Forks() if sys.platform == "linux" else nullcontext()
     count = len(RANKS) * len(ALGORITHMS) * len(SIZES)
     with starting as forks, console.progress("measuring", count) as bar:
@@ -105,45 +105,45 @@ def run(output: Path) -> None:
 
 
 def _analyse(records: list[Record], output: Path) -> tuple[list[Compared], dict[str, str]]:
-    """Each rank count for itself: four ranks on two cores are another machine than two ranks."""
+    """Calibrate each rank count by itself: cores shared by more ranks are another machine."""
     from ringside.validation.calibrate import calibrate, report
 
     compared, reports = [], {}
     for ranks in RANKS:
         own = [record for record in records if record.ranks == ranks]
-        found = calibrate([record for record in own if record.nbytes in FITTED], "star")
-        found.write(output / f"calibration-{ranks}-ranks.yaml")
-        compared += compare(own, "star", calibration=found)
-        reports[f"What was fitted on {ranks} ranks"] = report(found)
+        calibration = calibrate([record for record in own if record.nbytes in FITTED], "star")
+        calibration.write(output / f"calibration-{ranks}-ranks.yaml")
+        compared += compare(own, "star", calibration=calibration)
+        reports[f"What was fitted on {ranks} ranks"] = report(calibration)
     return compared, reports
 
 
 def _page(compared: Sequence[Compared], reports: Mapping[str, str]) -> Page:
-    """The page of the comparison, with what a newcomer must know to read it."""
+    """Build the page of the comparison, with an explanation for newcomers."""
     first = compared[0].record
     machine = f"{first.fingerprint['cores']} cores, torch {first.library_version}, Gloo over loopback"
-    told = [f"measured on this machine: {machine}, {first.date[:10]}", *MEANING]
+    notes = [f"measured on this machine: {machine}, {first.date[:10]}", *MEANING]
     rows = [asdict(row.record) | {"predicted_s": row.predicted_s, "error": row.error, "set": row.set}
             for row in compared]  # fmt: skip
-    page = compared_page("All-reduce on this machine, predicted and measured", compared, told, {"rows": rows})
+    page = compared_page("All-reduce here, predicted and measured", compared, notes, {"rows": rows})
     few = [row for row in compared if row.record.ranks == RANKS[0]]
-    said = headline(summaries(few))
+    sentence = headline(summaries(few))
     return replace(
         page,
-        headline=f"On {RANKS[0]} ranks: {said[0].lower()}{said[1:]}",
+        headline=f"On {RANKS[0]} ranks: {sentence[0].lower()}{sentence[1:]}",
         texts={**reports, "On your own cluster, on every node": ON_A_CLUSTER},
     )
 
 
 def _claim(output: Path) -> None:
-    """Make the folder; one that holds anything but an earlier report is somebody else's."""
+    """Make the folder; raise RecordError for one with files other than an earlier report."""
     if output.exists() and not output.is_dir():
         raise RecordError(f"{output} is a file; write another folder after -o")
     if output.is_dir() and any(output.iterdir()) and not (output / PAGE).exists():
-        raise RecordError(f"{output} holds other files; write an empty or a new folder after -o")
+        raise RecordError(f"{output} contains other files; write an empty or a new folder after -o")
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RecordError(
-            f"{output}: cannot be made: {error.strerror}; write another folder after -o"
+            f"cannot create {output}: {error.strerror}; write another folder after -o"
         ) from None

@@ -1,6 +1,7 @@
-"""``ringside explain``: why a log's bus bandwidth is low, what to try, and what the log cannot tell."""
+"""``ringside explain``: why a log's bus bandwidth is low, what to try, and what the log cannot show."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ringside import console, options
@@ -38,8 +39,8 @@ def command(
         console.print_json("explain", content | _content(verdict))
         return
     comments = [
-        f"machine: {measured.cluster}, {measured.source}; family: {answer.family}",
-        f"rows: {len(verdict.records)} of {len(measured.records)} are judged",
+        f"machine: {measured.cluster}, {measured.source}; similar machines (the family): {answer.family}",
+        f"rows: {len(verdict.records)} of {len(measured.records)} are compared",
         *answer.notes,
     ]
     console.print_table(comments, HEADS, _table(verdict))
@@ -47,87 +48,85 @@ def command(
 
 
 def lines(verdict: Verdict) -> list[str]:
-    """The answer in sentences."""
-    return [*_answer(verdict), *_of_bound(verdict), *_told(verdict), "cannot tell:", *_untold(verdict)]
+    """Return the answer in sentences."""
+    return [*_answer(verdict), *_of_bound(verdict), *_told(verdict), "unknown:", *_untold(verdict)]
 
 
 def _answer(verdict: Verdict) -> list[str]:
     if verdict.named:
         several = len(verdict.named) > 1
-        perhaps = "" if verdict.clear else "perhaps, for the family leaves these rows wide open: "
-        found = [
-            f"slower than the family: {verdict.slower:.2f}x in {_where(verdict, verdict.rows)}",
-            perhaps + ("one of these causes, which the rows cannot tell apart:" if several else "cause:"),
+        perhaps = "" if verdict.clear else "perhaps, because similar machines vary widely in these rows: "
+        sentences = [
+            f"slower than similar machines: {verdict.slower:.2f}x in {_where(verdict, verdict.rows)}",
+            perhaps + ("one of these causes, which the rows cannot distinguish:" if several else "cause:"),
         ]
         for one in verdict.named:
-            found += [f"- {sentence(one)}", f"  to settle it: {one.cause.settle}"]
+            sentences += [f"- {sentence(one)}", f"  to decide: {one.cause.settle}"]
         return [
-            *found,
+            *sentences,
             f"these rows are then typically {verdict.named[0].left:.2f}x off; "
             f"without a cause {verdict.left:.2f}x",
         ]
     if verdict.departs:
         return [
-            f"slower than the family: {verdict.slower:.2f}x in {_where(verdict, verdict.rows)}",
-            "no single cause that is known here explains it",
+            f"slower than similar machines: {verdict.slower:.2f}x in {_where(verdict, verdict.rows)}",
+            "no single known cause explains it",
         ]
     how = (
         f"typically {max(verdict.typical, 1 / verdict.typical):.2f}x as long"
         if verdict.typical >= 1
         else (f"typically {1 / verdict.typical:.2f}x as fast")
     )
-    return [f"nothing departs from the family: {how}, within what it leaves open"]
+    return [f"no anomaly compared with similar machines: {how}, within their variation"]
 
 
 def sentence(one: Candidate) -> str:
-    """A cause with its value."""
+    """Describe a cause with its value."""
     return one.cause.sentence(one.value)
 
 
 def _of_bound(verdict: Verdict) -> list[str]:
-    """The largest size beside what the links can carry."""
+    """Compare the largest size with the links' capacity."""
     place = max(range(len(verdict.records)), key=lambda row: verdict.records[row].nbytes)
     record = verdict.records[place]
     bound = verdict.bound_s[place]
     share, family = bound / record.time_s, bound / verdict.family_s[place]
-    found = [
-        f"hardware's bound at {format_size(record.nbytes)}: {record.busbw / 1e9:.4g} GB/s on the bus is "
-        f"{share:.0%} of what the links carry, the family reaches {family:.0%}"
+    sentences = [
+        f"hardware limit at {format_size(record.nbytes)}: {record.busbw / 1e9:.4g} GB/s of bus bandwidth is "
+        f"{share:.0%} of the links' capacity; similar machines reach {family:.0%}"
     ]
     if share > 1.05:
-        found.append("more than the links carry: this is not the machine, or the rows are wrong")
-    return found
+        sentences.append("more than the links' capacity: this is another machine, or the rows are wrong")
+    return sentences
 
 
 def _told(verdict: Verdict) -> list[str]:
-    told = verdict.told
-    if told is None:
+    setting = verdict.told
+    if setting is None:
         return []
-    if not told.rows:
-        return [f"as the log says, {told.says}: at these sizes that costs less than 5 %"]
-    agree = "the rows show it" if told.shown else "the rows do not show it"
-    where = _where(verdict, told.rows)
-    usual = "the time of one process a GPU and nothing pinned"
-    return [f"as the log says, {told.says}: up to {told.factor:.2f}x {usual}, in {where}; {agree}"]
+    if not setting.rows:
+        return [f"according to the log, {setting.says}: at these sizes that costs less than 5 %"]
+    agree = "the rows show it" if setting.shown else "the rows do not show it"
+    where = _where(verdict, setting.rows)
+    usual = "the time of one process per GPU without pinning"
+    return [f"according to the log, {setting.says}: up to {setting.factor:.2f}x {usual}, in {where}; {agree}"]
 
 
 def _untold(verdict: Verdict) -> list[str]:
     sizes = [record.nbytes for record in verdict.records]
-    found = []
+    gaps = []
     if max(sizes) < 64 * _MIB:
-        found.append(
-            f"- what links carry: the largest size is {format_size(max(sizes))}; measure up to 1 GiB"
-        )
+        gaps.append(f"- bandwidths: the largest size is {format_size(max(sizes))}; measure up to 1 GiB")
     if min(sizes) > 64 * _KIB:
-        found.append(f"- latencies: the smallest size is {format_size(min(sizes))}; measure from 8 B")
+        gaps.append(f"- latencies: the smallest size is {format_size(min(sizes))}; measure from 8 B")
     if all(record.num_nodes == 1 for record in verdict.records):
-        found.append("- anything of the network: there is one node")
+        gaps.append("- the network: there is one node")
     else:
-        found.append("- which node or link it is: measure every two nodes, then ringside pairs")
+        gaps.append("- which node or link it is: measure every pair of nodes, then run ringside pairs")
     if any(not record.library_version for record in verdict.records):
-        found.append("- what NCCL's release changes: the log does not name it, the newest was taken")
-    found.append("- two causes at once: each is tried alone")
-    return found
+        gaps.append("- effects of NCCL's release: the log does not name it, the newest is assumed")
+    gaps.append("- combinations of causes: each is tried alone")
+    return gaps
 
 
 def _where(verdict: Verdict, rows: Sequence[int]) -> str:
@@ -145,7 +144,7 @@ def _table(verdict: Verdict) -> list[tuple[console.Cell, ...]]:
         return "no" if verdict.named or verdict.departs else "-"
 
     return [
-        ("nothing is changed", verdict.left, "", "(the family)"),
+        ("nothing is changed", verdict.left, "", "(similar machines)"),
         *((sentence(one), one.left, mark(one), one.cause.looks_at) for one in verdict.tried),
     ]
 
@@ -175,10 +174,8 @@ def _cause(one: Candidate) -> dict[str, Any]:
     }
 
 
-def _told_content(told: Told | None) -> dict[str, Any] | None:
-    if told is None:
-        return None
-    return {"says": told.says, "factor": told.factor, "rows": list(told.rows), "shown": told.shown}
+def _told_content(setting: Told | None) -> dict[str, Any] | None:
+    return None if setting is None else asdict(setting)
 
 
 def _row(verdict: Verdict, place: int) -> dict[str, Any]:

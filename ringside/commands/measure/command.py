@@ -1,4 +1,4 @@
-"""``ringside measure``: run a collective for real and keep what was measured, whatever happens."""
+"""``ringside measure``: run a collective for real and keep every record measured."""
 
 import sys
 from pathlib import Path
@@ -42,7 +42,7 @@ DdpHook = Annotated[
 ]
 
 OTHERS = ("ddp", "train", "elastic")
-"""What else is measured, each by a command of its own."""
+"""Other measurements, each a command of its own."""
 
 
 def command(
@@ -51,11 +51,11 @@ def command(
         str,
         typer.Argument(
             autocompletion=lambda: [*KINDS, *OTHERS],
-            help=f"One of {', '.join(KINDS)}. Not collectives, with words of their own: "
+            help=f"One of {', '.join(KINDS)}. Commands with options of their own: "
             f"{', '.join(f'measure {name}' for name in OTHERS)}.",
         ),
     ],
-    output: Annotated[Path, typer.Option("-o", metavar="FILE.jsonl", help="Records are added to this file.")],
+    output: Annotated[Path, typer.Option("-o", metavar="FILE.jsonl", help="Append records to this file.")],
     ranks: words.Ranks = None,
     backend: Backend = "gloo",
     algorithm: Annotated[
@@ -65,16 +65,16 @@ def command(
     end: options.End = "16M",
     factor: options.Factor = 2,
     size: options.Size = None,
-    iterations: Annotated[int, typer.Option("-n", "--iterations", help="Timed iterations a size.")] = 20,
-    warmup: Annotated[int, typer.Option("-w", "--warmup", help="Untimed iterations a size.")] = 2,
+    iterations: Annotated[int, typer.Option("-n", "--iterations", help="Timed iterations per size.")] = 20,
+    warmup: Annotated[int, typer.Option("-w", "--warmup", help="Untimed iterations per size.")] = 2,
     dtype: Annotated[
-        str, typer.Option(metavar="TYPE", help=f"Of one element: {', '.join(DTYPES)}.")
+        str, typer.Option(metavar="TYPE", help=f"Element type: {', '.join(DTYPES)}.")
     ] = "float32",
     nnodes: Annotated[int, typer.Option(help="Nodes; run the same command on each.")] = 1,
-    rdzv_endpoint: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where nodes meet.")] = None,
+    rdzv_endpoint: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Rendezvous.")] = None,
     emulate: options.Emulate = None,
     torchrun: Annotated[
-        bool, typer.Option("--torchrun", help="Emulated: an agent on every host, as on a cluster's nodes.")
+        bool, typer.Option("--torchrun", help="Emulated: start a torchrun agent on every host.")
     ] = False,
     settings: options.Settings = None,
     timeout: words.Timeout = 60.0,
@@ -85,7 +85,7 @@ def command(
     """Measure a collective for real."""
     if collective in OTHERS:
         raise ValueError(
-            f"{collective} has words of its own; write it first: ringside measure {collective}, then options"
+            f"{collective} is a command with its own options; write ringside measure {collective}"
         )
     console.check_sizes(context)
     run(
@@ -102,7 +102,7 @@ def ddp(
         str,
         typer.Option(
             metavar="sleeping|FILE.py:NAME|FILE",
-            help="Your module, or a workload's YAML, whose layers sleep as long as they would compute.",
+            help="Your module, or a workload's YAML, whose layers sleep for their compute time.",
         ),
     ] = "sleeping",
     ranks: words.Ranks = None,
@@ -114,7 +114,7 @@ def ddp(
     gradient_as_bucket_view: options.BucketView = False,
     find_unused_parameters: options.UnusedParameters = False,
     static_graph: options.StaticGraph = False,
-    workers: Annotated[int, typer.Option(help="Collectives that Gloo runs at once.")] = 2,
+    workers: Annotated[int, typer.Option(help="Collectives that Gloo runs concurrently.")] = 2,
     emulate: options.Emulate = None,
     settings: options.Settings = None,
     timeout: words.Timeout = 60.0,
@@ -144,7 +144,7 @@ def ddp(
 def train(
     output: words.Output,
     model: Annotated[
-        str, typer.Option(metavar=f"{'|'.join(MODELS)}[:KEY=VALUE,...]", help="As decoder:layers=4.")
+        str, typer.Option(metavar=f"{'|'.join(MODELS)}[:KEY=VALUE,...]", help="For example decoder:layers=4.")
     ] = "sleeping",
     ranks: words.Ranks = None,
     iterations: words.Steps = 20,
@@ -173,7 +173,7 @@ def train(
     """Measure steps of FSDP2, pipelines, tensor, context and expert parallelism."""
     from ringside.commands.measure import train as measure_train
 
-    asked = {
+    layout_options = {
         "model": model, "strategy": strategy, "shard": shard, "tp": tp, "pp": pp, "ep": ep,
         "cp": cp, "cp_method": cp_method,
         "schedule": schedule, "virtual": virtual, "micro_batches": micro_batches,
@@ -182,21 +182,21 @@ def train(
         "iterations": iterations, "timeout_s": timeout,
     }  # fmt: skip
     measure_train.run(
-        output, asked, ranks=ranks, emulate=emulate, settings=settings, force=force, as_json=json
+        output, layout_options, ranks=ranks, emulate=emulate, settings=settings, force=force, as_json=json
     )
 
 
 def elastic(
-    output: Annotated[Path, typer.Option("-o", metavar="FILE.jsonl", help="Runs are added to this file.")],
+    output: Annotated[Path, typer.Option("-o", metavar="FILE.jsonl", help="Append runs to this file.")],
     ranks: Annotated[int, typer.Option("-g", "--ranks", help="Ranks on this node.")] = 2,
-    steps: Annotated[int, typer.Option(help="Steps that a run has to do.")] = 200,
-    step: Annotated[str, typer.Option(metavar="DURATION", help="What a step computes.")] = "100ms",
+    steps: Annotated[int, typer.Option(help="Steps of a run.")] = 200,
+    step: Annotated[str, typer.Option(metavar="DURATION", help="Compute time of a step.")] = "100ms",
     interval: Annotated[
-        str, typer.Option(metavar="STEPS,...", help="Steps between checkpoints, a run each.")
+        str, typer.Option(metavar="STEPS,...", help="Steps between checkpoints; one run for each.")
     ] = "2,5,10,20,40",
-    checkpoint: Annotated[str, typer.Option(metavar="SIZE", help="Of a checkpoint.")] = "64MiB",
-    kills: Annotated[int, typer.Option(help="Ranks that are killed in a run.")] = 2,
-    seed: Annotated[int, typer.Option(help="Of the kills.")] = 0,
+    checkpoint: Annotated[str, typer.Option(metavar="SIZE", help="Size of a checkpoint.")] = "64MiB",
+    kills: Annotated[int, typer.Option(help="Ranks to kill in a run.")] = 2,
+    seed: Annotated[int, typer.Option(help="Random seed of the kills.")] = 0,
     timeout: words.Timeout = 60.0,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw goodput over intervals.")] = None,
     force: words.Force = False,
@@ -217,7 +217,7 @@ def _kind(text: str) -> str:
         return kind_of(text)
     except ValueError:
         known = (*KINDS, *OTHERS)
-        raise ValueError(f"{text!r} is nothing that is measured; write {one_of(known, text)}") from None
+        raise ValueError(f"unknown measurement {text!r}; write {one_of(known, text)}") from None
 
 
 def run(
@@ -240,15 +240,15 @@ def run(
     force: bool,
     as_json: bool = False,
 ) -> None:
-    """Measure each size, add each record to the output as it comes, print them."""
+    """Measure each size, append each record to the output at once, print them all."""
     check_outputs([output], inputs=[emulate] if emulate else [])
     if settings and not emulate:
         raise ValueError("--set changes the figures of an emulated network; add --emulate star:4")
     if torchrun and not emulate:
-        raise ValueError("without --emulate torchrun is what starts ranks; leave --torchrun out")
+        raise ValueError("without --emulate torchrun starts the ranks anyway; remove --torchrun")
     graph = load(emulate, parse_settings(settings), ranks=per_node) if emulate else None
     if graph and (nodes > 1 or endpoint or backend not in ON_SOCKETS):
-        raise ValueError("an emulated network is this machine's, over Gloo; leave --nnodes and --backend out")
+        raise ValueError("an emulated network runs on this machine, over Gloo; remove --nnodes and --backend")
     alone = 2 if graph is None else len(ranks(graph))
     what = Measurement(
         collective=collective,
@@ -264,7 +264,7 @@ def run(
     if not force:
         check_room(what.world.per_node, max(what.sizes))
     if any(setting.startswith("latency=") for setting in settings):
-        print("ringside: latency= is left out: an emulated network has this machine's", file=sys.stderr)
+        print("ringside: latency= is ignored: an emulated network has this machine's", file=sys.stderr)
     for warning in () if graph else warnings(what):
         print(f"ringside: {warning}", file=sys.stderr)
     carry_out(what, graph, output, torchrun=torchrun, as_json=as_json)
@@ -273,9 +273,9 @@ def run(
 def carry_out(
     what: Measurement, graph: "Topology | None", output: Path, *, torchrun: bool, as_json: bool = False
 ) -> None:
-    """Measure under torchrun, or on ``graph`` emulated; add the records to the file as they come.
+    """Measure under torchrun, or on ``graph`` emulated; append each record to the file at once.
 
-    A device or a pipe gets them all at the end.
+    A device or a pipe gets all of them at the end.
     """
     grows = not is_stream(output)
     if grows and output.exists():
@@ -302,16 +302,16 @@ def carry_out(
     if not fresh and as_json:
         console.print_json("measure", {"output": str(output), "rows": []})
     elif not fresh:
-        told = f"rank 0 runs on another node, which writes the records; {output} was left alone"
-        console.print_comments([told])
+        note = f"rank 0 runs on another node, which writes the records; {output} is unchanged"
+        console.print_comments([note])
 
 
 def _check_records(path: Path) -> None:
-    """Refuse a file that holds something else than records."""
+    """Raise RecordError for a file without records."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise RecordError(f"{path} is binary and holds no records; write another name after -o") from None
+        raise RecordError(f"{path} is binary and contains no records; write another name after -o") from None
     read_lines(text, str(path))
 
 

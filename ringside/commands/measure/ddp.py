@@ -1,4 +1,4 @@
-"""``ringside measure ddp``: real DistributedDataParallel steps, of a model or of layers that sleep."""
+"""``ringside measure ddp``: real DistributedDataParallel steps, with a model or with sleeping layers."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -23,7 +23,7 @@ from ringside.validation.ddp_run import emulated_wires, record
 from ringside.validation.emulated.training import sleeping_layers
 
 SLEEPING = "sleeping"
-"""The model that is there without a file: 16 equal layers."""
+"""The built-in model: 16 equal layers."""
 
 HEADS = (
     ("bucket", ""),
@@ -48,12 +48,11 @@ def run(
     force: bool = False,
     as_json: bool = False,
 ) -> None:
-    """Train ``model``: `SLEEPING`, a workload in a file or FILE.py:NAME; write and print what was seen.
+    """Train ``model``: `SLEEPING`, a workload's file or FILE.py:NAME; write and print the measured steps.
 
-    The file holds the steps so far, whatever happens, and is this process's alone; a device or a pipe gets
-    them all at the end.
-    ``emulate`` names the topology to emulate, all of whose ranks take part unless fewer are asked for;
-    without one ranks run under torchrun on this machine, two unless told.
+    The file always contains the steps so far, and no other process may write it; a device or a pipe gets
+    all of them at the end. ``emulate`` names the topology to emulate, by default with all of its ranks;
+    without it two ranks, by default, run under torchrun on this machine.
     """
     check_format(plot)
     check_outputs((output, trace, plot), inputs=[file for file in (model, emulate) if file])
@@ -64,7 +63,7 @@ def run(
         check_room(ranks, 0)
     grows = not is_stream(output)
     if grows and output.exists() and not is_ddp_record(output):
-        raise ValueError(f"{output} holds something else than steps; write another name after -o")
+        raise ValueError(f"{output} contains no steps; write another name after -o")
     with held(output), console.progress("starting", job.iterations) as bar:
 
         def keep(record: DdpRecord) -> None:
@@ -72,10 +71,10 @@ def run(
                 write_file(output, record.dumps())
             bar.done("steps")
 
-        found = _measured(_model(model, job), job, ranks, graph, keep)
-    step = found.median
+        measured = _measured(_model(model, job), job, ranks, graph, keep)
+    step = measured.median
     if not grows:
-        write_file(output, found.dumps())
+        write_file(output, measured.dumps())
     if trace:
         write_file(trace, step.dumps())
     if plot:
@@ -83,9 +82,9 @@ def run(
 
         draw_timelines({f"{step.workload} on {ranks} ranks, measured": step}, plot)
     if as_json:
-        console.print_json("measure_ddp", _content(found, output))
+        console.print_json("measure_ddp", _content(measured, output))
     else:
-        _print(found, output)
+        _print(measured, output)
 
 
 def _model(text: str, job: DdpJob) -> Workload | str:
@@ -95,16 +94,16 @@ def _model(text: str, job: DdpJob) -> Workload | str:
     if text != SLEEPING and not Path(text).exists():
         raise ValueError(f"{text}: no such file; write {SLEEPING}, FILE.py:NAME or a workload's YAML file")
     if job.backend in ON_GPU:
-        raise ValueError("layers that sleep leave a GPU idle; write --model FILE.py:NAME with nccl")
+        raise ValueError("sleeping layers leave a GPU idle; write --model FILE.py:NAME with nccl")
     workload = sleeping_layers() if text == SLEEPING else workload_of(Path(text))
     if not workload.parameters:
-        raise ValueError(f"{text} has no parameters, so there is nothing to share; write some")
+        raise ValueError(f"{text} has no parameters, so there is nothing to reduce; write some")
     used = set(workload.arrival)
     check_used(
         [one.name for place, one in enumerate(workload.parameters) if place not in used], job.bucketing
     )
     if any(tensor.sparse for tensor in workload.parameters):
-        raise ValueError(f"{text}: layers that sleep have dense gradients only; leave 'sparse' out")
+        raise ValueError(f"{text}: sleeping layers have dense gradients only; remove 'sparse'")
     return workload
 
 
@@ -122,7 +121,7 @@ def _measured(
 
 
 def _emulated(job: DdpJob, emulate: str | None, settings: list[str], ranks: int | None) -> "Topology | None":
-    """The topology to emulate, if any."""
+    """Return the topology to emulate, if any."""
     if emulate is None:
         if settings:
             raise ValueError(
@@ -134,20 +133,20 @@ def _emulated(job: DdpJob, emulate: str | None, settings: list[str], ranks: int 
     return load(emulate, parse_settings(settings), ranks=ranks)
 
 
-def _content(found: DdpRecord, output: Path) -> dict[str, Any]:
-    """The median step, of which rows are the buckets, and how long each step took."""
-    step = found.median
+def _content(measured: DdpRecord, output: Path) -> dict[str, Any]:
+    """Return the median step for JSON, a row per bucket, and the time of each step."""
+    step = measured.median
     return {
         "output": str(output), "workload": step.workload, "ranks": step.ranks, "step_s": step.step_s,
         "compute_s": step.compute_s, "communication_s": step.communication_s, "exposed_s": step.exposed_s,
-        "overlap_efficiency": step.overlap_efficiency, "steps_s": [one.step_s for one in found.steps],
+        "overlap_efficiency": step.overlap_efficiency, "steps_s": [one.step_s for one in measured.steps],
         "rows": [asdict(bucket) for bucket in step.buckets],
     }  # fmt: skip
 
 
-def _print(found: DdpRecord, output: Path) -> None:
-    step = found.median
-    times = sorted(step.step_s * 1e3 for step in found.steps)
+def _print(measured: DdpRecord, output: Path) -> None:
+    step = measured.median
+    times = sorted(step.step_s * 1e3 for step in measured.steps)
     comments = [
         f"{step.workload} on {step.ranks} ranks: step {step.step_s * 1e3:.1f} ms, median of {len(times)} "
         f"from {times[0]:.1f} to {times[-1]:.1f} ms",

@@ -1,4 +1,4 @@
-"""``ringside measure elastic``: ranks of a torchrun job are killed; its goodput, measured and predicted."""
+"""``ringside measure elastic``: kill ranks of a torchrun job; measure and predict its goodput."""
 
 import json
 import tempfile
@@ -42,14 +42,14 @@ def run(
     as_json: bool,
     force: bool,
 ) -> None:
-    """A run for each interval, its ranks killed at the same seeded moments; print, write and draw.
+    """Measure a run for each interval, with kills at the same seeded moments; print, write and draw.
 
-    The file has every run that ended, whatever happens to a later one.
+    The file contains every finished run, even if a later one fails.
     """
     check_format(plot)
     check_outputs([output, plot])
     if ranks < 2:
-        raise ValueError(f"{ranks} ranks: one that is killed leaves nobody; write 2 or more")
+        raise ValueError(f"{ranks} ranks: none is left after a kill; write 2 or more")
     if not 0 <= kills <= _MOST_KILLS:
         raise ValueError(f"--kills {kills}; write 0 to {_MOST_KILLS}")
     if seed < 0:
@@ -58,7 +58,7 @@ def run(
     if not is_stream(output):
         _check_runs(output)
     if plot and (len(every) < 2 or not kills):
-        raise ValueError("one interval, or no kills, predicts nothing; leave --plot out, or write more")
+        raise ValueError("a prediction needs two intervals and a kill; remove --plot, or write more")
     with tempfile.TemporaryDirectory(prefix="ringside-") as folder:
         jobs = [
             ElasticJob(
@@ -69,8 +69,8 @@ def run(
         ]  # fmt: skip
         if not force:
             check_room(ranks, jobs[0].checkpoint_bytes)
-        found = _measured(jobs, output, kills, seed, ranks)
-    compared = compare_runs(found) if len(found) > 1 and kills else []
+        runs = _measured(jobs, output, kills, seed, ranks)
+    compared = compare_runs(runs) if len(runs) > 1 and kills else []
     if plot:
         from ringside.pictures.measured.elastic import draw_elastic
 
@@ -84,55 +84,55 @@ def run(
             "seed": seed,
             "ranks": ranks,
         }
-        rows = [_row(one, _of(one, compared)) for one in found]
+        rows = [_row(one, _of(one, compared)) for one in runs]
         console.print_json("elastic_runs", {"inputs": inputs, "rows": rows})
     else:
-        _print(found, compared, output)
+        _print(runs, compared, output)
 
 
 def _counts(text: str) -> list[int]:
-    """The intervals, each once."""
+    """Parse the intervals, which must be distinct."""
     words = text.split(",")
     if not all(word.isascii() and word.isdecimal() and len(word) < 8 and int(word) for word in words):
-        raise ValueError(f"--interval {text!r} is no list of counts of steps; write for example 2,5,10,20,40")
+        raise ValueError(f"invalid --interval {text!r}; write for example 2,5,10,20,40")
     if len(set(map(int, words))) < len(words):
-        raise ValueError(f"--interval {text!r} has one twice; write each once")
+        raise ValueError(f"--interval {text!r} has a duplicate; write each once")
     return [int(word) for word in words]
 
 
 def _measured(
     jobs: Sequence[ElasticJob], output: Path, kills: int, seed: int, ranks: int
 ) -> list[ElasticRun]:
-    found: list[ElasticRun] = []
+    runs: list[ElasticRun] = []
     grows = not is_stream(output)
     try:
         with console.progress("starting", len(jobs)) as bar:
             for job in jobs:
                 Path(job.folder).mkdir()
                 moments = seeded_kills(kills, job.steps * job.step_s, ranks, seed)
-                found.append(measure_elastic(job, ranks, moments))
+                runs.append(measure_elastic(job, ranks, moments))
                 if grows:
-                    add_lines(output, found[-1].line())
+                    add_lines(output, runs[-1].line())
                 bar.done(f"a checkpoint every {job.interval} steps")
     finally:
-        if found and not grows:
-            write_file(output, "".join(run.line() for run in found))
-    return found
+        if runs and not grows:
+            write_file(output, "".join(run.line() for run in runs))
+    return runs
 
 
 def _check_runs(output: Path) -> None:
-    """Refuse a file that holds something else than elastic runs."""
+    """Raise ValueError for a file without elastic runs."""
     if not output.exists():
         return
     with suppress(UnicodeDecodeError):
         text = output.read_text(encoding="utf-8")
         if not text or text.startswith(json.dumps({"schema": SCHEMA})[:-1]):
             return
-    raise ValueError(f"{output} holds something else than elastic runs; write another name after -o")
+    raise ValueError(f"{output} contains no elastic runs; write another name after -o")
 
 
 def _of(run: ElasticRun, compared: Sequence[ComparedRun]) -> ComparedRun | None:
-    """What was predicted of the run, if anything."""
+    """Return the run's prediction, if any."""
     return next((one for one in compared if one.run is run), None)
 
 
@@ -144,24 +144,24 @@ def _row(run: ElasticRun, compared: ComparedRun | None) -> dict[str, Any]:
     return {**asdict(run), "goodput": run.goodput, "redone": run.redone, "predicted": predicted}
 
 
-def _print(found: Sequence[ElasticRun], compared: Sequence[ComparedRun], output: Path) -> None:
-    first = found[0]
-    restarts = [restart for one in found for restart in one.restarts]
+def _print(runs: Sequence[ElasticRun], compared: Sequence[ComparedRun], output: Path) -> None:
+    first = runs[0]
+    restarts = [restart for one in runs for restart in one.restarts]
     lines = [
-        f"{first.steps} steps of {fmean(s for one in found for s in one.steps_s) * 1e3:.0f} ms on "
+        f"{first.steps} steps of {fmean(s for one in runs for s in one.steps_s) * 1e3:.0f} ms on "
         f"{first.ranks} ranks over gloo, killed and restarted by torchrun; the sum of all steps was "
         f"checked; runs in {output}"
     ]
     if restarts:
         stages = (f"{_words(name)} {fmean(getattr(r, name) for r in restarts):.2f}" for name in _STAGES)
-        lines.append(f"a restart, in seconds, the mean of {len(restarts)}: {', '.join(stages)}")
+        lines.append(f"mean restart of {len(restarts)}, in seconds: {', '.join(stages)}")
     if compared:
         lines.append(
-            "predicted: by the steps, checkpoints and restarts of the other runs, and the same kills"
+            "predicted from the steps, checkpoints and restarts of the other runs, with the same kills"
         )
         worst = max(compared, key=lambda one: abs(one.error))
         lines.append(f"worst error {abs(worst.error) * 100:.1f} points, every {worst.run.interval} steps")
-    console.print_table(lines, HEADS, [_cells(one, _of(one, compared)) for one in found])
+    console.print_table(lines, HEADS, [_cells(one, _of(one, compared)) for one in runs])
 
 
 _STAGES = tuple(field.name for field in fields(Restarted))

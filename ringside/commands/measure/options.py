@@ -10,8 +10,8 @@ Ranks = Annotated[
     typer.Option("-g", "--ranks", show_default="2; emulated: all", help="Ranks on this node, or emulated."),
 ]
 Steps = Annotated[int, typer.Option("-n", "--iterations", help="Timed steps.")]
-Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="A rank may wait so long for another.")]
-Output = Annotated[Path, typer.Option("-o", metavar="FILE.json", help="The steps go to this file.")]
+Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="Longest wait of a rank for another.")]
+Output = Annotated[Path, typer.Option("-o", metavar="FILE.json", help="Write the steps to this file.")]
 Force = Annotated[
-    bool, typer.Option("--force", help="Start whatever was asked for (most: 16 ranks a core, all memory).")
+    bool, typer.Option("--force", help="Start without limits (usually 16 ranks per core, all memory).")
 ]

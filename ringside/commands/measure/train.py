@@ -1,4 +1,4 @@
-"""``ringside measure train``: real steps of FSDP2, pipelines, tensor parallelism, and all that ranks say."""
+"""``ringside measure train``: real steps of FSDP2, pipelines and tensor parallelism."""
 
 from collections import Counter
 from dataclasses import fields, replace
@@ -38,29 +38,27 @@ def job_of(
     micro_batches: int | None,
     **others: Any,
 ) -> TrainingJob:
-    """The job that the options describe, on so many ranks; ``others`` are `TrainingJob`'s own."""
+    """Return the job of the options on ``ranks`` ranks; ``others`` are fields of `TrainingJob`."""
     what = model_of(model)
     _check_counts(tp=tp, cp=cp, pp=pp, shard=shard, virtual=virtual, ep=ep)
     if pp == 1 and schedule is not None:
-        raise ValueError("--schedule is a pipeline's, of which there is none; add --pp 2, or leave it out")
+        raise ValueError("--schedule needs a pipeline; add --pp 2, or remove it")
     if cp == 1 and cp_method is not None:
-        raise ValueError("--cp-method is of context-parallel ranks, of which there is one; add --cp 2")
+        raise ValueError("--cp-method needs context-parallel ranks; add --cp 2")
     schedule = schedule or "1f1b"
     if isinstance(what, Experts):
         if strategy not in (None, "ddp"):
-            raise ValueError(f"experts are trained with --strategy ddp here, not {strategy}; leave it out")
+            raise ValueError(f"experts train with --strategy ddp here, not {strategy}; remove it")
         return TrainingJob(
             model=what, replicate=ranks, expert=ranks if ep is None else ep, shard=shard or 1, tensor=tp,
             context=cp, pipeline=pp, schedule=schedule, virtual=virtual or 1,
             micro_batches=1 if micro_batches is None else micro_batches, **others,
         )  # fmt: skip
     if ep not in (None, 1):
-        raise ValueError(f"{model} has no experts to deal out; write --model experts, or leave --ep out")
+        raise ValueError(f"{model} has no experts; write --model experts, or remove --ep")
     strategy = strategy or "fsdp"
     if strategy not in ("fsdp", "hsdp", "zero_redundancy"):
-        raise ValueError(
-            f"{strategy!r} is no strategy that is measured here; write fsdp, hsdp or zero_redundancy"
-        )
+        raise ValueError(f"{strategy!r} is not measured here; write fsdp, hsdp or zero_redundancy")
     data, rest = divmod(ranks, tp * cp * pp)
     if rest or not data:
         context = f" times --cp {cp}" if cp > 1 else ""
@@ -84,24 +82,24 @@ def _check_counts(**counts: int | None) -> None:
 
 
 def _group(strategy: str, data: int, shard: int | None) -> int:
-    """How many of the data-parallel ranks share the parameters."""
+    """Return the number of data-parallel ranks that shard the parameters together."""
     own = {"fsdp": data, "zero_redundancy": 1}.get(strategy, shard or data // 2)
     if strategy != "hsdp" and shard is not None:
-        raise ValueError(f"--shard is hsdp's, and {strategy} has no such groups; leave it out")
+        raise ValueError(f"--shard needs --strategy hsdp, not {strategy}; remove it")
     if strategy == "hsdp" and (own < 2 or data % own or own == data):
         fitting = ", ".join(str(count) for count in range(2, data) if data % count == 0)
         raise ValueError(
-            f"hsdp makes groups of 2 or more of {data} ranks, and not of {own}; write "
+            f"hsdp cannot form groups of {own} of {data} data-parallel ranks; write "
             + (f"--shard {fitting}" if fitting else "--strategy fsdp, or more ranks: -g 4")
         )
     return own
 
 
 def model_of(text: str) -> Model:
-    """``sleeping`` or ``decoder``, with figures of one's own: ``decoder:layers=4,hidden=128``."""
+    """Parse a model such as ``sleeping`` or ``decoder:layers=4,hidden=128``."""
     name, _, changes = text.partition(":")
     if name not in MODELS:
-        raise ValueError(f"{text!r} is no model for train; write {' or '.join(MODELS)}, or decoder:layers=4")
+        raise ValueError(f"unknown model {text!r}; write {' or '.join(MODELS)}, or decoder:layers=4")
     made = MODELS[name]()
     known = {field.name: getattr(made, field.name) for field in fields(made) if field.name != "kind"}
     given: dict[str, Any] = {}
@@ -109,7 +107,7 @@ def model_of(text: str) -> Model:
         key, _, value = change.partition("=")
         if key not in known:
             raise ValueError(
-                f"{shown(change)} is no figure of {name}; write one of {', '.join(known)}, as layers=4"
+                f"unknown figure {shown(change)} of {name}; write one of {', '.join(known)}, as layers=4"
             )
         if key.endswith("_s"):
             given[key] = parse_duration(value)
@@ -139,10 +137,10 @@ def run(
     force: bool = False,
     as_json: bool = False,
 ) -> None:
-    """Train as the ``options`` of `job_of` say; write and print what was seen, beside its program.
+    """Train with the ``options`` of `job_of`; write and print the steps, compared with their program.
 
-    The file holds the steps so far, whatever happens, and is this process's alone; a device or a pipe gets
-    them all at the end.
+    The file always contains the steps so far, and no other process may write it; a device or a pipe gets
+    all of them at the end.
     """
     check_outputs((output,), inputs=[emulate] if emulate else [])
     if settings and emulate is None:
@@ -155,7 +153,7 @@ def run(
         check_room(ranks, job.model.nbytes)
     grows = not is_stream(output)
     if grows and output.exists() and not is_training_record(output):
-        raise ValueError(f"{output} holds something else than such steps; write another name after -o")
+        raise ValueError(f"{output} contains no such steps; write another name after -o")
     with held(output), console.progress("starting", job.iterations) as bar:
 
         def keep(record: TrainingRecord) -> None:
@@ -163,10 +161,10 @@ def run(
                 write_file(output, record.dumps())
             bar.done("steps")
 
-        found = _measured(job, graph, keep)
+        measured = _measured(job, graph, keep)
     if not grows:
-        write_file(output, found.dumps())
-    _print(found, output, as_json=as_json)
+        write_file(output, measured.dumps())
+    _print(measured, output, as_json=as_json)
 
 
 def _measured(job: TrainingJob, graph: "Topology | None", keep: Any) -> TrainingRecord:
@@ -177,22 +175,22 @@ def _measured(job: TrainingJob, graph: "Topology | None", keep: Any) -> Training
         return measure_training(job, keep, cluster=built, wires=wires)
 
 
-def _print(found: TrainingRecord, output: Path, *, as_json: bool) -> None:
-    count = Counter((one.kind, one.nbytes, len(one.ranks)) for rank in found.median for one in rank.said)
+def _print(measured: TrainingRecord, output: Path, *, as_json: bool) -> None:
+    count = Counter((one.kind, one.nbytes, len(one.ranks)) for rank in measured.median for one in rank.said)
     if as_json:
-        told = [
+        counted = [
             {"kind": kind, "size_bytes": nbytes, "ranks": ranks, "times_a_step": times}
             for (kind, nbytes, ranks), times in sorted(count.items())
         ]
-        inputs = {"model": found.job.model.kind, "ranks": found.job.mesh.ranks}
-        steps = {"step_s": found.step_s, "steps": len(found.steps), "rows": told}
+        inputs = {"model": measured.job.model.kind, "ranks": measured.job.mesh.ranks}
+        steps = {"step_s": measured.step_s, "steps": len(measured.steps), "rows": counted}
         console.print_json("measure_train", {"inputs": inputs, "output": str(output), **steps})
         return
     comments = [
-        f"{found.job.model.kind} layers on {found.job.mesh.ranks} ranks: step {found.step_s * 1e3:.1f} ms, "
-        f"median of {len(found.steps)}; all steps in {output}",
-        *compare_training.sentences(compared(found)),
+        f"{measured.job.model.kind} layers on {measured.job.mesh.ranks} ranks: "
+        f"step {measured.step_s * 1e3:.1f} ms, median of {len(measured.steps)}; all steps in {output}",
+        *compare_training.sentences(compared(measured)),
     ]
-    heads = (("kind", ""), ("size", "(B)"), ("ranks", ""), ("asked for", "a step"))
+    heads = (("kind", ""), ("size", "(B)"), ("ranks", ""), ("count", "per step"))
     rows = [(kind, nbytes, ranks, times) for (kind, nbytes, ranks), times in sorted(count.items())]
     console.print_table(comments, heads, rows)

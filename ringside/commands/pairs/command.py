@@ -15,7 +15,7 @@ from ringside.validation.questions.slow_nodes import SlowNodes
 
 HEADS = (
     ("collective", ""),
-    ("GPUs", "a node"),
+    ("GPUs", "per node"),
     ("size", "(B)"),
     ("slowest node", ""),
     ("by", "(%)"),
@@ -52,34 +52,34 @@ def command(
 
 
 def lines(verdict: Verdict) -> list[str]:
-    """What stands out, and what these measurements cannot tell."""
+    """Describe slow nodes and pairs, and what these measurements cannot show."""
     together: dict[tuple[str, str], list[SlowPair]] = {}
     for pair in verdict.pairs:
         together.setdefault(pair.nodes, []).append(pair)
-    found = [
+    sentences = [
         f"slow nodes: {len(verdict.nodes) or 'none'}",
         *(f"  {_node(node)}" for node in verdict.nodes),
-        f"slow pairs, of nodes that are not slow with others: {len(together) or 'none'}",
+        f"slow pairs of otherwise normal nodes: {len(together) or 'none'}",
         *(f"  {' and '.join(nodes)}: {'; '.join(map(_pair, slow))}" for nodes, slow in together.items()),
     ]
     if verdict.failed:
-        found.append(f"runs without a row, {len(verdict.failed)}; these pairs failed or were cut off:")
+        sentences.append(f"{len(verdict.failed)} runs without a row; these pairs failed or were interrupted:")
         runs = (" and ".join(nodes) or f"nodes unknown, {file}" for nodes, file in verdict.failed)
-        found += [f"  {one}" for one in dict.fromkeys(runs)]
-    return [*found, *_untold(verdict)]
+        sentences += [f"  {one}" for one in dict.fromkeys(runs)]
+    return [*sentences, *_untold(verdict)]
 
 
 def _untold(verdict: Verdict) -> list[str]:
     most = max(matrix.gpus_per_node for matrix in verdict.matrices)
-    found = ["cannot tell:"]
+    sentences = ["unknown:"]
     if verdict.untold:
-        found.append(
+        sentences.append(
             f"  nodes with too few partners: {', '.join(verdict.untold)}; measure more of their pairs"
         )
     if verdict.pairs:
-        found.append("  whether a slow pair has a bad link or met other traffic; measure it again, alone")
-    found.append(f"  what is the same on all nodes, or shows with more than {_gpus(most)} only")
-    return found
+        sentences.append("  whether a slow pair has a bad link or met other traffic; measure it again, alone")
+    sentences.append(f"  defects common to all nodes, or visible only with more than {_gpus(most)}")
+    return sentences
 
 
 def _node(node: SlowNode) -> str:
@@ -95,7 +95,7 @@ def _pair(pair: SlowPair) -> str:
 
 
 def _gpus(count: int) -> str:
-    return f"{count} GPU{'s' * (count > 1)} a node"
+    return f"{count} GPU{'s' * (count > 1)} per node"
 
 
 def _cells(matrix: Matrix) -> tuple[console.Cell, ...]:

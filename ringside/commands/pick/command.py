@@ -59,7 +59,7 @@ def command(
 
 
 def _title(answer: AlgorithmPicks) -> str:
-    """Return what the map shows: whose choice, of which release, by which times."""
+    """Return the picture's title: collective, cluster, library, release and times."""
     library, question = answer.library, answer.question
     whose = " ".join(filter(None, (LIBRARIES[library.name].title, library.version)))
     return f"{question.collective} on {question.cluster}: {whose}, {answer.clock} times"
@@ -91,7 +91,7 @@ def _print(answer: AlgorithmPicks) -> None:
 
 
 def _losses(answer: AlgorithmPicks) -> list[str]:
-    """Return where the library's own choice loses, a sentence each."""
+    """Describe where the library's own choice loses, a sentence each."""
     losses = []
     for one in answer.picks:
         if one.loss:

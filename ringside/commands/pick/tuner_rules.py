@@ -13,10 +13,10 @@ from ringside.topologies.units import format_size
 
 
 def write_rules(answer: AlgorithmPicks, path: Path) -> list[str]:
-    """Write rules of NCCLX's tuner (.json) or of NCCL's example plugin; return where they depart from NCCL.
+    """Write rules of NCCLX's tuner (.json) or of NCCL's example plugin; return how they differ from NCCL.
 
-    Rules by NCCL's own times are exact. By measured times NCCL's own choice stands where it is not certain
-    to lose.
+    Rules by NCCL's own times are exact. By measured times they keep NCCL's own choice unless it certainly
+    loses.
     """
     question = answer.question
     if not answer.library.has_tuner:
@@ -41,12 +41,12 @@ def write_rules(answer: AlgorithmPicks, path: Path) -> list[str]:
 
 
 def _departures(answer: AlgorithmPicks, path: Path) -> list[str]:
-    """Return where the rules depart from NCCL's own choice, a sentence for each count of nodes."""
+    """Describe where the rules differ from NCCL's own choice, a sentence for each node count."""
     sentences = []
     for nodes in answer.libraries:
         moved = [one for one in answer.picks if one.nodes == nodes and one.advised != one.default]
         where = ", ".join(f"{format_size(one.nbytes)} {'/'.join(one.advised)}" for one in moved) or "nowhere"
         sentences.append(
-            f"{path}: measured times followed on {nodes} nodes: {where}; elsewhere NCCL's own choice"
+            f"{path}: rules by measured times on {nodes} nodes: {where}; elsewhere NCCL's own choice"
         )
     return sentences

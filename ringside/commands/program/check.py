@@ -1,4 +1,4 @@
-"""``ringside program``: the verdict on a job, in words or as JSON."""
+"""``ringside program``: the verdict on a job, as text or JSON."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from ringside.sim.program.proof.check import PROVED, Verdict, check
 
 
 def run(job: Asked, library: str, *, eager: bool, export: Path | None, as_json: bool) -> None:
-    """Record or read, prove and print; what is proved is written for others where that is asked for."""
+    """Record or read the job, prove and print it; export a proved one to ``export``."""
     check_export(export, (job.file,))
     program = job.program(library, eager=eager)
     verdict = check(program)
@@ -34,11 +34,11 @@ def told(
     *,
     as_json: bool,
 ) -> None:
-    """Print a verdict, and what was written; end with exit code 1 unless it is proved."""
+    """Print a verdict and the export; exit 1 unless the job is proved."""
     if as_json:
         notes = {"notes": list(job.notes)} if job.notes else {}
-        told = content(job.file, job.ranks, library, verdict)
-        console.print_json("program", told | notes | exported(export, lost))
+        answer = content(job.file, job.ranks, library, verdict)
+        console.print_json("program", answer | notes | exported(export, lost))
     else:
         print_told(job.file, job.ranks, library, verdict)
         console.print_comments(job.notes)
@@ -48,14 +48,14 @@ def told(
 
 
 def print_told(file: Path, ranks: int, library: str, verdict: Verdict) -> None:
-    """Print a verdict in words."""
+    """Print a verdict as text."""
     answer = f"{verdict.verdict}, {verdict.operations} operations"
     console.print_wrapped(f"{file} on {ranks} ranks of {library}: {answer}")
     console.print_comments(verdict.story)
 
 
 def content(file: Path, ranks: int, library: str, verdict: Verdict) -> dict[str, Any]:
-    """A verdict for JSON; without a cluster there is no makespan."""
+    """Return a verdict for JSON; without a cluster it has no makespan."""
     return {
         "inputs": {"file": str(file), "ranks": ranks, "library": library},
         "verdict": verdict.verdict,

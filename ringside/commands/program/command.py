@@ -19,38 +19,38 @@ Script = Annotated[
         help="A script with def main(dist); GOAL (.goal); Chakra's traces (.0.et, or a folder).",
     ),
 ]
-Ranks = Annotated[int | None, typer.Option("-g", "--ranks", min=1, help="How many run it, or each job.")]
+Ranks = Annotated[int | None, typer.Option("-g", "--ranks", min=1, help="Number of ranks of each job.")]
 Library = Annotated[
     str | None,
     typer.Option(
         metavar="gloo|nccl|ideal",
-        show_default="gloo; ideal of GOAL, which has no library",
-        help="Whose rules; with --cluster whose times, and only there ideal.",
+        show_default="gloo; ideal for GOAL, which names no library",
+        help="Library whose rules apply; with --cluster also its times, or ideal.",
     ),
 ]
 Eager = Annotated[
     bool, typer.Option("--eager", help="NCCL, with init_process_group(device_id=...): one communicator.")
 ]
 Cluster = Annotated[
-    str | None, typer.Option(metavar="NAME[:COUNT]|FILE", help="Simulate it there. See ringside topo.")
+    str | None, typer.Option(metavar="NAME[:COUNT]|FILE", help="Simulate it here. See ringside topo.")
 ]
 OnlyCheck = Annotated[bool, typer.Option("--check", help="Only prove that it ends.")]
 Jobs = Annotated[
     list[str] | None,
-    typer.Option("--job", metavar="FILE.py[:RANKS]", help="In place of FILE.py: several at once."),
+    typer.Option("--job", metavar="FILE.py[:RANKS]", help="Instead of FILE.py: several jobs at once."),
 ]
 Placement = Annotated[
     list[str] | None,
     typer.Option(
         show_default="even; several jobs packed",
         metavar="even|packed|interleaved|RANKS",
-        help="Or the cluster's ranks of each job: 0-3,8.",
+        help="Placement, or the cluster's ranks of each job: 0-3,8.",
     ),
 ]
-Fold = Annotated[bool, typer.Option("--fold", help="Play one rank of each role for all of it.")]
-Real = Annotated[bool, typer.Option("--real", help="Really run it, over torch.distributed.")]
+Fold = Annotated[bool, typer.Option("--fold", help="Simulate one rank per role.")]
+Real = Annotated[bool, typer.Option("--real", help="Run it for real, over torch.distributed.")]
 Compute = Annotated[
-    str, typer.Option(metavar=options.choices(COMPUTE), help="Real: what stands for compute.")
+    str, typer.Option(metavar=options.choices(COMPUTE), help="Real: how compute is emulated.")
 ]
 Iterations = Annotated[int, typer.Option("-n", "--iterations", help="Real: timed runs.")]
 Warmup = Annotated[int, typer.Option("-w", "--warmup", help="Real: untimed runs before them.")]
@@ -58,11 +58,11 @@ Timeout = Annotated[
     float | None,
     typer.Option(
         metavar="SECONDS",
-        show_default="60, of what is proved",
-        help="Real: a rank may wait so long for another; runs what is not proved, too.",
+        show_default="60 for a proved job",
+        help="Real: longest wait of a rank; also runs an unproved job.",
     ),
 ]
-Output = Annotated[Path | None, typer.Option("-o", metavar="FILE.jsonl", help="Real: a line for each run.")]
+Output = Annotated[Path | None, typer.Option("-o", metavar="FILE.jsonl", help="Real: one line per run.")]
 
 _OF_REAL_RUNS = {"emulate", "compute", "iterations", "warmup", "timeout", "output"}
 _OF_SIMULATIONS = {"cluster", "jobs", "placement", "network", "calibration", "fold", "plot",
@@ -130,7 +130,7 @@ def command(
             program_check.run(job, library, eager=eager, export=export, as_json=json)
         return
     if job.read:
-        raise ValueError(f"{file}: --real runs scripts only; leave it out, or write FILE.py")
+        raise ValueError(f"{file}: --real runs scripts only; remove it, or write FILE.py")
     from ringside.commands.program.real import RealRun
 
     RealRun(
@@ -141,22 +141,22 @@ def command(
 
 
 def _refuse_misplaced(given: set[str], *, real: bool, only_check: bool, placed: bool) -> None:
-    """Refuse options of what is not asked for; ``placed`` is a job on a cluster."""
+    """Raise ValueError for options without effect; ``placed`` is a job on a cluster."""
     if only_check and real:
-        raise ValueError("--check proves and no more, --real runs; leave one of them out")
+        raise ValueError("--check only proves, --real runs; remove one of them")
     if misplaced := _words(given & (_OF_SIMULATIONS if real else _OF_REAL_RUNS)):
-        other = "--real runs the job and simulates nothing" if real else "only --real runs the job"
-        raise ValueError(f"{misplaced}: {other}; leave one or the other out")
+        advice = "--real does not simulate; remove one of them" if real else "add --real, or remove it"
+        raise ValueError(f"{misplaced}: {advice}")
     if real and "export" in given:
-        raise ValueError("--export: --real runs the job and writes no other format; leave one of them out")
+        raise ValueError("--export: --real runs the job and exports nothing; remove one of them")
     if only_check and (pictures := _words(given & {"plot", "trace", "export"})):
-        raise ValueError(f"{pictures}: --check proves and no more; leave one or the other out")
+        raise ValueError(f"{pictures}: --check only proves; remove one of them")
     lost = _words(given & {*_OF_SIMULATIONS, "settings", "trace"})
     if lost and not (real or placed):
-        raise ValueError(f"{lost}: nothing is simulated or run; add --cluster NAME, or leave it out")
+        raise ValueError(f"{lost}: nothing is simulated or run; add --cluster NAME, or remove it")
 
 
 def _words(names: set[str]) -> str:
-    """Options as they are written."""
+    """Return the options' names on the command line."""
     short = {"jobs": "--job", "output": "-o", "settings": "--set"}
     return ", ".join(short.get(name, f"--{name.replace('_', '-')}") for name in sorted(names))

@@ -31,10 +31,10 @@ from ringside.topologies.placement import EVEN, NUMBERED, PACKED, SPREADS, place
 from ringside.topologies.units import format_duration
 
 MOST_ROWS = 64
-"""Ranks that a table shows; JSON has them all."""
+"""The maximum of ranks in a table; JSON has them all."""
 
 MOST_LETTERS = 60
-"""Of the name of a group, which may list its ranks."""
+"""The maximum length of a group's name, which may list its ranks."""
 
 HEADS = (
     *(("rank", ""), ("ends", "(ms)"), ("compute", "(ms)"), ("comm", "(ms)"), ("exposed", "(ms)")),
@@ -75,16 +75,16 @@ def run(
         Job(program, own, roles(program) if fold else None)
         for program, own in zip(_proved(jobs, libraries, eager=eager, as_json=as_json), hosts, strict=True)
     ]
-    found, alone = _simulated(made, libraries)
+    timelines, alone = _simulated(made, libraries)
     disturbed = None
     if disturbance:
-        disturbed = _disturbed(disturbances, disturbance, made[0], libraries, found[0].makespan_s)
-        disturbed.write(f"{found[0].name} on {found[0].ranks} ranks, disturbed", plot, trace)
+        disturbed = _disturbed(disturbances, disturbance, made[0], libraries, timelines[0].makespan_s)
+        disturbed.write(f"{timelines[0].name} on {timelines[0].ranks} ranks, disturbed", plot, trace)
     else:
-        _draw(found[0], plot, trace)
+        _draw(timelines[0], plot, trace)
     lost = write(made[0].program, export, schedules_of(libraries, hosts[0])) if export else []
     shown = [_numbers(libraries)] if spread == EVEN else hosts
-    answers = list(zip(jobs, found, shown, alone, strict=True))
+    answers = list(zip(jobs, timelines, shown, alone, strict=True))
     if not as_json:
         where = f"{library} on {' '.join([cluster, *settings])}"
         if spread:
@@ -102,22 +102,21 @@ def run(
     }  # fmt: skip
     contents = [_content(*answer) for answer in answers]
     first = contents[0] if len(contents) == 1 else {"jobs": contents}
-    makespan = max(one.makespan_s for one in found)
-    told_of = {"inputs": inputs, "verdict": PROVED, "makespan_s": makespan, **first}
-    told_of |= {"disturbed": disturbed.content()} if disturbed else {}
-    console.print_json("program", told_of | exported(export, lost))
+    makespan = max(one.makespan_s for one in timelines)
+    content = {"inputs": inputs, "verdict": PROVED, "makespan_s": makespan, **first}
+    content |= {"disturbed": disturbed.content()} if disturbed else {}
+    console.print_json("program", content | exported(export, lost))
 
 
 def _check_many(disturbances: Disturbances, *, drawn: bool) -> None:
-    """Refuse of several jobs what only one has."""
+    """Raise ValueError for options that apply to one job only."""
     if drawn:
         raise ValueError(
-            "a picture, a trace or an export is of one job; ask for one, or leave --plot, --trace, "
-            "--export out"
+            "a picture, trace or export shows one job; write one, or remove --plot, --trace and --export"
         )
     if disturbances.disturbance():
         raise ValueError(
-            f"{disturbances.disturbed_by()}: what disturbs is of one job; ask for one, or leave it out"
+            f"{disturbances.disturbed_by()}: a disturbance applies to one job; write one, or remove it"
         )
 
 
@@ -125,15 +124,15 @@ def _libraries(
     library: str, cluster: str, settings: list[str], count: int, network: str, calibration: str,
     spread: str | None,
 ) -> Libraries:  # fmt: skip
-    """The library on ``count`` ranks that are spread so, or on the cluster's for jobs placed there."""
-    figures, found = parse_settings(settings), find_calibration(calibration, cluster)
+    """Return the library on ``count`` ranks placed by ``spread``, or on the cluster's ranks."""
+    figures, fits = parse_settings(settings), find_calibration(calibration, cluster)
     if spread is None and library in LIBRARIES and LIBRARIES[library].by_machines:
-        count = max(count, find_library(library, cluster, figures, calibration=found).ranks)
-    return Libraries(library, cluster, figures, count, network, found, spread or NUMBERED)
+        count = max(count, find_library(library, cluster, figures, calibration=fits).ranks)
+    return Libraries(library, cluster, figures, count, network, fits, spread or NUMBERED)
 
 
 def _numbers(libraries: Libraries) -> tuple[int, ...]:
-    """What the cluster calls the ranks of a job that is spread over its machines."""
+    """Return the cluster's numbers of a job's ranks that are spread over its machines."""
     name, _ = split(libraries.cluster)
     if len(libraries.placed) == 1 or counts(name) != "nodes":
         return tuple(range(libraries.ranks))
@@ -145,7 +144,7 @@ def _numbers(libraries: Libraries) -> tuple[int, ...]:
 
 
 def _proved(jobs: list[Asked], libraries: Libraries, *, eager: bool, as_json: bool) -> Iterator[Program]:
-    """The programs of all jobs; the first that does not end is told of, and ends this."""
+    """Yield the programs of all jobs; print the first that does not end, and exit."""
     for one in jobs:
         program = one.program(libraries.rules, eager=eager)
         verdict = check(program)
@@ -155,50 +154,50 @@ def _proved(jobs: list[Asked], libraries: Libraries, *, eager: bool, as_json: bo
 
 
 def _simulated(made: list[Job], libraries: Libraries) -> tuple[list[ProgramTimeline], list[float]]:
-    """All jobs together, and how long each takes by itself."""
+    """Simulate all jobs together, and return also the time of each alone, seconds."""
     with console.simulating("simulating", len(made) if len(made) == 1 else len(made) + 1) as bar:
-        found = simulate(made, libraries)
+        timelines = simulate(made, libraries)
         bar.done("simulated")
-        alone = [found[0].makespan_s] if len(made) == 1 else []
+        alone = [timelines[0].makespan_s] if len(made) == 1 else []
         for single in made if len(made) > 1 else ():
             alone += [simulate([single], libraries)[0].makespan_s]
             bar.done(f"simulated {single.program.name} alone")
-    return found, alone
+    return timelines, alone
 
 
 def _disturbed(
-    words: Disturbances, disturbance: Disturbance, job: Job, libraries: Libraries, undisturbed_s: float
+    question: Disturbances, disturbance: Disturbance, job: Job, libraries: Libraries, undisturbed_s: float
 ) -> Disturbed:
-    """Draws of a job, all of whose ranks are played."""
+    """Play the draws of a job, with all of its ranks."""
     there = libraries_under(libraries, disturbance)
 
     def once(draw: Draw) -> Simulation:
-        (found,) = play([Job(draw.program(job.program), job.hosts)], there, late=disturbance.late)
-        return found
+        (simulation,) = play([Job(draw.program(job.program), job.hosts)], there, late=disturbance.late)
+        return simulation
 
     disturbance.check_ranks(job.program.ranks)
-    return drawn_program(words, disturbance, once, undisturbed_s)
+    return drawn_program(question, disturbance, once, undisturbed_s)
 
 
-def _draw(found: ProgramTimeline, plot: Path | None, trace: Path | None) -> None:
-    """Draw a job that nothing disturbs, and write its trace."""
+def _draw(timeline: ProgramTimeline, plot: Path | None, trace: Path | None) -> None:
+    """Draw an undisturbed job, and write its trace."""
     if plot:
         from ringside.pictures.jobs.program import draw_program
 
-        draw_program(found, plot)
+        draw_program(timeline, plot)
     if trace:
-        write_file(trace, found.dumps())
+        write_file(trace, timeline.dumps())
 
 
-def _content(job: Asked, found: ProgramTimeline, hosts: tuple[int, ...], alone: float) -> dict[str, Any]:
+def _content(job: Asked, timeline: ProgramTimeline, hosts: tuple[int, ...], alone: float) -> dict[str, Any]:
     return {
-        "name": found.name,
-        "makespan_s": found.makespan_s,
-        "slowdown": found.makespan_s / alone if alone else 1.0,
-        "assumes": [*found.assumes, *job.notes],
+        "name": timeline.name,
+        "makespan_s": timeline.makespan_s,
+        "slowdown": timeline.makespan_s / alone if alone else 1.0,
+        "assumes": [*timeline.assumes, *job.notes],
         "ranks": [
-            {"rank": rank, "host": hosts[rank], "stands_for": found.stands_for[rank], **times._asdict()}
-            for rank, times in found.times.items()
+            {"rank": rank, "host": hosts[rank], "stands_for": timeline.stands_for[rank], **times._asdict()}
+            for rank, times in timeline.times.items()
         ],
         "groups": [
             {
@@ -207,34 +206,34 @@ def _content(job: Asked, found: ProgramTimeline, hosts: tuple[int, ...], alone: 
                 "operations": one.operations,
                 "busy_s": one.busy_s,
             }
-            for one in found.groups
+            for one in timeline.groups
         ],
     }
 
 
 def _print(
-    job: Asked, found: ProgramTimeline, hosts: tuple[int, ...], alone: float, where: str, *, several: bool
+    job: Asked, timeline: ProgramTimeline, hosts: tuple[int, ...], alone: float, where: str, *, several: bool
 ) -> None:
-    slower = f", {found.makespan_s / alone:.4g} times as long as alone" if several and alone else ""
+    slower = f", {timeline.makespan_s / alone:.4g} times its time alone" if several and alone else ""
     comments = [
-        f"{job.file} on {found.ranks} ranks of {where}: {format_duration(found.makespan_s, 4)}{slower}",
-        *found.assumes,
+        f"{job.file} on {timeline.ranks} ranks of {where}: {format_duration(timeline.makespan_s, 4)}{slower}",
+        *timeline.assumes,
         *job.notes,
     ]
     if several:
         comments.append(f"on ranks {' '.join(map(str, hosts[:16]))}{' ...' * (len(hosts) > 16)}")
-    for one in found.groups[:MOST_ROWS]:
+    for one in timeline.groups[:MOST_ROWS]:
         busy = format_duration(one.busy_s, 4)
         comments.append(f"group {_short(one.group.name)}: {one.operations} operations, busy {busy}")
-    shown = list(found.times)[:MOST_ROWS]
-    if len(shown) < len(found.times):
+    shown = list(timeline.times)[:MOST_ROWS]
+    if len(shown) < len(timeline.times):
         comments.append(f"ranks after {shown[-1]} are in the JSON")
-    console.print_table(comments, HEADS, [_row(found, rank) for rank in shown])
+    console.print_table(comments, HEADS, [_row(timeline, rank) for rank in shown])
 
 
 def _short(name: str) -> str:
     return name if len(name) <= MOST_LETTERS else f"{name[:MOST_LETTERS]} ..."
 
 
-def _row(found: ProgramTimeline, rank: int) -> list[console.Cell]:
-    return [rank, *(f"{seconds * 1e3:.4f}" for seconds in found.times[rank]), found.stands_for[rank]]
+def _row(timeline: ProgramTimeline, rank: int) -> list[console.Cell]:
+    return [rank, *(f"{seconds * 1e3:.4f}" for seconds in timeline.times[rank]), timeline.stands_for[rank]]

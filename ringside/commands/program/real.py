@@ -1,6 +1,6 @@
-"""``ringside program --real``: a job of collectives and messages really run, and when each rank ended.
+"""``ringside program --real``: run a job of collectives and messages for real, and time each rank.
 
-On an emulated network what is measured stands beside what was predicted from ping-pong alone.
+On an emulated network the prediction from ping-pong alone is shown too.
 """
 
 import os
@@ -33,7 +33,7 @@ TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealRun:
-    """Which job is to be run and how, and where what is seen goes."""
+    """A job to run, its settings and its output files."""
 
     file: Path
     ranks: int
@@ -50,32 +50,32 @@ class RealRun:
     force: bool = False
 
     def carry_out(self, *, as_json: bool) -> None:
-        """Prove, run and print; what is not proved is run only with a time limit of its own."""
+        """Prove, run and print; run an unproved job only with an explicit time limit."""
         job = self._job()
         self._check()
         program = program_of(self.file, self.ranks, self.library, eager=self.eager)
         verdict = check(program)
-        told = program_check.content(self.file, self.ranks, self.library, verdict)
+        content = program_check.content(self.file, self.ranks, self.library, verdict)
         if not as_json:
             program_check.print_told(self.file, self.ranks, self.library, verdict)
         if verdict.verdict != PROVED and self.timeout_s is None:
             if as_json:
-                console.print_json("program", told)
-            raise RuntimeError("not run, for it is not proved; to see what it does add --timeout SECONDS")
-        found, predicted = self._measured(job, program if verdict.verdict == PROVED else None)
+                console.print_json("program", content)
+            raise RuntimeError("not run, because it is not proved; to run it anyway add --timeout SECONDS")
+        measured, predicted = self._measured(job, program if verdict.verdict == PROVED else None)
         if self.output:
-            write_file(self.output, found.lines())
+            write_file(self.output, measured.lines())
         if self.trace:
-            write_file(self.trace, found.trace())
+            write_file(self.trace, measured.trace())
         if as_json:
-            console.print_json("program", {**told, **_content(found, predicted)})
+            console.print_json("program", {**content, **_content(measured, predicted)})
         else:
-            _print(found, predicted)
+            _print(measured, predicted)
         if verdict.verdict != PROVED:
             raise typer.Exit(1)
 
     def _job(self) -> ProgramJob:
-        """What each rank is told."""
+        """Return the job for each rank."""
         return ProgramJob(
             script=os.path.abspath(self.file),
             backend=self.library,
@@ -87,11 +87,11 @@ class RealRun:
         )
 
     def _check(self) -> None:
-        """Refuse what cannot be, before anything is done for it."""
+        """Raise ValueError for invalid options before anything starts."""
         inputs: list[Path | str] = [self.file, *([self.emulate] if self.emulate else [])]
         check_outputs((self.output, self.trace), inputs=inputs)
         if self.library not in UNDER_TORCHRUN:
-            raise ValueError(f"--library {self.library} runs nothing; write {' or '.join(UNDER_TORCHRUN)}")
+            raise ValueError(f"--library {self.library} runs no job; write {' or '.join(UNDER_TORCHRUN)}")
         if self.settings and not self.emulate:
             raise ValueError(
                 f"--set {self.settings[0]} changes an emulated cluster; add --emulate, for example star:4"
@@ -106,7 +106,7 @@ class RealRun:
     def _measured(
         self, job: ProgramJob, proved: Program | None
     ) -> tuple[MeasuredProgram, ProgramTimeline | None]:
-        """What was measured; beside it, where the job is proved and the network known, what is predicted."""
+        """Return the measurement, and the prediction for a proved job on an emulated network."""
         with console.progress("starting", job.iterations) as bar:
             if not self.emulate:
                 return measure_program(job, self.ranks, on_run=lambda _: bar.done("runs")), None
@@ -115,43 +115,43 @@ class RealRun:
             with cluster(graph) as network:
                 if proved and self.ranks <= len(network.network.hosts):
                     predicted = predict(proved, measured_graph(network, self.ranks))
-                found = measure_program(job, self.ranks, cluster=network, on_run=lambda _: bar.done("runs"))
-            return found, predicted
+                runs = measure_program(job, self.ranks, cluster=network, on_run=lambda _: bar.done("runs"))
+            return runs, predicted
 
 
-def _content(found: MeasuredProgram, predicted: ProgramTimeline | None) -> dict[str, Any]:
-    measured = {
-        "makespan_s": found.makespan_s,
-        "min_s": min(run.makespan_s for run in found.runs),
-        "max_s": max(run.makespan_s for run in found.runs),
-        "iterations": len(found.runs),
-        "ends_s": list(found.ends_s),
+def _content(measured: MeasuredProgram, predicted: ProgramTimeline | None) -> dict[str, Any]:
+    timed = {
+        "makespan_s": measured.makespan_s,
+        "min_s": min(run.makespan_s for run in measured.runs),
+        "max_s": max(run.makespan_s for run in measured.runs),
+        "iterations": len(measured.runs),
+        "ends_s": list(measured.ends_s),
     }
     if predicted is None:
-        return {"measured": measured}
+        return {"measured": timed}
     ends = [predicted.times[rank].end_s for rank in range(predicted.ranks)]
-    return {"makespan_s": predicted.makespan_s, "ends_s": ends, "measured": measured}
+    return {"makespan_s": predicted.makespan_s, "ends_s": ends, "measured": timed}
 
 
-def _print(found: MeasuredProgram, predicted: ProgramTimeline | None) -> None:
-    times = sorted(run.makespan_s * 1e3 for run in found.runs)
+def _print(measured: MeasuredProgram, predicted: ProgramTimeline | None) -> None:
+    times = sorted(run.makespan_s * 1e3 for run in measured.runs)
     comments = [
-        f"measured: makespan {found.makespan_s * 1e3:.2f} ms, median of {len(times)} from {times[0]:.2f} to "
-        f"{times[-1]:.2f} ms"
+        f"measured: makespan {measured.makespan_s * 1e3:.2f} ms, median of {len(times)} from "
+        f"{times[0]:.2f} to {times[-1]:.2f} ms"
     ]
-    of_ranks = zip(*(run.ends_s for run in found.runs), strict=True)
+    of_ranks = zip(*(run.ends_s for run in measured.runs), strict=True)
     rows: list[list[console.Cell]] = [
         [rank, end * 1e3, min(ends) * 1e3, max(ends) * 1e3]
-        for rank, (end, ends) in enumerate(zip(found.ends_s, of_ranks, strict=True))
+        for rank, (end, ends) in enumerate(zip(measured.ends_s, of_ranks, strict=True))
     ]
     heads: tuple[tuple[str, str], ...] = HEADS
     if predicted:
-        error = predicted.makespan_s / found.makespan_s - 1
+        error = predicted.makespan_s / measured.makespan_s - 1
         comments.append(
             f"predicted from ping-pong: makespan {predicted.makespan_s * 1e3:.2f} ms, {error:+.1%}"
         )
         heads += PREDICTED_HEADS
         for rank, row in enumerate(rows):
             end = predicted.times[rank].end_s
-            row += [end * 1e3, (end / found.ends_s[rank] - 1) * 100]
+            row += [end * 1e3, (end / measured.ends_s[rank] - 1) * 100]
     console.print_table(comments, heads, rows)

@@ -1,4 +1,4 @@
-"""``ringside program``: scripts and files of others that hold its jobs, and what is written for others."""
+"""``ringside program``: jobs from scripts and imported files, and exported files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,11 +16,11 @@ from ringside.sim.program.simulation.libraries import Libraries
 from ringside.sim.schedule import Schedule
 
 EVERY = 100
-"""Ranks from one sign of life to the next."""
+"""Ranks between two progress updates."""
 
 
 class Asked(NamedTuple):
-    """A script and how many ranks run it, or a file that holds all ranks of a job."""
+    """A script and its number of ranks, or a file with all ranks of a job."""
 
     file: Path
     ranks: int
@@ -28,81 +28,79 @@ class Asked(NamedTuple):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was made of parts of the file that a program does not have."""
+        """How parts of the file that a program cannot express were converted."""
         return self.read.notes if self.read else ()
 
     def program(self, library: str, *, eager: bool) -> Program:
-        """The job by the rules of a library."""
+        """Return the job by the rules of a library."""
         if self.read is None:
             return _written_down(program_of(self.file, self.ranks, library, eager=eager))
         if eager:
-            raise ValueError(
-                f"--eager is how a script's groups are made, and {self.file} is none; leave it out"
-            )
+            raise ValueError(f"--eager applies to scripts, and {self.file} is not one; remove it")
         return self.read.program(library)
 
 
 def _written_down(program: Program) -> Program:
-    """A script's job, whose ranks have all been asked; refused beforehand where that would take too long."""
+    """Record all ranks of a script's job; raise ValueError first if that would take too long."""
     ranks = program.ranks
-    with console.simulating("writing down", ranks) as bar, uncollected():
+    with console.simulating("recording", ranks) as bar, uncollected():
         consider_ranks(ranks, max(len(program.operations(rank)) for rank in {0, ranks // 2, ranks - 1}))
         for rank in range(ranks):
             program.operations(rank)
             if rank % EVERY == 0:
-                bar.moved(rank, f"writing down: rank {rank:,} of {ranks:,}")
+                bar.moved(rank, f"recording: rank {rank:,} of {ranks:,}")
     return program
 
 
 def asked(file: Path, ranks: int | None) -> Asked:
-    """One job, of as many ranks as its file has, or as are written."""
+    """Return one job, with its file's ranks or ``ranks``."""
     if holds_program(file):
-        found = read(file)
-        if ranks not in (None, found.ranks):
-            raise ValueError(f"-g {ranks}, but {file} has {found.ranks} ranks; leave -g out")
-        return Asked(file, found.ranks, found)
+        job = read(file)
+        if ranks not in (None, job.ranks):
+            raise ValueError(f"-g {ranks}, but {file} has {job.ranks} ranks; remove -g")
+        return Asked(file, job.ranks, job)
     if ranks is None:
-        raise ValueError(f"{file} on how many ranks? write -g N")
+        raise ValueError(f"{file} needs a number of ranks; write -g N")
     return Asked(file, ranks)
 
 
 def all_asked(file: Path | None, ranks: int | None, jobs: Sequence[str]) -> list[Asked]:
-    """The jobs that a command line names: one, or several by ``--job``."""
+    """Return the jobs of a command line: one, or several from ``--job``."""
     if (file is None) == (not jobs):
         raise ValueError("write either FILE.py or --job FILE.py for each of several jobs")
     if file is not None:
         return [asked(file, ranks)]
-    found = []
+    every = []
     for text in jobs:
         name, colon, count = text.rpartition(":")
         if colon and count.isdecimal() and not Path(text).is_file():
-            found.append(asked(Path(name), int(count)))
+            every.append(asked(Path(name), int(count)))
         elif ranks is None and not holds_program(Path(text)):
-            raise ValueError(f"{text} on how many ranks? write -g N, or --job {text}:N")
+            raise ValueError(f"{text} needs a number of ranks; write -g N, or --job {text}:N")
         else:
-            found.append(asked(Path(text), None if holds_program(Path(text)) else ranks))
-    if any(one.ranks < 1 for one in found):
-        raise ValueError("a job of 0 ranks; write 1 or more")
-    return found
+            every.append(asked(Path(text), None if holds_program(Path(text)) else ranks))
+    if any(one.ranks < 1 for one in every):
+        raise ValueError("a job has 0 ranks; write 1 or more")
+    return every
 
 
 def library_of(jobs: Sequence[Asked]) -> str:
-    """The library that carries jobs of which none is named: the files' own, where they have the same."""
+    """Return the default library of jobs: the files' own if they agree, else Gloo."""
     libraries = {job.read.library if job.read else "gloo" for job in jobs}
     return libraries.pop() if len(libraries) == 1 else "gloo"
 
 
 def by_default(call: Call) -> Schedule:
-    """By which transfers a collective is carried out where no cluster is named: Gloo's own."""
+    """Return a collective's schedule without a cluster: Gloo's own."""
     if call.group.rules.on_stream:
         raise ValueError(
-            f"{call.name}: how {call.group.library} does it depends on the machines; add --cluster NAME"
+            f"{call.name}: {call.group.library}'s schedule depends on the machines; add --cluster NAME"
         )
     return gloo.schedule(call.collective, "auto")
 
 
 def schedules_of(libraries: Libraries, hosts: Sequence[int]) -> ScheduleOf:
-    """By which transfers a job's collectives are carried out on these ranks of a cluster."""
+    """Return a function that gives a collective's schedule on these ranks of a cluster."""
 
     def schedule_of(call: Call) -> Schedule:
         library = libraries.of(tuple(hosts[rank] for rank in call.group.ranks))
@@ -112,11 +110,11 @@ def schedules_of(libraries: Libraries, hosts: Sequence[int]) -> ScheduleOf:
 
 
 def exported(export: Path | None, lost: Sequence[str]) -> dict[str, Any]:
-    """What was written, for JSON."""
+    """Return the exported file and its losses for JSON."""
     return {"export": str(export), "lost": list(lost)} if export else {}
 
 
 def print_exported(export: Path | None, lost: Sequence[str]) -> None:
-    """Say what was written, and what of it was lost."""
+    """Print the exported file, and its losses."""
     if export:
         console.print_comments([f"written to {export}", *lost])

@@ -1,4 +1,4 @@
-"""``ringside scorecard``: how far predictions are off on published rows; here NCCL's calibrated times."""
+"""``ringside scorecard``: errors of predictions on published rows; here of NCCL's calibrated times."""
 
 import math
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # help must not wait for scipy
     from ringside.validation.measured.scorecard import Judged, Score, SiteScore
 
 COLLECTIVES, TRAINING = "collectives", "training"
-"""What has a scorecard, the latter by a command of its own."""
+"""The scorecards; the second is a command of its own."""
 
 HEADS = (
     *(("by", ""), ("", ""), ("rows", ""), ("measured", "model (%)"), ("p90", "(%)"), ("inside", "(%)")),
@@ -33,7 +33,7 @@ def command(
         str,
         typer.Argument(
             autocompletion=lambda: [COLLECTIVES, TRAINING],
-            help="scorecard training has words of its own.",
+            help="scorecard training has options of its own.",
         ),
     ] = COLLECTIVES,
     plot: options.Plot = None,
@@ -43,9 +43,9 @@ def command(
 ) -> None:
     """Score NCCL's predicted times on held-out published rows, beside simple rules."""
     if what == TRAINING:
-        raise ValueError("training has words of its own; write it first: ringside scorecard training")
+        raise ValueError("training is a command with its own options; write ringside scorecard training")
     if what != COLLECTIVES:
-        raise ValueError(f"{what!r} has no scorecard; write {one_of((COLLECTIVES, TRAINING), what)}")
+        raise ValueError(f"unknown scorecard {what!r}; write {one_of((COLLECTIVES, TRAINING), what)}")
     run(plot, html, as_json=json)
 
 
@@ -71,55 +71,55 @@ def run(plot: Path | None, html: Path | None, *, as_json: bool) -> None:
     check_format(plot)
     check_outputs([plot], inputs=[])
     check_page(html, [plot])
-    asked = list(questions(published()))
+    fits = list(questions(published()))
     judged: list[Judged] = []
-    with console.simulating("fitting", len(asked)) as bar:
-        for question in asked:
+    with console.simulating("fitting", len(fits)) as bar:
+        for question in fits:
             judged += judge(question)
             bar.done(f"{question.name} of {question.machine}")
-    found, of_sites = scores(judged), site_scores(judged)
+    by_group, by_site = scores(judged), site_scores(judged)
     if plot:
         from ringside.pictures.measured.scorecard import draw_scorecard
 
-        draw_scorecard(found, plot)
-    rows, sites = [_row(score) for score in found], [_of_sites(score) for score in of_sites]
+        draw_scorecard(by_group, plot)
+    rows, sites = [_row(score) for score in by_group], [_of_sites(score) for score in by_site]
     content = {"rows": rows, "sites": sites}
     if html:
-        write_page(_page(found, of_sites, len(judged), content), html, [plot])
+        write_page(_page(by_group, by_site, len(judged), content), html, [plot])
     if as_json:
         console.print_json("scorecard", content)
         return
     comments = [
-        f"{len(asked)} fits, {len(judged)} rows judged, none by a fit that it took part in",
-        "median error of the measured model, its 90th percentile, how many rows lie in their 80 % interval; "
-        "median error of simple rules on the same rows, - where one says nothing",
-        "size, machine, collective and nodes part the rows of more nodes and another site",
-        *_beaten(found),
+        f"{len(fits)} fits, {len(judged)} rows judged, each held out of its fit",
+        "median error of the measured model, its 90th percentile, share of rows inside their 80 % interval; "
+        "median error of simple rules on the same rows, - where a rule does not apply",
+        "size, machine, collective and nodes group the rows of more nodes and another site",
+        *_beaten(by_group),
     ]
-    console.print_table(comments, HEADS, map(_cells, found))
-    console.print_comments(map(_site_line, of_sites))
+    console.print_table(comments, HEADS, map(_cells, by_group))
+    console.print_comments(map(_site_line, by_site))
 
 
-def _page(found: "list[Score]", of_sites: "list[SiteScore]", judged: int, raw: Mapping[str, object]) -> Page:
+def _page(groups: "list[Score]", sites: "list[SiteScore]", judged: int, raw: Mapping[str, object]) -> Page:
     from ringside.report.charts import errors
 
-    kinds = {"measured model": ([score.median for score in found], [score.p90 for score in found])}
-    rules = {name: ([score.baselines[name] for score in found], None) for name in BASELINES}
-    best, worst = (pick(found, key=lambda score: score.median) for pick in (min, max))
+    kinds = {"measured model": ([score.median for score in groups], [score.p90 for score in groups])}
+    rules = {name: ([score.baselines[name] for score in groups], None) for name in BASELINES}
+    best, worst = (pick(groups, key=lambda score: score.median) for pick in (min, max))
     return Page(
-        title="NCCL's calibrated times, judged by published rows that set nothing of them",
+        title="NCCL's calibrated times, judged on held-out published rows",
         headline=f"The median error over {judged} judgements is {best.median:.1%} at best ({best.name}) and "
         f"{worst.median:.1%} at worst ({worst.name}).",
         figures={"Median errors of the measured model and of simple rules": errors(
-            [f"{score.name} ({score.rows})" for score in found], {**kinds, **rules})},
-        tables=[Table("Every group of rows", HEADS, [_cells(score) for score in found])],
-        told=[*map(_site_line, of_sites), *_beaten(found)],
+            [f"{score.name} ({score.rows})" for score in groups], {**kinds, **rules})},
+        tables=[Table("Every group of rows", HEADS, [_cells(score) for score in groups])],
+        told=[*map(_site_line, sites), *_beaten(groups)],
         raw=raw,
     )  # fmt: skip
 
 
 def _site_line(score: "SiteScore") -> str:
-    """Where each site counts once."""
+    """Describe the error with each site counted once."""
     large = f", {score.large:.1%} for 128 MiB and more" if math.isfinite(score.large) else ""
     return (
         f"{score.name}: median of the medians of {score.sites} sites {score.median_of_medians:.1%}{large}; "
@@ -127,10 +127,10 @@ def _site_line(score: "SiteScore") -> str:
     )
 
 
-def _beaten(found: "list[Score]") -> list[str]:
-    """Where a simple rule does better, by name."""
+def _beaten(by_group: "list[Score]") -> list[str]:
+    """Describe the groups in which a simple rule does better."""
     lines = []
-    for score in found:
+    for score in by_group:
         better = [f"{name} {error:.1%}" for name, error in score.baselines.items() if error < score.median]
         if better:
             lines.append(f"better than the model's {score.median:.1%} on {score.name}: {', '.join(better)}")

@@ -20,14 +20,14 @@ HEADS = (
     *(("naive", "(%)"), ("its p90", "(%)")),
 )
 
-TITLE = "Published trainings beside their predictions, which they did not set"
+TITLE = "Published trainings beside predictions that did not use them"
 
 WORST = 3
-"""Rows of a table that are named."""
+"""The number of worst rows named per table."""
 
 
 def run(names: Sequence[str], plot: Path | None, html: Path | None, *, as_json: bool) -> None:
-    """Predict the tables of these names, all without any; print and draw."""
+    """Predict the tables by name, all without names; print and draw."""
     from ringside.validation.published.training.judging.judged import scores
     from ringside.validation.published.training.tables import find_tables
 
@@ -35,25 +35,25 @@ def run(names: Sequence[str], plot: Path | None, html: Path | None, *, as_json: 
     check_outputs([plot], inputs=[])
     check_page(html, [plot])
     tables = find_tables(names)
-    found: list[tuple[TrainingTable, Sequence[Judged], Sequence[Counted]]] = []
+    results: list[tuple[TrainingTable, Sequence[Judged], Sequence[Counted]]] = []
     with console.simulating(tables[0].name, len(tables)) as bar:
         for table in tables:
             bar.text = table.name
-            found.append((table, table.judged(), table.counted()))
+            results.append((table, table.judged(), table.counted()))
             bar.done(table.name)
-    summed = [one for table, rows, _ in found for one in scores(table.name, rows)]
+    summed = [one for table, rows, _ in results for one in scores(table.name, rows)]
     if plot:
         from ringside.pictures.measured.training import draw_training
 
         draw_training(summed, plot)
-    content = {"tables": [_as_json(table, rows, counted) for table, rows, counted in found]}
+    content = {"tables": [_as_json(table, rows, counted) for table, rows, counted in results]}
     comments = [
-        f"{sum(len(rows) for _, rows, _ in found)} published rows that set nothing, beside predictions; "
-        "one row of each series sets the pace of its compute",
-        "median, 90th percentile and worst of the errors, their median with signs (bias), and the errors "
-        "of each table's naive rule",
+        f"{sum(len(rows) for _, rows, _ in results)} held-out published rows beside predictions; "
+        "one row of each series sets its compute rate",
+        "median, 90th percentile and worst error, signed median (bias), and the errors of each table's "
+        "naive rule",
         *(
-            f"{table.name}: {table.title}; what sets it: {table.sets}; naive: {table.rule}"
+            f"{table.name}: {table.title}; calibrated by: {table.sets}; naive: {table.rule}"
             for table in tables
         ),
     ]
@@ -63,25 +63,25 @@ def run(names: Sequence[str], plot: Path | None, html: Path | None, *, as_json: 
         console.print_json("scorecard_training", content)
         return
     console.print_table(comments, HEADS, map(_cells, summed))
-    told: list[str] = []
-    for table, rows, counted in found:
+    lines: list[str] = []
+    for table, rows, counted in results:
         if rows:
             worst = ", ".join(f"{row.series} {row.what} {row.error:+.1%}" for row in _worst(rows))
-            told.append(f"worst of {table.name}: {worst}")
+            lines.append(f"worst of {table.name}: {worst}")
         for one in counted:
             naive = "" if one.by_rule is None else f", naive {one.by_rule}"
-            told.append(f"{table.name}: {one.question}: {one.right} of {one.of}{naive}")
+            lines.append(f"{table.name}: {one.question}: {one.right} of {one.of}{naive}")
         for alike in table.correlated():
             naive = "" if alike.by_rule is None else f", naive {alike.by_rule:.3f}"
-            told.append(f"{table.name}: Spearman's correlation of {alike.what}: {alike.spearman:.3f}{naive}")
-    console.print_comments(told)
+            lines.append(f"{table.name}: Spearman's correlation of {alike.what}: {alike.spearman:.3f}{naive}")
+    console.print_comments(lines)
 
 
-def _page(summed: "Sequence[Score]", told: Sequence[str], raw: Mapping[str, object]) -> Page:
+def _page(summed: "Sequence[Score]", notes: Sequence[str], raw: Mapping[str, object]) -> Page:
     from ringside.report.charts import errors
 
     if not summed:
-        return Page(title=TITLE, headline="None of these tables has rows.", told=told, raw=raw)
+        return Page(title=TITLE, headline="These tables have no rows.", told=notes, raw=raw)
     best, worst = (pick(summed, key=lambda score: score.median) for pick in (min, max))
     kinds = {
         "Ringside": ([score.median for score in summed], [score.p90 for score in summed]),
@@ -96,7 +96,7 @@ def _page(summed: "Sequence[Score]", told: Sequence[str], raw: Mapping[str, obje
         figures={"Median errors of the predictions and of each table's naive rule": errors(
             [f"{f'{one.table} {one.part}'.rstrip()} ({one.rows})" for one in summed], kinds)},
         tables=[Table("Every table", HEADS, [_cells(one) for one in summed])],
-        told=told,
+        told=notes,
         raw=raw,
     )  # fmt: skip
 
@@ -114,15 +114,15 @@ def _cells(score: "Score") -> tuple[console.Cell, ...]:
 def _as_json(
     table: "TrainingTable", rows: "Sequence[Judged]", counted: "Sequence[Counted]"
 ) -> dict[str, object]:
-    """A table with its scores and rows; null is what the naive rule does not say."""
+    """Return a table with its scores and rows; null where the naive rule gives no value."""
     from ringside.validation.published.training.judging.judged import scores
 
     summed = [asdict(one) for one in scores(table.name, rows)]
-    told = [row._asdict() | {"error": row.error, "rule_error": row.rule_error} for row in rows]
+    judged = [row._asdict() | {"error": row.error, "rule_error": row.rule_error} for row in rows]
     return {
         **{name: getattr(table, name) for name in ("name", "title", "source", "sets", "rule", "unit")},
         "scores": [_finite(one) for one in summed],
-        "rows": [_finite(one) for one in told],
+        "rows": [_finite(one) for one in judged],
         "counted": [one._asdict() for one in counted],
         "correlated": [one._asdict() for one in table.correlated()],
     }

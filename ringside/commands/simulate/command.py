@@ -1,4 +1,4 @@
-"""``ringside simulate``: a table of predictions, one row a size; of NCCL also what else it weighed."""
+"""``ringside simulate``: a table of predictions, one row per size; for NCCL also its alternatives."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -27,10 +27,10 @@ WAY = (("algorithm", ""), ("protocol", ""), ("engine", ""))
 NCCL_WAY = (("algorithm", ""), ("proto", ""), ("ch", ""))
 WEIGHED = (("runner-up", ""), ("by", "(%)"), ("engine", ""))
 WORDS = (
-    "ch: channels; runner-up: next by the tuner's times, by how much longer",
-    "behind tuner: the tuner's time of every pair that it weighs",
+    "ch: channels; runner-up: the tuner's second choice, and how much longer it takes",
+    "remaining columns: NCCL's estimate for every algorithm and protocol",
 )
-FACTOR_WORDS = "band: four of five times lie from time / band to time * band"
+FACTOR_WORDS = "band: 80 % of times lie between time / band and time * band"
 
 
 @asks(CollectiveTime)
@@ -42,7 +42,7 @@ def command(
         Path | None, typer.Option(metavar="FILE", help="Draw ranks and links over time: .svg, .png or .pdf.")
     ] = None,
     links: Annotated[bool, typer.Option("--links", help="Print the busiest links and who waits.")] = False,
-    top: Annotated[int, typer.Option(min=1, help="How many links --links prints.")] = 10,
+    top: Annotated[int, typer.Option(min=1, help="Number of links that --links prints.")] = 10,
     plot: options.Plot = None,
     export: options.Export = None,
     force: options.Force = False,
@@ -51,7 +51,7 @@ def command(
 ) -> None:
     """Predict how long a collective takes."""
     if "top" in console.given(context) and not links:
-        raise ValueError(f"--top {top} says how many links --links prints; add --links, or leave it out")
+        raise ValueError(f"--top {top} limits the links that --links prints; add --links, or remove it")
     outputs = Outputs(trace=trace, timeline=timeline, plot=plot, export=export, links=links)
     outputs.check(question)
     disturbance = question.disturbance()
@@ -116,7 +116,7 @@ def _show(
         band = BAND if answer.is_measured else ()
         heads = [*SIZE, *WAY, *band]
         cells = [(*_cells(row), row["engine"], *_band(row)[: len(band)]) for row in rows]
-    if disturbed:  # of one size alone
+    if disturbed:  # has one size only
         late = disturbed.columns()
         heads = [*heads[:2], *((name, "(us)") for name in late), *heads[2:]]
         cells = [(*some[:2], *(late_s * 1e6 for late_s in late.values()), *some[2:]) for some in cells]
@@ -129,7 +129,7 @@ def _show(
 
 
 def _headline(answer: CollectiveTimes) -> dict[str, Any]:
-    """Return what the first line of the table repeats of the question."""
+    """Return the inputs that the first line of the table repeats."""
     left_out = {"placement", "placed", *(one.name for one in (*fields(BySize), *fields(Disturbances)))}
     return {name: value for name, value in answer.inputs.items() if name not in left_out}
 
@@ -144,7 +144,7 @@ def _band(row: dict[str, Any]) -> tuple[console.Cell, ...]:
 
 
 def _weighed(row: dict[str, Any], pairs: Sequence[str], *, is_measured: bool) -> tuple[console.Cell, ...]:
-    """A row of NCCL's: what was taken, what the tuner likes next, and its time of every pair."""
+    """Return a row of NCCL's: its choice, the runner-up, and its estimate for every pair."""
     taken, times = f"{row['algorithm']}/{row['protocol']}", row["choices_us"]
     others = [pair for pair in times if pair != taken]
     runner_up = min(others, key=times.__getitem__, default="-")

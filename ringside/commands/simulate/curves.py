@@ -5,7 +5,7 @@ from pathlib import Path
 from ringside.sim.questions.collective_time import CollectiveTimes
 
 _TIMES = {"measured": "measured", "model": "closed-form"}
-"""How a picture names the times of an engine that does not simulate."""
+"""Names in pictures for the times of engines that do not simulate."""
 
 
 def draw(answer: CollectiveTimes, path: Path) -> None:

@@ -24,7 +24,7 @@ class Outputs:
     links: bool
 
     def check(self, question: CollectiveTime) -> None:
-        """Refuse, before any work, what cannot be shown or written."""
+        """Raise ValueError, before any work, for outputs that are not possible."""
         files = [self.trace, self.timeline, self.plot, self.export]
         if any(files):
             inputs = [split(question.cluster)[0], question.calibration, question.nccl_graph]
@@ -38,8 +38,7 @@ class Outputs:
         disturbed = question.disturbed_by()
         if disturbed and (self.trace or self.timeline or self.links):
             raise ValueError(
-                f"{disturbed}: --trace, --timeline and --links show what nothing disturbs; leave one or the "
-                "other out"
+                f"{disturbed}: --trace, --timeline and --links show undisturbed runs; remove one of them"
             )
         if self.timeline and question.engine in ("model", "fast"):
             raise ValueError(
@@ -49,7 +48,7 @@ class Outputs:
         self._check_one(question, disturbed)
 
     def _check_one(self, question: CollectiveTime, disturbed: str) -> None:
-        """Refuse several sizes or clusters for outputs that show one."""
+        """Raise ValueError for several sizes or clusters if an output shows only one."""
         sizes = 1 if question.splits else len(question.sizes)
         for option, is_given in (
             (disturbed, disturbed),
@@ -71,7 +70,7 @@ class Outputs:
             )
 
     def write(self, answer: CollectiveTimes) -> list[str]:
-        """Write the files of the first prediction; return what the export cannot hold, in sentences."""
+        """Write the files of the first prediction; return the export's losses, a sentence each."""
         library, prediction = answer.first.library, answer.first.predictions[0]
         lost = []
         if self.timeline:

@@ -1,4 +1,4 @@
-"""``ringside simulate --timeline``: what ranks send and receive, and which links are busy, when."""
+"""``ringside simulate --timeline``: ranks and links over time."""
 
 from pathlib import Path
 
@@ -7,17 +7,17 @@ from ringside.topologies.units import format_duration, format_size
 
 
 def draw(library: Library, cluster: str, prediction: Prediction, path: Path) -> None:
-    """Draw the events of one prediction, and say below the title which of its time they leave out."""
+    """Draw the events of one prediction; notes below the title give the time not drawn."""
     from ringside.pictures.collectives.timeline import draw_timeline
 
     timeline, collective = prediction.timeline, prediction.collective
-    assert timeline is not None  # whatever was traced has one
+    assert timeline is not None  # every traced prediction has one
     size = format_size(collective.nbytes)
     title = f"{prediction.algorithm} {collective.kind} of {size} on {cluster}, {library.name}"
     title += f": {format_duration(prediction.time_s, 4)}"
     notes = []
     if prediction.channels > 1:
-        notes.append(f"the slowest of {prediction.channels} channels, each on wires of its own")
+        notes.append(f"the slowest of {prediction.channels} channels, each on separate links")
     outside = prediction.time_s - max((sent.delivered for sent in timeline.transfers), default=0.0)
     if outside > 1e-6 * prediction.time_s:
         notes.append(f"{format_duration(outside, 3)} before the first byte or after the last are not drawn")

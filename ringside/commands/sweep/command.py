@@ -1,4 +1,4 @@
-"""``ringside sweep``: one command line asked at many points, kept as Parquet, and what came of it."""
+"""``ringside sweep``: one command at many points, stored as Parquet, with a summary."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 PICTURE, PAGE = "study.svg", "study.html"
 
 MOST_ROWS = 1000
-"""Of the page's table; all of them are in the Parquet files."""
+"""The maximum of rows in the page's table; the Parquet files have all."""
 
 NO_WORDS = "''"
-"""How an empty value is shown, as a shell writes it."""
+"""An empty value, as in a shell."""
 
 EXAMPLE = """\
-# How long is an all-reduce, on how many machines, with which network cards?
+# How does the time of an all-reduce depend on machines, network cards and size?
 # ringside sweep FILE -o FOLDER
 ask: >-
   simulate all_reduce --cluster dgx-h100:{nodes} --set nic={nic} --size {size}
@@ -48,7 +48,7 @@ HEADS = (("parameter", ""), ("least", ""), ("at", ""), ("most", ""), ("at", ""))
 
 def command(
     study: Annotated[
-        Path | None, typer.Argument(metavar="STUDY.yaml", help="What is asked, at which points.")
+        Path | None, typer.Argument(metavar="STUDY.yaml", help="A command and its points.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -56,43 +56,41 @@ def command(
     ] = None,
     html: options.Html = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, show_default="one a core", help="Processes of this machine.")
+        int | None, typer.Option(min=1, show_default="one per core", help="Processes of this machine.")
     ] = None,
     scheduler: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="A Dask cluster that does the work, tcp://HOST:PORT."),
+        typer.Option(metavar="ADDRESS", help="Address of a Dask cluster, tcp://HOST:PORT."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say how many points, and about how long.")
+        bool, typer.Option("--dry-run", help="Print the number of points and the estimated time.")
     ] = False,
-    example: Annotated[
-        bool, typer.Option("--example", help="Print a study that takes some seconds.")
-    ] = False,
+    example: Annotated[bool, typer.Option("--example", help="Print an example study.")] = False,
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
     """Run one command at many points, in parallel; run it again to continue an interrupted sweep."""
     if example:
         if study or output:
-            raise ValueError("--example prints a study; leave the others out")
+            raise ValueError("--example prints a study; remove the other options")
         print(EXAMPLE, end="")
         return
     if study is None:
         raise ValueError("no study; write its file, or --example for one")
-    found = read(study)
+    parsed = read(study)
     if workers and scheduler:
-        raise ValueError("--workers are of this machine, --scheduler is another; leave one or the other out")
+        raise ValueError("--workers and --scheduler exclude each other; remove one of them")
     if scheduler is not None:
         from ringside.studies.workers import check_address
 
         check_address(scheduler)
     if dry_run:
-        _foretell(found, workers, scheduler, as_json=json)
+        _foretell(parsed, workers, scheduler, as_json=json)
         return
     if output is None:
-        raise ValueError("nothing says where rows go; write -o and a folder, or --dry-run")
+        raise ValueError("the output folder is missing; write -o FOLDER, or --dry-run")
     check_page(html, read=[study])
-    run(found, output, html, workers, scheduler, as_json=json)
+    run(parsed, output, html, workers, scheduler, as_json=json)
 
 
 def run(
@@ -104,59 +102,59 @@ def run(
     *,
     as_json: bool,
 ) -> None:
-    """Ask what has not been asked yet, then say what came of all."""
+    """Run the missing points, then summarize all."""
     from ringside.studies.folder import opened
 
     with opened(output, study) as folder:
-        asked = _ask(folder, workers, scheduler)
-        _tell(folder, asked, html, as_json=as_json)
+        asked_now = _ask(folder, workers, scheduler)
+        _tell(folder, asked_now, html, as_json=as_json)
 
 
 def _ask(folder: "Folder", workers: int | None, scheduler: str | None) -> int:
-    """Ask; return how many points were asked now."""
+    """Run the missing points; return their number."""
     from ringside.studies.run import run as ask
 
     count, before = folder.study.count, len(folder.done())
-    asked, first, begun = 0, 0, 0.0
-    with console.simulating("asking", count) as bar:
+    answered, first, begun = 0, 0, 0.0
+    with console.simulating("running", count) as bar:
 
         def keep(rows: "Sequence[Row]") -> None:
-            nonlocal asked, first, begun
-            asked += len(rows)
-            done = before + asked
-            told = f"{done:,} of {count:,} points"
+            nonlocal answered, first, begun
+            answered += len(rows)
+            done = before + answered
+            text = f"{done:,} of {count:,} points"
             if first:
-                left = (perf_counter() - begun) / (asked - first) * (count - done)
-                told += f", about {format_duration(left, 2)} left"
-            else:  # before, processes started, which says nothing of what is left
-                first, begun = asked, perf_counter()
-            bar.moved(done, told)
+                left = (perf_counter() - begun) / (answered - first) * (count - done)
+                text += f", about {format_duration(left, 2)} left"
+            else:  # the first result includes starting the processes
+                first, begun = answered, perf_counter()
+            bar.moved(done, text)
 
         ask(folder, keep, workers=workers, scheduler=scheduler)
-    return asked
+    return answered
 
 
-def _tell(folder: "Folder", asked: int, html: Path | None, *, as_json: bool) -> None:
+def _tell(folder: "Folder", count: int, html: Path | None, *, as_json: bool) -> None:
     from ringside.pictures.sweep import draw_study
     from ringside.studies.folder import MANIFEST
     from ringside.studies.summary import summary
 
     study, rows = folder.study, folder.read()
-    found = summary(study, rows)
-    sentences = _sentences(found, rows)
+    results = summary(study, rows)
+    sentences = _sentences(results, rows)
     picture = folder.path / PICTURE
-    content = asdict(found) | {"asked_now": asked, "inputs": study.model_dump(mode="json", by_alias=True)}
+    content = asdict(results) | {"asked_now": count, "inputs": study.model_dump(mode="json", by_alias=True)}
     content["folder"] = str(folder.path)
     where = f"{folder.path}: {len(folder.parts)} Parquet files"
     if folder.unwritable:
-        where += f", only read, for nothing can be written there: {folder.unwritable}"
-    elif found.effects:
-        draw_study(study, rows, found, picture)
+        where += f", read only: {folder.unwritable}"
+    elif results.effects:
+        draw_study(study, rows, results, picture)
         where += f", {PICTURE}"
     page = html or (None if folder.unwritable else folder.path / PAGE)
     if page:
         raw = [folder.path / MANIFEST, *folder.parts[:1], picture]
-        write_page(_page(study, rows, found, sentences, content), page, raw)
+        write_page(_page(study, rows, results, sentences, content), page, raw)
         where += f"; {page}"
     if as_json:
         console.print_json("sweep", content)
@@ -165,62 +163,63 @@ def _tell(folder: "Folder", asked: int, html: Path | None, *, as_json: bool) -> 
             study.ask,
             *sentences,
             where,
-            f"mean {found.target} over each parameter, the others being what they are",
+            f"mean {results.target} per value of a parameter, averaged over the others",
         ]
-        console.print_table(comments, HEADS, [_cells(effect) for effect in found.effects])
-    if not found.answered:
+        console.print_table(comments, HEADS, [_cells(effect) for effect in results.effects])
+    if not results.answered:
         raise RuntimeError(f"no point was answered; the first: {rows['error'].iloc[0]}")
 
 
-def _page(study: "Study", rows: Any, found: "Summary", sentences: list[str], raw: Mapping[str, Any]) -> Page:
+def _page(study: "Study", rows: Any, results: "Summary", notes: list[str], raw: Mapping[str, Any]) -> Page:
     from ringside.report.study import study_figures
 
     some = rows.head(MOST_ROWS).dropna(axis="columns", how="all")
-    asked = [name for name in some if name in ("point", *study.parameters, study.target)]
-    shown = some[[*asked, *(name for name in some if name not in asked)]]
+    columns = [name for name in some if name in ("point", *study.parameters, study.target)]
+    shown = some[[*columns, *(name for name in some if name not in columns)]]
     left = f", the first {MOST_ROWS:,} of {len(rows):,}" if len(rows) > MOST_ROWS else ""
-    effects = Table("What matters most", HEADS, [_cells(effect) for effect in found.effects])
+    effects = Table("What matters most", HEADS, [_cells(effect) for effect in results.effects])
     cells = shown.astype(object).where(shown.notna(), None).to_numpy().tolist()
     return Page(
         title=f"ringside {study.ask}",
-        headline=_headline(found),
-        figures=study_figures(study, rows, found),
+        headline=_headline(results),
+        figures=study_figures(study, rows, results),
         tables=[
-            *([effects] if found.effects else []),
+            *([effects] if results.effects else []),
             Table(f"Every point{left}", [(str(name), "") for name in shown], cells),
         ],
-        told=sentences[1:],
+        told=notes[1:],
         raw=raw,
     )
 
 
-def _headline(found: "Summary") -> str:
-    said = f"{found.answered:,} of {found.points:,} points answered"
-    if not (found.effects and found.effects[0].spread > 0):
-        return f"{said}."
-    first, target = found.effects[0], found.target
+def _headline(results: "Summary") -> str:
+    answered = f"{results.answered:,} of {results.points:,} points answered"
+    if not (results.effects and results.effects[0].spread > 0):
+        return f"{answered}."
+    first, target = results.effects[0], results.target
     show = (lambda value: format_duration(value, 4)) if target.endswith("_s") else shown_number
     return (
         f"{first.parameter} matters most: mean {target} is {show(first.least)} at {_short(first.least_at)} "
-        f"and {show(first.most)} at {_short(first.most_at)}; {said}."
+        f"and {show(first.most)} at {_short(first.most_at)}; {answered}."
     )
 
 
-def _sentences(found: "Summary", rows: Any) -> list[str]:
-    failed = f", {found.failed:,} refused" if found.failed else ""
-    told = [f"{found.answered:,} of {found.points:,} points answered{failed}"]
-    if found.failed:
+def _sentences(results: "Summary", rows: Any) -> list[str]:
+    failed = f", {results.failed:,} refused" if results.failed else ""
+    sentences = [f"{results.answered:,} of {results.points:,} points answered{failed}"]
+    if results.failed:
         often = rows["error"].value_counts()
-        told.append(f"refused most often: {str(often.index[0]).splitlines()[0]} ({often.iloc[0]:,} times)")
-    for word, row in (("least", found.least), ("most", found.most)):
+        first_line = str(often.index[0]).splitlines()[0]
+        sentences.append(f"refused most often: {first_line} ({often.iloc[0]:,} times)")
+    for word, row in (("least", results.least), ("most", results.most)):
         if row:
-            told.append(f"{word}: " + ", ".join(f"{key} {_short(value)}" for key, value in row.items()))
-    if found.effects and found.effects[0].spread > 0:
-        first = found.effects[0]
+            sentences.append(f"{word}: " + ", ".join(f"{key} {_short(value)}" for key, value in row.items()))
+    if results.effects and results.effects[0].spread > 0:
+        first = results.effects[0]
         _, least, least_at, most, most_at = _cells(first)
         ends = f"{least} at {least_at}, {most} at {most_at}"
-        told.append(f"{first.parameter} matters most: in the mean {found.target} is {ends}")
-    return told
+        sentences.append(f"{first.parameter} matters most: mean {results.target} is {ends}")
+    return sentences
 
 
 def _short(value: object) -> str:

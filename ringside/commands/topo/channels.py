@@ -1,4 +1,4 @@
-"""``ringside topo --channels``: NCCL's rings and trees, as its log prints them, and why there are so many."""
+"""``ringside topo --channels``: NCCL's rings and trees as in its log, and the reasons for their number."""
 
 from ringside import console
 from ringside.sim.libraries.nccl.cluster import communicator_of
@@ -11,8 +11,8 @@ def show_channels(cluster: str, settings: list[str], *, as_json: bool) -> None:
     """Print every channel's ring and tree on the cluster."""
     comm = communicator_of(cluster, parse_settings(settings), None, Settings())
     if comm is None:
-        raise ValueError(f"{cluster} is one rank, which talks to nobody; write more nodes")
-    found = [(_from_rank_0(ring), tree) for ring, tree in zip(rings(comm), trees(comm), strict=True)]
+        raise ValueError(f"{cluster} is one rank without peers; write more nodes")
+    pairs = [(_from_rank_0(ring), tree) for ring, tree in zip(rings(comm), trees(comm), strict=True)]
     if as_json:
         content = {
             "cluster": cluster,
@@ -21,17 +21,17 @@ def show_channels(cluster: str, settings: list[str], *, as_json: bool) -> None:
             "reasons": [{"channels": count, "reason": reason} for count, reason in comm.channel_counts],
             "channels": [
                 {"channel": number, "ring": ring, "tree_parent": tree.parent.tolist()}
-                for number, (ring, tree) in enumerate(found)
+                for number, (ring, tree) in enumerate(pairs)
             ],
         }
         console.print_json("channels", content)
         return
     console.print_comments(comm.notes)
     console.print_comments(f"{count} channels: {reason}" for count, reason in comm.channel_counts)
-    for number, (ring, _) in enumerate(found):
-        console.print_wrapped(f"Channel {number:02}/{len(found):02} : " + " ".join(map(str, ring)))
+    for number, (ring, _) in enumerate(pairs):
+        console.print_wrapped(f"Channel {number:02}/{len(pairs):02} : " + " ".join(map(str, ring)))
     for rank in range(comm.ranks):
-        around = (f"[{n}] {_around(tree, rank)}" for n, (_, tree) in enumerate(found))
+        around = (f"[{n}] {_around(tree, rank)}" for n, (_, tree) in enumerate(pairs))
         console.print_wrapped("Trees " + " ".join(around))
 
 
@@ -42,6 +42,6 @@ def _from_rank_0(ring: Ints) -> list[int]:
 
 
 def _around(tree: Tree, rank: int) -> str:
-    """A rank's children, the rank, its parent: what NCCL logs of a tree."""
+    """Format a rank's children, the rank and its parent, as NCCL logs a tree."""
     below = [*tree.children(rank), -1, -1, -1][:3]
     return f"{'/'.join(map(str, below))}->{rank}->{tree.parent[rank]}"

@@ -25,25 +25,25 @@ from ringside.topologies.machines.described import EXAMPLE
 from ringside.topologies.units import format_duration, format_rate
 
 NBYTES = 64 << 20
-"""Of the all-reduce whose schedule is shown: large enough for NCCL to use all its channels."""
+"""The size of the all-reduce shown: large enough for NCCL to use all its channels."""
 
 
 def command(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME[:COUNT]|FILE]", help="Leave out to list.")
+        str | None, typer.Argument(metavar="[NAME[:COUNT]|FILE]", help="List all without it.")
     ] = None,
-    nodes: Annotated[int | None, typer.Option(help="How many, in place of :COUNT.")] = None,
+    nodes: Annotated[int | None, typer.Option(help="Number of machines, instead of :COUNT.")] = None,
     settings: options.Settings = None,
     output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it as YAML.")] = None,
     plot: options.Plot = None,
     schedule: Annotated[
-        str | None, typer.Option(metavar="ALGORITHM", help="Show who sends to whom in an all-reduce.")
+        str | None, typer.Option(metavar="ALGORITHM", help="Show the connections of an all-reduce.")
     ] = None,
     example: Annotated[
         bool, typer.Option("--example", help="Print a file that describes a cluster in ten lines.")
     ] = False,
     channels: Annotated[
-        bool, typer.Option("--channels", help="Print NCCL's rings and trees, and why there are so many.")
+        bool, typer.Option("--channels", help="Print NCCL's rings and trees, with reasons.")
     ] = False,
     force: options.Force = False,
     all_columns: options.All = False,
@@ -71,23 +71,21 @@ def run(
     channels: bool,
     as_json: bool,
 ) -> None:
-    """List, or describe one and write and draw it or what is asked for; or print an example of a file."""
+    """List all clusters, describe, write or draw one, or print an example file."""
     if example:
         given = (name, nodes, output, plot, algorithm)
         if changes or as_json or channels or any(x is not None for x in given):
-            raise ValueError(
-                "--example prints a file that describes a cluster, and nothing else; write it alone"
-            )
+            raise ValueError("--example only prints a cluster file; remove the other options")
         print(EXAMPLE, end="")
         return
     if channels and (name is None or output or plot or algorithm):
         raise ValueError(
-            "--channels prints NCCL's rings and trees on one machine, and nothing else; "
+            "--channels only prints NCCL's rings and trees of one cluster; "
             "write for example ringside topo dgx-h100:2 --channels"
         )
     if name is None:
         if changes or any(given is not None for given in (nodes, output, plot, algorithm)):
-            raise ValueError("of which cluster? write its name first, for example star:4")
+            raise ValueError("the cluster is missing; write its name first, for example star:4")
         _list(as_json=as_json)
         return
     check_format(plot)
@@ -111,7 +109,7 @@ def run(
         console.print_json("topo", {"inputs": inputs, "library": default_library(cluster), **_content(graph)})
     else:
         _describe(graph)
-        console.print_wrapped(f"library of collectives: {default_library(cluster)} unless another is named")
+        console.print_wrapped(f"library of collectives: {default_library(cluster)} by default")
 
 
 def _list(*, as_json: bool) -> None:
@@ -128,7 +126,7 @@ def _list(*, as_json: bool) -> None:
         console.print_wrapped(f"{name}:{str(about['counts']).upper()}  {about['what']}")
         for key, default in settings(name).items():
             print(f"    --set {key}={default.replace(' ', '')}")
-    print("any machines on a fabric, in place of their own switches:")
+    print("any machines on a fabric, instead of their own switches:")
     for name, keys in fabrics.items():
         console.print_wrapped(f"    --set fabric={name}  with --set of {', '.join(keys)}", " " * 8)
 
@@ -172,7 +170,7 @@ def _describe(graph: Topology) -> None:
 def _show_schedule(
     cluster: str, settings: list[str], graph: Topology, algorithm: str, plot: Path | None, *, as_json: bool
 ) -> None:
-    """Print the connections of an all-reduce on the cluster, and draw them where asked to."""
+    """Print the connections of an all-reduce on the cluster, and draw them to ``plot``."""
     plan = _plan(cluster, settings, len(ranks(graph)), algorithm)
     with console.simulating("proving"):
         consider(plan, graph)
@@ -186,8 +184,8 @@ def _show_schedule(
         channels = [{"channel": c, "connections": list(pairs)} for c, pairs in links.items()]
         console.print_json("schedule", {"cluster": cluster, "algorithm": algorithm, "channels": channels})
         return
-    told = f"{algorithm} all_reduce on {cluster}, {plan.ranks} ranks; a>b: a sends to b, a+b: b adds"
-    console.print_comments([told])
+    legend = f"{algorithm} all_reduce on {cluster}, {plan.ranks} ranks; a>b: a sends to b, a+b: b adds"
+    console.print_comments([legend])
     for channel, pairs in links.items():
         console.print_wrapped(
             f"channel {channel:>2}  "
@@ -197,7 +195,7 @@ def _show_schedule(
 
 def _plan(cluster: str, settings: list[str], count: int, algorithm: str) -> Schedule:
     if count == 1:
-        raise ValueError(f"{cluster} is one rank, which talks to nobody; write more")
+        raise ValueError(f"{cluster} is one rank without peers; write more")
     library = find_library(None, cluster, parse_settings(settings))
     collective = Collective("all_reduce", library.ranks, NBYTES, dtype="float32")
     return library.schedule(collective, Candidate(algorithm, "simple"))

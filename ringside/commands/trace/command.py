@@ -1,4 +1,4 @@
-"""``ringside trace``: what PyTorch's profiler saw of communication, and what another network changes."""
+"""``ringside trace``: communication in PyTorch's profiles, replayed on other clusters."""
 
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +26,7 @@ Files = Annotated[
 ]
 Each = Annotated[bool, typer.Option("--each", help="List every collective of every rank.")]
 Cluster = Annotated[
-    str | None, typer.Option(metavar="NAME[:COUNT]|FILE", help="What if it ran there. See ringside topo.")
+    str | None, typer.Option(metavar="NAME[:COUNT]|FILE", help="Replay it here. See ringside topo.")
 ]
 
 
@@ -50,7 +50,7 @@ def command(
     lost = console.given(context) & {"settings", "library", "placement", "network", "calibration"}
     if lost and cluster is None:
         words = ", ".join("--set" if name == "settings" else f"--{name}" for name in sorted(lost))
-        raise ValueError(f"{words}: nothing is simulated; add --cluster NAME, or leave it out")
+        raise ValueError(f"{words}: nothing is simulated; add --cluster NAME, or remove it")
     with forced(force):
         run(
             files, cluster, library, settings or [], placement=placement, network=network,
@@ -78,22 +78,22 @@ def run(
     values = parse_settings(settings)
     known = find_calibration(calibration, cluster) if cluster else None
     analysis = analyse(read_traces(files))
-    timed = any(one.end_s is not None for found in analysis.traces for one in found.collectives)
-    found = None
+    timed = any(one.end_s is not None for profile in analysis.traces for one in profile.collectives)
+    replays = None
     if timed or cluster or plot or trace:
         with console.simulating("replaying"):
-            found = what_if(analysis, cluster, library, values, network, known, placement)
-    if found and plot:
+            replays = what_if(analysis, cluster, library, values, network, known, placement)
+    if replays and plot:
         from ringside.pictures.jobs.trace import draw_trace
 
-        draw_trace(found, plot)
-    if found and trace:
-        write_file(trace, (found.other.timeline if found.other else found.recorded).dumps())
+        draw_trace(replays, plot)
+    if replays and trace:
+        write_file(trace, (replays.other.timeline if replays.other else replays.recorded).dumps())
     if as_json:
         inputs = {
             "files": list(map(str, files)), "cluster": cluster, "settings": settings, "library": library,
             "placement": placement, "network": network, "calibration": calibration,
         }  # fmt: skip
-        console.print_json("trace", {"inputs": inputs, **trace_content.content(analysis, found)})
+        console.print_json("trace", {"inputs": inputs, **trace_content.content(analysis, replays)})
     else:
-        trace_tables.show(analysis, found, each=each)
+        trace_tables.show(analysis, replays, each=each)

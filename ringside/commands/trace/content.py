@@ -1,4 +1,4 @@
-"""What ``ringside trace --json`` prints; docs/traces.md says what each field means."""
+"""The JSON of ``ringside trace``; docs/traces.md describes each field."""
 
 from dataclasses import asdict
 from typing import Any
@@ -8,12 +8,12 @@ from ringside.validation.traces.analysis import Analysis, RankRow, Row
 from ringside.validation.traces.replay import Replay, WhatIf, predicted
 
 
-def content(analysis: Analysis, found: WhatIf | None) -> dict[str, Any]:
-    """Traces, rows, ranks, and the replays."""
+def content(analysis: Analysis, replays: WhatIf | None) -> dict[str, Any]:
+    """Return traces, rows, ranks and replays for JSON."""
     clocks, matched = analysis.clocks, analysis.matched
     return {
         "traces": [_trace(trace) for trace in analysis.traces],
-        "rows": [_row(row, found) for row in analysis.rows],
+        "rows": [_row(row, replays) for row in analysis.rows],
         "ranks": [_rank(row) for row in analysis.ranks],
         "clocks": clocks and {
             "shift_s": {str(rank): by for rank, by in clocks.shift_s.items()},
@@ -22,7 +22,7 @@ def content(analysis: Analysis, found: WhatIf | None) -> dict[str, Any]:
         "transfer_disagreement": analysis.disagreement,
         "mismatches": matched.mismatches if matched else [],
         "without_partner": matched.alone if matched else None,
-        "replay": found and _replays(found),
+        "replay": replays and _replays(replays),
     }  # fmt: skip
 
 
@@ -46,11 +46,11 @@ def _one(one: Traced) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _row(row: Row, found: WhatIf | None) -> dict[str, Any]:
-    replays = [one for one in (found.own, found.other) if one] if found else []
+def _row(row: Row, replays: WhatIf | None) -> dict[str, Any]:
+    others = [one for one in (replays.own, replays.other) if one] if replays else []
     return {
         **asdict(row), "algbw_Bps": row.algbw, "busbw_Bps": row.busbw,
-        "predicted_s": {one.cluster: predicted(row, one.libraries) for one in replays},
+        "predicted_s": {one.cluster: predicted(row, one.libraries) for one in others},
     }  # fmt: skip
 
 
@@ -58,19 +58,19 @@ def _rank(row: RankRow) -> dict[str, Any]:
     return {**row._asdict(), "share": row.share, "exposed_share": row.exposed_share}
 
 
-def _replays(found: WhatIf) -> dict[str, Any]:
+def _replays(replays: WhatIf) -> dict[str, Any]:
     return {
-        "recorded_s": found.traced.recorded_s, "replayed_s": found.recorded.makespan_s,
-        "steps": found.steps, "step_s": found.step_s, "collectives": found.traced.calls,
-        "kept": found.traced.kept, "alike": found.traced.is_alike,
-        "own": found.own and _replay(found, found.own), "own_why": found.why,
-        "cluster": found.other and _replay(found, found.other),
+        "recorded_s": replays.traced.recorded_s, "replayed_s": replays.recorded.makespan_s,
+        "steps": replays.steps, "step_s": replays.step_s, "collectives": replays.traced.calls,
+        "kept": replays.traced.kept, "alike": replays.traced.is_alike,
+        "own": replays.own and _replay(replays, replays.own), "own_why": replays.why,
+        "cluster": replays.other and _replay(replays, replays.other),
     }  # fmt: skip
 
 
-def _replay(found: WhatIf, one: Replay) -> dict[str, Any]:
+def _replay(replays: WhatIf, one: Replay) -> dict[str, Any]:
     return {
         "cluster": one.cluster, "library": one.library, "makespan_s": one.timeline.makespan_s,
-        "step_s": found.step_on(one),
+        "step_s": replays.step_on(one),
         "ranks": [{"rank": rank, **times._asdict()} for rank, times in one.timeline.times.items()],
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What ``ringside trace`` prints for people."""
+"""The tables of ``ringside trace``."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ from ringside.validation.traces.matching import group_size, world
 from ringside.validation.traces.replay import Replay, WhatIf, predicted
 
 MOST_ROWS = 64
-"""Ranks and what-if rows that a table shows; JSON has them all."""
+"""The maximum of ranks and what-if rows in a table; JSON has them all."""
 
 _WHAT = (("kind", ""), ("size", "(B)"), ("ranks", ""), ("count", ""), ("median", "(us)"))
 _MORE = (("time", "(ms)"), ("apart", ""), ("algbw", "(GB/s)"))
@@ -40,8 +40,8 @@ EACH = (
 )
 
 
-def show(analysis: Analysis, found: WhatIf | None, *, each: bool) -> None:
-    """Print comments and tables: by kind and size, by rank, what if."""
+def show(analysis: Analysis, replays: WhatIf | None, *, each: bool) -> None:
+    """Print comments and tables: by kind and size, by rank, and replays."""
     one = len(analysis.traces) == 1
     comments = list(_comments(analysis))
     if not analysis.rows:
@@ -58,9 +58,9 @@ def show(analysis: Analysis, found: WhatIf | None, *, each: bool) -> None:
     if each:
         print("#")
         console.print_table([], EACH, _each(analysis.traces))
-    if found and analysis.rows:
+    if replays and analysis.rows:
         print("#")
-        _show_what_if(analysis, found)
+        _show_what_if(analysis, replays)
 
 
 def _comments(analysis: Analysis) -> Iterator[str]:
@@ -77,9 +77,9 @@ def _comments(analysis: Analysis) -> Iterator[str]:
     sizes = Counter((group_size(first, one), one.ranks) for one in every if one.group.size is None)
     for (size, by_sizes), count in sizes.items():
         if size is not None:
-            how = "by what goes in and comes out they are" if size == by_sizes else "taken for ones"
+            how = "by their input and output sizes they are" if size == by_sizes else "assumed to be"
             all_of = "all " * (size == world(first))
-            yield f"{count} of {len(every)} calls name no group: {how} of {all_of}{size} ranks"
+            yield f"{count} of {len(every)} calls have no group name: {how} of {all_of}{size} ranks"
     for why, count in Counter(one.unknown for one in every if one.unknown).most_common():
         yield f"{count} without a size: {why}"
     whole = sum(row.window_s for row in analysis.ranks)
@@ -90,9 +90,9 @@ def _comments(analysis: Analysis) -> Iterator[str]:
     if len(traces) > 1:
         yield from _of_all(analysis)
     elif analysis.rows:
-        yield "of one rank: its durations include waiting for others, skew cannot be told from transfer;"
-        yield "the shortest of a kind and size waited least, and transfer takes no longer than it;"
-        yield "what others of them took longer is waiting, which stays in a replay"
+        yield "one rank only: durations include waiting for others, so skew and transfer are not separable;"
+        yield "the shortest collective of a kind and size bounds its transfer time;"
+        yield "the excess of the others is waiting, which a replay keeps"
 
 
 def _of_all(analysis: Analysis) -> Iterator[str]:
@@ -101,15 +101,15 @@ def _of_all(analysis: Analysis) -> Iterator[str]:
     assert matched is not None
     ranks = analysis.traces[0].ranks
     if ranks and len(analysis.traces) < ranks:
-        yield f"traces of {len(analysis.traces)} of {ranks} ranks: who came last may be one that is not here"
+        yield f"traces of {len(analysis.traces)} of {ranks} ranks: the last rank may be missing"
     if clocks.used:
         moved, left = format_duration(clocks.moved_s, 3), format_duration(clocks.residual_s, 3)
         yield (
-            f"clocks: brought together by the ends of {clocks.used} collectives, which all ranks leave at "
-            f"once; moved by {moved} at the most, ends are {left} apart"
+            f"clocks: aligned by the ends of {clocks.used} collectives, which all ranks leave at "
+            f"once; shifted by at most {moved}, ends differ by {left}"
         )
     else:
-        yield "clocks: no collective that all ranks leave at once, so they are taken as they are"
+        yield "clocks: not aligned, because no collective ends on all ranks at once"
     if analysis.disagreement is not None:
         yield (
             f"{len(analysis.meetings)} collectives matched; transfer times over their ranks differ by "
@@ -118,12 +118,12 @@ def _of_all(analysis: Analysis) -> Iterator[str]:
     for text in matched.mismatches:
         yield f"mismatch: {text}"
     if matched.alone:
-        yield f"{matched.alone} calls met no partner in the other traces; their rows have no skew"
+        yield f"{matched.alone} calls have no match in the other traces; their rows have no skew"
 
 
 def _nothing(analysis: Analysis) -> str:
     work = sum(len(trace.work) for trace in analysis.traces)
-    have = f"of its {work} kernels and operators none is" if work else "it has no kernel and no operator"
+    have = f"none of its {work} kernels and operators is" if work else "it has no kernel and no operator"
     return (
         f"no collectives: {have} NCCL's, RCCL's or Gloo's, and no operator of torch.distributed "
         "(c10d::..., record_param_comms) is in the trace"
@@ -170,15 +170,15 @@ def _each(traces: Iterable[Trace]) -> Iterator[list[console.Cell]]:
             ]  # fmt: skip
 
 
-def _show_what_if(analysis: Analysis, found: WhatIf) -> None:
-    replays = [one for one in (found.own, found.other) if one]
+def _show_what_if(analysis: Analysis, replays: WhatIf) -> None:
+    others = [one for one in (replays.own, replays.other) if one]
     heads = [("kind", ""), ("size", "(B)"), ("ranks", ""), ("recorded", "(us)")]
-    heads += [(one.cluster, "(us)") for one in replays]
-    heads += [("error", "(%)")] if found.own else []
+    heads += [(one.cluster, "(us)") for one in others]
+    heads += [("error", "(%)")] if replays.own else []
     heads += [("count", ""), ("apart", "")]
-    rows = [_predicted(row, found.own, replays) for row in analysis.rows if row.transfer_s is not None]
+    rows = [_predicted(row, replays.own, others) for row in analysis.rows if row.transfer_s is not None]
     rows = [row for row in rows if any(cell != "-" for cell in row[4:-2])]
-    console.print_table(_story(found), heads if rows else [], rows[:MOST_ROWS])
+    console.print_table(_story(replays), heads if rows else [], rows[:MOST_ROWS])
 
 
 def _predicted(row: Row, own: Replay | None, replays: Sequence[Replay]) -> list[console.Cell]:
@@ -191,32 +191,32 @@ def _predicted(row: Row, own: Replay | None, replays: Sequence[Replay]) -> list[
     return [*cells, row.count, _or(row.stride)]
 
 
-def _story(found: WhatIf) -> Iterator[str]:
-    traced = found.traced
-    took = format_duration(found.recorded.makespan_s, 4)
-    off = found.recorded.makespan_s / traced.recorded_s - 1 if traced.recorded_s else 0.0
+def _story(replays: WhatIf) -> Iterator[str]:
+    traced = replays.traced
+    took = format_duration(replays.recorded.makespan_s, 4)
+    off = replays.recorded.makespan_s / traced.recorded_s - 1 if traced.recorded_s else 0.0
     recorded = format_duration(traced.recorded_s, 4)
-    count = f"{found.steps} step{'s' * (found.steps > 1)}" if found.steps else "no steps, all as one"
-    yield f"recorded: {recorded}, {count} of {format_duration(found.step_s, 4)}"
+    count = f"{replays.steps} step{'s' * (replays.steps > 1)}" if replays.steps else "no steps, all as one"
+    yield f"recorded: {recorded}, {count} of {format_duration(replays.step_s, 4)}"
     yield f"replayed with its own transfer times: {took} ({off * 100:+.2f} %)"
-    for one, like in ((found.own, ", like its own"), (found.other, "")):
+    for one, like in ((replays.own, ", the job's own"), (replays.other, "")):
         if one:
-            makespan, step = one.timeline.makespan_s, found.step_on(one)
+            makespan, step = one.timeline.makespan_s, replays.step_on(one)
             yield (
                 f"replayed on {one.cluster}{like} with {one.library}: {format_duration(makespan, 4)}, "
-                f"a step {format_duration(step, 4)} ({(step / found.step_s - 1) * 100:+.1f} %)"
+                f"a step {format_duration(step, 4)} ({(step / replays.step_s - 1) * 100:+.1f} %)"
             )
-    if found.other:
-        libraries = found.other.libraries
+    if replays.other:
+        libraries = replays.other.libraries
         yield from placement_told(libraries.ranks, libraries.placement, libraries.placed)
-    if found.own is None:
-        yield f"a cluster like its own is not known: {found.why}"
-    if found.other and traced.is_alike:
-        yield "ranks without a trace are taken to do what the traced ones do, at the same moments"
-    if found.other and traced.kept:
+    if replays.own is None:
+        yield f"the job's own cluster is unknown: {replays.why}"
+    if replays.other and traced.is_alike:
+        yield "ranks without a trace are assumed to do the same as traced ones, at the same moments"
+    if replays.other and traced.kept:
         yield (
-            f"{traced.kept} of {traced.kept + traced.calls} collectives and messages stay at their recorded "
-            "length: the traces do not tell kind, size or who met"
+            f"{traced.kept} of {traced.kept + traced.calls} collectives and messages keep their recorded "
+            "duration: the traces lack kind, size or members"
         )
 
 

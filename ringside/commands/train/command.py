@@ -318,11 +318,11 @@ def _checked(asked: Asked, ddp: DataParallel) -> tuple[str | None, list[float]]:
     ):
         raise ValueError("a sweep of nodes counts for itself; leave -g and the cluster's own count out")
     if parameter and (said := asked.disturbances.disturbed_by()):
-        raise ValueError(f"{said}: what disturbs a step is of one, not of a sweep; leave one of them out")
+        raise ValueError(f"{said}: what disturbs a step is of one, not of a sweep; remove one of them")
     bucketing = ddp.bucketing
     if parameter == "bucket-cap-mb" and (bucketing.bucket_cap_mb is not None or bucketing.bucket_cap_mb_list):
         said = "--bucket-cap-mb-list" if bucketing.bucket_cap_mb_list else "--bucket-cap-mb"
-        raise ValueError(f"{said} and a sweep of bucket-cap-mb; leave one of them out")
+        raise ValueError(f"{said} and a sweep of bucket-cap-mb; remove one of them")
     return parameter, values
 
 

@@ -19,7 +19,7 @@ def with_tokens(model: str, tokens: int | None) -> str:
     if tokens is None:
         return model
     if ":" in model or is_timed(model):
-        raise ValueError(f"--seq {tokens} and --model {model}, which says its samples; leave one of them out")
+        raise ValueError(f"--seq {tokens} and --model {model}, which says its samples; remove one of them")
     sample = find_model(model).sample
     if "tokens" not in sample:
         raise ValueError(
@@ -40,12 +40,12 @@ def measured_rate(text: str | None, model: str) -> tuple[float, int] | None:
         rate, ranks = 0.0, 0
     if not (parts and 0 < rate < float("inf") and ranks):
         raise ValueError(
-            f"{text!r} is no throughput; write RATE@RANKS, for example 2616img/s@1 or 116000tok/s@16"
+            f"invalid throughput {text!r}; write RATE@RANKS, for example 2616img/s@1 or 116000tok/s@16"
         )
     unit = (parts[2] or "samples").lower()
     if unit not in (*SAMPLE_UNITS, *TOKEN_UNITS):
         units = ", ".join(f"{known}/s" for known in (*SAMPLE_UNITS, *TOKEN_UNITS))
-        raise ValueError(f"{text!r} counts {unit}/s, which is no known unit; write one of {units}")
+        raise ValueError(f"{text!r} counts {unit}/s, an unknown unit; write one of {units}")
     if unit in SAMPLE_UNITS:
         return rate, ranks
     tokens = tokens_of(model)
@@ -76,7 +76,7 @@ def sweep_of(text: str | None) -> tuple[str | None, list[float]]:
         found = []
     if parameter not in SWEEPS or not found or any(not 0 <= value < float("inf") for value in found):
         raise ValueError(
-            f"{text!r} is no sweep of {' or '.join(SWEEPS)}; write for example bucket-cap-mb=1,5,25"
+            f"invalid sweep {text!r}; write {' or '.join(SWEEPS)}, for example bucket-cap-mb=1,5,25"
         )
     if len(set(found)) < len(found):
         raise ValueError(f"{text!r} names a value twice; write each once")
@@ -86,5 +86,5 @@ def sweep_of(text: str | None) -> tuple[str | None, list[float]]:
 def whole_nodes(nodes: float) -> int:
     """The count of machines that a value of a sweep is."""
     if nodes != int(nodes) or not 1 <= nodes <= MAX_LINKS:
-        raise ValueError(f"{nodes:g} is no number of nodes; write 1 to {MAX_LINKS}, for example nodes=1,2,4")
+        raise ValueError(f"invalid node count {nodes:g}; write 1 to {MAX_LINKS}, for example nodes=1,2,4")
     return int(nodes)

@@ -18,7 +18,7 @@ from ringside.validation.emulated.plan import FULL, MBIT, SHORT, Tolerance, num_
 
 COLLECTIVES = "collectives"
 OTHERS = ("ddp", "training", "disturbances")
-"""What else is validated, each by a command of its own."""
+"""Other validations, each a command of its own."""
 
 HEADS = (
     ("size", "(B)"),
@@ -42,8 +42,7 @@ def command(
         str,
         typer.Argument(
             autocompletion=lambda: [COLLECTIVES, *OTHERS],
-            help="Of the others each has words of its own: "
-            f"{', '.join(f'validate {name}' for name in OTHERS)}.",
+            help=f"Commands with options of their own: {', '.join(f'validate {name}' for name in OTHERS)}.",
         ),
     ] = COLLECTIVES,
     short: options.Short = False,
@@ -57,10 +56,10 @@ def command(
 ) -> None:
     """Predict from ping-pong, then measure, on emulated networks; exit 1 past a tolerance."""
     if what in OTHERS:
-        raise ValueError(f"{what} has words of its own; write it first: ringside validate {what}")
+        raise ValueError(f"{what} is a command with its own options; write ringside validate {what}")
     if what != COLLECTIVES:
         known = (COLLECTIVES, *OTHERS)
-        raise ValueError(f"{what!r} cannot be validated; write {one_of(known, what)}")
+        raise ValueError(f"unknown validation {what!r}; write {one_of(known, what)}")
     run(plot, html, short=short, families=family or [], as_json=json)
 
 
@@ -104,9 +103,9 @@ def disturbances(
 
 
 def run(plot: Path | None, html: Path | None, *, short: bool, families: Sequence[str], as_json: bool) -> None:
-    """Carry out the plan and print every cell; exit 1 where a family exceeds its tolerance.
+    """Measure every cell of the plan and print it; exit 1 if a family exceeds its tolerance.
 
-    What was measured is printed and drawn even if the run is cut off.
+    Measured cells are printed and drawn even if the run is interrupted.
     """
     check_format(plot)
     check_outputs([plot])
@@ -133,8 +132,8 @@ def _report(
     cells: Sequence[MeasuredCase], plot: Path | None, html: Path | None, *,
     short: bool, planned: int, as_json: bool,
 ) -> None:  # fmt: skip
-    found = verdicts(cells)
-    families = [{**asdict(verdict), "passed": verdict.passed} for verdict in found]
+    by_family = verdicts(cells)
+    families = [{**asdict(verdict), "passed": verdict.passed} for verdict in by_family]
     rows = [{**asdict(cell), "error": cell.error, "noisy": cell.noisy} for cell in cells]
     complete = {"planned_cells": planned, "complete": len(cells) == planned}
     content = {"inputs": {"short": short}, **complete, "families": families, "rows": rows}
@@ -142,9 +141,9 @@ def _report(
         console.print_json("validation", content)
     else:
         console.print_table([], HEADS, [_row(cell) for cell in cells])
-        console.print_comments(map(verdict_line, found))
+        console.print_comments(map(verdict_line, by_family))
         if len(cells) < planned:
-            console.print_comments([f"cut off: {len(cells)} of {planned} cells"])
+            console.print_comments([f"interrupted: {len(cells)} of {planned} cells"])
     if plot:
         from ringside.pictures.measured.validation import draw_validation
 
@@ -156,16 +155,16 @@ def _report(
 def _page(cells: Sequence[MeasuredCase], planned: int, raw: Mapping[str, Any]) -> Page:
     from ringside.report.validation import validation_figures
 
-    found, errors = verdicts(cells), [abs(cell.error) for cell in cells if not cell.noisy]
-    passed = sum(verdict.passed for verdict in found)
+    by_family, errors = verdicts(cells), [abs(cell.error) for cell in cells if not cell.noisy]
+    passed = sum(verdict.passed for verdict in by_family)
     middle = f"; median error {median(errors):.1%}, worst {max(errors):.1%}" if errors else ""
-    cut = f"; cut off: {len(cells)} of {planned} cells" if len(cells) < planned else ""
+    cut = f"; interrupted: {len(cells)} of {planned} cells" if len(cells) < planned else ""
     return Page(
         title="Emulated networks, predicted from ping-pong and measured",
-        headline=f"{passed} of {len(found)} families are within their tolerance{middle}{cut}.",
+        headline=f"{passed} of {len(by_family)} families are within their tolerance{middle}{cut}.",
         figures=validation_figures(cells),
         tables=[Table("Every cell", HEADS, [_row(cell) for cell in cells])],
-        told=[verdict_line(verdict).removeprefix("# ") for verdict in found],
+        told=[verdict_line(verdict).removeprefix("# ") for verdict in by_family],
         raw=raw,
     )
 
@@ -180,16 +179,16 @@ def _row(cell: MeasuredCase) -> tuple[console.Cell, ...]:
 
 
 def verdict_line(verdict: Verdict) -> str:
-    """A family's errors, each beside what it may be at most."""
+    """Format a family's errors, each beside its limit."""
     limit: Tolerance = verdict.tolerance
     errors = (
         ("median", verdict.median_error, limit.median),
         ("90th percentile", verdict.p90_error, limit.p90),
         ("worst", verdict.worst_error, limit.worst),
     )
-    said = ", ".join(
+    text = ", ".join(
         f"{name} {error:.1%}" + (f" (at most {most:.0%})" if most is not None else "")
         for name, error, most in errors
     )
     noisy = f", {verdict.noisy} noisy left out" if verdict.noisy else ""
-    return f"{'pass' if verdict.passed else 'FAIL'}  {verdict.family}: {verdict.cells} cells{noisy}: {said}"
+    return f"{'pass' if verdict.passed else 'FAIL'}  {verdict.family}: {verdict.cells} cells{noisy}: {text}"

@@ -20,7 +20,7 @@ HEADS = (("link", "(Mb/s)"), ("workers", ""), ("cap", "(MiB)"), ("hook", ""), *S
 def run(plot: Path | None, html: Path | None, *, short: bool, as_json: bool) -> None:
     """Judge every trial and print it; draw the worst one; exit 1 past a tolerance.
 
-    What was measured is printed and drawn even if the run is cut off.
+    Measured trials are printed and drawn even if the run is interrupted.
     """
     check_format(plot)
     check_outputs([plot])
@@ -47,9 +47,9 @@ def _report(
     judged: list[tuple[StepCase, ComparedSteps]], plot: Path | None, html: Path | None, *,
     planned: int, as_json: bool,
 ) -> None:  # fmt: skip
-    found = checks([one for _, one in judged])
+    results = checks([one for _, one in judged])
     rows = [{**_inputs(trial), **row(_name(trial), one)} for trial, one in judged]
-    summary = [{**asdict(check), "passed": check.passed} for check in found]
+    summary = [{**asdict(check), "passed": check.passed} for check in results]
     complete = {"planned_cells": planned, "complete": len(judged) == planned}
     content = {"inputs": {}, **complete, "checks": summary, "rows": rows}
     table = [
@@ -63,9 +63,9 @@ def _report(
         console.print_json("validation_ddp", content)
     else:
         console.print_table([], HEADS, table)
-        console.print_comments(map(check_line, found))
+        console.print_comments(map(check_line, results))
         if len(judged) < planned:
-            console.print_comments([f"cut off: {len(judged)} of {planned} cells"])
+            console.print_comments([f"interrupted: {len(judged)} of {planned} cells"])
     trial, worst = max(judged, key=lambda pair: abs(pair[1].step_error))
     if plot:
         from ringside.pictures.jobs.training import draw_timelines
@@ -86,20 +86,20 @@ def _report(
                 f"The worst, {_name(trial)}: what ran when": timelines_figure(timelines(_name(trial), worst)),
             },
             tables=[Table("Every cell", HEADS, table)],
-            told=[check_line(check) for check in found],
+            told=[check_line(check) for check in results],
             raw=content,
         )
         write_page(page, html, [plot])
 
 
 def check_line(check: Check) -> str:
-    """A figure, beside what it may be at most."""
+    """Format an error beside its limit."""
     return f"{'pass' if check.passed else 'FAIL'}  {check.what}: {check.error:.1%} (at most {check.most:.0%})"
 
 
 def _inputs(trial: StepCase) -> dict[str, Any]:
-    found = {"bandwidth": trial.bandwidth, "bucket_cap_mb": trial.cap_mb, "workers": trial.workers}
-    return {**found, "powersgd_rank": trial.powersgd.rank} if trial.powersgd else found
+    inputs = {"bandwidth": trial.bandwidth, "bucket_cap_mb": trial.cap_mb, "workers": trial.workers}
+    return {**inputs, "powersgd_rank": trial.powersgd.rank} if trial.powersgd else inputs
 
 
 def _name(trial: StepCase) -> str:

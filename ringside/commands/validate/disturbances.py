@@ -1,4 +1,4 @@
-"""``ringside validate disturbances``: predicted and real steps that something disturbs, in quantiles."""
+"""``ringside validate disturbances``: quantiles of disturbed steps, predicted and measured."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ HEADS = (
 def run(html: Path | None, *, short: bool, names: Sequence[str], as_json: bool) -> None:
     """Judge every case and print it; exit 1 past a tolerance.
 
-    What was measured is printed even if the run is cut off.
+    Measured cases are printed even if the run is interrupted.
     """
     check_page(html)
     plan = only(names)
@@ -44,13 +44,13 @@ def run(html: Path | None, *, short: bool, names: Sequence[str], as_json: bool) 
 def _report(
     judged: list[tuple[DisturbedCase, ComparedDraws]], html: Path | None, planned: int, *, as_json: bool
 ) -> None:
-    found = checks(judged)
+    results = checks(judged)
     content: dict[str, Any] = {
         "inputs": {},
         "planned_cells": planned,
         "complete": len(judged) == planned,
         "checks": [
-            {"what": one.what, "error": one.error, "most": one.most, "passed": one.passed} for one in found
+            {"what": one.what, "error": one.error, "most": one.most, "passed": one.passed} for one in results
         ],
         "rows": [_row(case, one) for case, one in judged],
     }
@@ -60,9 +60,9 @@ def _report(
         console.print_json("validation_disturbances", content)
         return
     console.print_table([], HEADS, [_cells(case, one) for case, one in judged])
-    console.print_comments(map(check_line, found))
+    console.print_comments(map(check_line, results))
     if len(judged) < planned:
-        console.print_comments([f"cut off: {len(judged)} of {planned} cells"])
+        console.print_comments([f"interrupted: {len(judged)} of {planned} cells"])
 
 
 def _page(judged: list[tuple[DisturbedCase, ComparedDraws]], raw: Mapping[str, Any]) -> Page:
@@ -77,16 +77,16 @@ def _page(judged: list[tuple[DisturbedCase, ComparedDraws]], raw: Mapping[str, A
             ("predicted", lambda one, share: one.drawn.quantile(share)),
         )
     }
-    found = checks(judged)
-    passed = sum(check.passed for check in found)
-    worst = max(found, key=lambda check: check.error)
+    results = checks(judged)
+    passed = sum(check.passed for check in results)
+    worst = max(results, key=lambda check: check.error)
     return Page(
         title="Disturbed training steps, predicted and measured",
-        headline=f"{passed} of {len(found)} quantiles are within their tolerance; "
+        headline=f"{passed} of {len(results)} quantiles are within their tolerance; "
         f"worst error {worst.error:.1%}, {worst.what}.",
         figures={"Time of a step": beside([case.name for case, _ in judged], times)},
         tables=[Table("Every case", HEADS, [_cells(case, one) for case, one in judged])],
-        told=[check_line(check) for check in found],
+        told=[check_line(check) for check in results],
         raw=raw,
     )
 

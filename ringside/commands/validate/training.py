@@ -13,9 +13,9 @@ from ringside.validation.training.compare import ComparedTraining
 
 
 def run(html: Path | None, *, short: bool, names: Sequence[str], as_json: bool) -> None:
-    """Judge every case and print it; exit 1 past a tolerance, or where ranks said something else.
+    """Judge every case and print it; exit 1 past a tolerance, or if ranks did not follow their program.
 
-    What was measured is printed even if the run is cut off.
+    Measured cases are printed even if the run is interrupted.
     """
     check_page(html)
     plan = only(SHORT if short else CASES, names)
@@ -39,19 +39,19 @@ def run(html: Path | None, *, short: bool, names: Sequence[str], as_json: bool) 
 def _report(
     judged: list[tuple[StrategyCase, ComparedTraining]], html: Path | None, planned: int, *, as_json: bool
 ) -> None:
-    found = checks([one for _, one in judged])
-    summary = [{**asdict(check), "passed": check.passed} for check in found]
+    results = checks([one for _, one in judged])
+    summary = [{**asdict(check), "passed": check.passed} for check in results]
     complete = {"planned_cells": planned, "complete": len(judged) == planned}
     rows = [row(case.name, one) for case, one in judged]
     content = {"inputs": {}, **complete, "checks": summary, "rows": rows}
     if html:
-        told = [check_line(check) for check in found]
-        write_page(trainings_page({case.name: one for case, one in judged}, content, told), html)
+        notes = [check_line(check) for check in results]
+        write_page(trainings_page({case.name: one for case, one in judged}, content, notes), html)
     if as_json:
         console.print_json("validation_training", content)
         return
     lines = [f"{case.name}: {line}" for case, one in judged for line in one.differences[:MOST_SHOWN]]
     console.print_table(lines, HEADS, [cells(case.name, one) for case, one in judged])
-    console.print_comments(map(check_line, found))
+    console.print_comments(map(check_line, results))
     if len(judged) < planned:
-        console.print_comments([f"cut off: {len(judged)} of {planned} cells"])
+        console.print_comments([f"interrupted: {len(judged)} of {planned} cells"])

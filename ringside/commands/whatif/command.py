@@ -1,4 +1,4 @@
-"""``ringside whatif``: a question beside others of another cluster or by another way, with their limits."""
+"""``ringside whatif``: a prediction beside those of changed clusters or algorithms, with their limits."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -17,15 +17,15 @@ HEADS = (
     *(("busiest", ""), ("busy", "(%)"), ("by", ""), ("ranks", "")),
 )
 
-BELIEVED = "all by the library's own reckoning, without calibration"
-MEASURED = "all as measured ({}); changed rates scale that by the library's own model"
+BELIEVED = "all by the library's own estimate, uncalibrated"
+MEASURED = "all as measured ({}); changed rates scale this by the library's own model"
 
 
 def command(
     context: typer.Context,
     what: Annotated[
         str,
-        typer.Argument(metavar="COLLECTIVE|MODEL", help="all_reduce, ..., or resnet50, ... as of train."),
+        typer.Argument(metavar="COLLECTIVE|MODEL", help="all_reduce, ..., or a model: resnet50, ..."),
     ],
     cluster: options.Cluster,
     settings: options.Settings = None,
@@ -34,18 +34,18 @@ def command(
         typer.Option(
             "--try",
             metavar="KEY=VALUE,...",
-            show_default="the usual ones",
+            show_default="network, nodes and algorithm",
             help="nic=2x, nodes=2x, algorithm=tree, ...; repeat for more.",
         ),
     ] = None,
-    size: Annotated[str, typer.Option(metavar="SIZE", help="Of a collective.")] = "64M",
+    size: Annotated[str, typer.Option(metavar="SIZE", help="Size of a collective.")] = "64M",
     ranks: options.Ranks = None,
     placement: options.Placement = EVEN,
     library: options.Library = None,
     algorithm: options.Algorithm = "auto",
     protocol: options.Protocol = "auto",
     batch: Annotated[
-        int | None, typer.Option(show_default="32 or the file's", help="Of a training: samples of a rank.")
+        int | None, typer.Option(show_default="32 or the file's", help="Training: samples per rank.")
     ] = None,
     all_columns: options.All = False,
     json: options.Json = False,
@@ -54,21 +54,21 @@ def command(
     given = console.given(context)
     collective = what in KINDS
     if lost := given & ({"batch"} if collective else {"size", "algorithm", "protocol"}):
-        other = "a training's" if collective else "a collective's"
-        raise ValueError(f"--{min(lost)} is {other}, and {what} is none; leave it out")
-    asked = asked_of(
+        other = "trainings" if collective else "collectives"
+        raise ValueError(f"--{min(lost)} is an option of {other}, and {what} is not one; remove it")
+    question = asked_of(
         cluster, parse_settings(settings or []), what=what, nbytes=parse_size(size) if collective else 0,
         library=library, algorithm=algorithm, protocol=protocol, batch=batch, ranks=ranks,
         placement=placement,
     )  # fmt: skip
-    changes = change or usual_changes(asked)
+    changes = change or usual_changes(question)
     with console.simulating("simulating", 1) as bar:
-        rows = ask(asked, changes)
+        rows = ask(question, changes)
         bar.done("simulated")
     clock = next((one.measured for one in rows if one.measured is not None), "")
     basis = MEASURED.format(clock) if clock else BELIEVED
     if json:
-        content: dict[str, Any] = {"inputs": asdict(asked) | {"changes": changes}, "note": basis}
+        content: dict[str, Any] = {"inputs": asdict(question) | {"changes": changes}, "note": basis}
         console.print_json("whatif", content | {"rows": [_row(one, rows[0]) for one in rows]})
         return
     where = " ".join([cluster, *(settings or [])])
@@ -78,16 +78,16 @@ def command(
 
 
 def _row(one: Changed, first: Changed) -> dict[str, Any]:
-    found = {
+    row = {
         "change": one.change, "cluster": one.asked.cluster, "settings": dict(one.asked.figures),
         "ranks": one.ranks, "placed": in_words(one.placed), "time_s": one.time_s, "times": _times(one, first),
         "by": one.way, "limit": one.limit, "share": one.share, "busiest": one.busiest, "busy": one.busy,
     }  # fmt: skip
-    return found if one.throughput is None else {**found, "throughput": one.throughput}
+    return row if one.throughput is None else {**row, "throughput": one.throughput}
 
 
 def _times(one: Changed, first: Changed) -> float | None:
-    """How many times as long as the question as it is; of no time nothing is so many times as long."""
+    """Return the time relative to the original's; None relative to no time."""
     if first.time_s:
         return one.time_s / first.time_s
     return None if one.time_s else 1.0

@@ -3,7 +3,7 @@
 An all-gather takes ceil(log2 n) alpha + (n-1)/n S beta; an all-to-all, whose parts go through other ranks,
 log2(n) (alpha + S/2 beta) for n = 2^k (Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for
 all-to-all communications in multiport message-passing systems", IEEE Trans. Parallel Distrib. Syst. 8, 1997).
-There the parts of a step are one message, packed from all parts of the step before; here they go in turns.
+The paper packs all parts of a step into one message; here the parts are sent one after another.
 """
 
 from collections.abc import Iterator

@@ -55,7 +55,7 @@ class Mpi(Scheduled):
         super().__init__(graph, count, algorithm=algorithm, network=network, placement=placement)
         self.measurements = measured[1] if measured else ""
         if protocol not in PROTOCOLS:
-            raise ValueError(f"{protocol!r} is no protocol of MPI; write {one_of(PROTOCOLS, protocol)}")
+            raise ValueError(f"unknown MPI protocol {protocol!r}; write {one_of(PROTOCOLS, protocol)}")
         self.protocol = protocol
         self.measured = measured
         if min(self.placed) < max(self.placed):
@@ -75,12 +75,12 @@ class Mpi(Scheduled):
         return changed
 
     def note(self, engine: str = "auto", *, is_measured: bool = False) -> str:
-        """What the times rest on."""
+        """Describe the source of the times."""
         if engine in ("simpy", "fast"):
             return "time_s is the engine's, with MPI's overhead; it is not calibrated"
         if self.measured and engine == "auto":
             return f"time_s {self.basis}; four of five lie from time_lo_s to time_hi_s"
-        return "time_s is by closed form with figures that are usual; it is not calibrated"
+        return "time_s is by closed form with typical figures; it is not calibrated"
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
         """Return every algorithm of Open MPI for it, or the requested ones: ``ring,linear``, ``^ring``."""
@@ -207,8 +207,8 @@ def schedule_of(collective: Collective, algorithm: str) -> Schedule:
     way = collective.kind, algorithm
     if way in WITHOUT:
         raise ValueError(
-            f"mpi's {algorithm} {collective.kind} has a closed form and no schedule; leave --engine, --trace "
-            "and --links out, or write another --algorithm"
+            f"mpi's {algorithm} {collective.kind} has a closed form only; remove --engine, --trace "
+            "and --links, or write another --algorithm"
         )
     return schedule(SCHEDULES.get(way, algorithm), collective)
 
@@ -220,9 +220,7 @@ def check_supported(collective: Collective) -> None:
             f"torch's MPI backend has no {collective.dtype}; write --dtype with one of {', '.join(TYPES)}"
         )
     if collective.splits is not None:
-        raise ValueError(
-            "mpi has no time of an uneven all_to_all; leave --splits out, or write --library ideal"
-        )
+        raise ValueError("mpi cannot time an uneven all_to_all; remove --splits, or write --library ideal")
     if collective.redop in ("avg", "mulsum"):
         raise ValueError(
             f"torch's MPI backend has no {collective.redop}; write --redop with sum, prod, min, max"
@@ -252,7 +250,7 @@ algorithms = tuple(dict.fromkeys(name for names in ROUNDS.values() for name in n
 
 
 def build(collective: Collective, algorithm: str) -> Schedule | None:
-    """The schedule of an algorithm, whatever the machines; ``None`` where it has a closed form alone."""
+    """Return an algorithm's schedule, independent of machines; ``None`` if it has only a closed form."""
     return None if (collective.kind, algorithm) in WITHOUT else schedule_of(collective, algorithm)
 
 
@@ -263,7 +261,7 @@ def bind(
     options: Options,
     calibration: "Calibration | str | None",
 ) -> Mpi:
-    """MPI as its machine was measured, or with usual figures."""
+    """Return MPI with the figures measured on its machine, or with typical ones."""
     graph = load(cluster, values, ranks=ranks) if isinstance(cluster, str) else cluster
     if calibration == AUTO:
         found = None if original(graph) is None else shipped(name_of(graph))

@@ -159,7 +159,7 @@ class Measured:
 
 
 def changes(tasks: Sequence[Task], before: Sequence[Task], protocol: str = "auto") -> Floats:
-    """Return each task's time over that of the task ``before``, with prior figures."""
+    """Return each task's time relative to the task ``before``, both with prior figures."""
     now, was = (time_us(work_of(some), expected(), protocol) for some in (tasks, before))
     ratios: Floats = now / was
     return ratios

@@ -65,7 +65,7 @@ class StoredMpi:
             raise ValueError("correction cannot be read; run calibrate again to write it") from None
         for kind, algorithm, place in ways:
             if place not in ("alone", "shared") or algorithm not in ROUNDS.get(kind, {}):
-                raise ValueError(f"correction: {kind} {algorithm} {place} is no way of MPI's; leave it out")
+                raise ValueError(f"correction: unknown MPI method {kind} {algorithm} {place}; remove it")
         if not np.all(np.isfinite(figures)) or np.any(figures[:, 2] <= 0):
             raise ValueError("correction has an invalid figure; run calibrate again to write it")
         return Correction(ways, *figures.T)

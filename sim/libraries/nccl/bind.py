@@ -24,7 +24,7 @@ algorithms = (*ALGORITHMS, "auto")
 
 
 def shipped_for(cluster: str, values: Mapping[str, Any]) -> tuple[Calibration | None, str]:
-    """What ``auto`` is to NCCL on a cluster: measurements of its very machine, or why there are none."""
+    """Return the shipped measurements of exactly this machine, or the reason why there are none."""
     if not is_machine(cluster):
         return None, why_not(split(cluster)[0])
     return _shipped_of(system_in_use(cluster, values, {}))
@@ -37,14 +37,14 @@ def bind(
     options: Options,
     calibration: "Calibration | str | None",
 ) -> Nccl:
-    """NCCL by one of its clocks, or as calibrated."""
+    """Return NCCL with the tuner's or modelled times, or calibrated."""
     settings, packed = options.settings(), options.placement != EVEN
     comm = communicator_of(cluster, values, ranks, settings, options.nccl_graph, packed=packed)
     if options.times is not None:
         return Nccl(comm, clock=options.times, network=options.network)
-    before, found, why = _calibrated(comm, cluster, values, options, calibration)
-    log.info("calibration: %s", found.name if found else why or "none")
-    return Nccl(comm, calibrated=found, uncalibrated=why, network=options.network, before=before)
+    before, calibrated, why = _calibrated(comm, cluster, values, options, calibration)
+    log.info("calibration: %s", calibrated.name if calibrated else why or "none")
+    return Nccl(comm, calibrated=calibrated, uncalibrated=why, network=options.network, before=before)
 
 
 def _calibrated(
@@ -54,7 +54,7 @@ def _calibrated(
     options: Options,
     calibration: "Calibration | str | None",
 ) -> tuple[Communicator | None, Calibrated | None, str]:
-    """The communicator that was measured, and what answers in place of NCCL's belief, or why nothing does."""
+    """Return the measured communicator and its calibrated times, or the reason why there are none."""
     if comm is None or calibration is None:
         return None, None, ""
     fitted = calibration.settings_on(named(cluster)) if isinstance(calibration, Calibration) else {}
@@ -62,10 +62,10 @@ def _calibrated(
     if isinstance(calibration, str):
         if calibration != AUTO:
             raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
-        found, why = _shipped_of(before.system)
-        if found is None:
+        known, why = _shipped_of(before.system)
+        if known is None:
             return None, None, why
-        calibration = found
+        calibration = known
     if calibration.nccl is None:
         raise CalibrationError(
             f"the calibration of {calibration.cluster} has nothing of NCCL on a machine of its model; "
@@ -78,10 +78,10 @@ def _calibrated(
 
 
 def _shipped_of(system: System) -> tuple[Calibration | None, str]:
-    """What is shipped of a machine, or why nothing is."""
-    found = shipped(system.name)
-    if found is None:
+    """Return the shipped calibration of a machine, or the reason why there is none."""
+    calibration = shipped(system.name)
+    if calibration is None:
         return None, why_not(system.name)
     if system != SYSTEMS.get(system.name):
         return None, f"these are not the figures of the {system.name} that was measured"
-    return found, ""
+    return calibration, ""

@@ -214,7 +214,7 @@ def find_system(name: str) -> System:
     """Return the machine of that name."""
     if name not in SYSTEMS:
         raise ValueError(
-            f"{name!r} is no machine whose NCCL graphs are known; write one of {', '.join(SYSTEMS)}, "
+            f"no NCCL graphs for machine {name!r}; write one of {', '.join(SYSTEMS)}, "
             "or the name of a file: NCCL_TOPO_DUMP_FILE's, or a table of nvidia-smi topo -m"
         )
     return SYSTEMS[name]

@@ -121,7 +121,7 @@ class Nccl(Library):
         return super().basis if self.measurements else "as its tuner believes"
 
     def note(self, engine: str = "auto", *, is_measured: bool = False) -> str:
-        """What the times rest on, and what was taken on trust."""
+        """Describe the source of the times, and assumptions."""
         if self.calibrated and is_measured:
             note = f"time_s {self.basis}; four of five lie from time_lo_s to time_hi_s"
         else:
@@ -186,10 +186,10 @@ class Nccl(Library):
         return traffic(self.comm, collective, candidate.algorithm, candidate.protocol)
 
     def parts(self, collective: Collective) -> Mapping[str, Seconds]:
-        """For how long each kind of link carries a collective's bytes, by nccl-tests' bus bandwidth.
+        """Return the seconds that each kind of link carries a collective, by nccl-tests' bus bandwidth.
 
-        That counts what a ring moves: what a tree or a switch spares the links another collective does not
-        get.
+        That counts a ring's traffic: capacity that a tree or a switch saves is not given to another
+        collective.
         """
         algorithm = "p2p" if self.choose(collective).algorithm == "p2p" else "ring"
         return self.busy(collective, Candidate(algorithm, "simple"))
@@ -235,8 +235,8 @@ class Nccl(Library):
             raise ValueError("NCCL's model has no timeline; add --engine simpy")
         if self.network != "fifo" and engine != "simpy":
             raise ValueError(
-                f"NCCL's times are its tuner's or measured, and know no {self.network} network; "
-                "simulate with --engine simpy, or leave --network out"
+                f"NCCL's tuned and measured times do not model the {self.network} network; "
+                "simulate with --engine simpy, or remove --network"
             )
         pair = candidate.algorithm, candidate.protocol
         if engine == "auto" and self.calibrated and self.comm and self.is_measured(collective, candidate):

@@ -201,7 +201,7 @@ def is_older(version: str) -> bool:
 def _numbers(version: str) -> tuple[int, int]:
     match = re.search(_NUMBERS, version)
     if not match:
-        raise ValueError(f"{version!r} is no version of NCCL; write for example {DEFAULT_VERSION} or 2.21.5")
+        raise ValueError(f"unknown NCCL version {version!r}; write for example {DEFAULT_VERSION} or 2.21.5")
     if match[3]:
         code = int(match[3])
         return (code // 1000, code // 100 % 10) if code < 10_000 else (code // 10_000, code // 100 % 100)

@@ -134,7 +134,7 @@ class Untimed:
         self.play.run()
 
     def state(self) -> bytes:
-        """Return a key equal for plays that can continue alike: what has ended, and what waits."""
+        """Return a key of the finished and waiting actions; plays with equal keys continue equally."""
         whole = blake2b(digest_size=16)
         for own in self.play.ranks:
             whole.update(own.posted.to_bytes(8, "little") + own.ended)

@@ -12,10 +12,7 @@ from ringside.sim.program.simulation.libraries import Libraries
 from ringside.sim.program.simulation.simulate import Simulation
 from ringside.sim.program.simulation.timeline import ProgramTimeline, timeline
 
-FOLDED = (
-    "one rank per role is simulated, and each collective takes its library's time for its whole group; "
-    "contention between groups of one role is not modelled"
-)
+FOLDED = "one rank per role is simulated; contention between groups of one role is not modelled"
 """What folding assumes."""
 
 MOST_HOSTS = 1_000_000

@@ -61,7 +61,7 @@ class Libraries:
 
     @property
     def rules(self) -> str:
-        """By whose rules a program moves whose bytes the library carries: Gloo's or NCCL's."""
+        """The rules of programs on this library: Gloo's or NCCL's."""
         rules = self.entry.rules
         assert rules is not None
         return rules.name
@@ -120,7 +120,7 @@ class Libraries:
         seconds: float,
         among: Container[int] | None = None,
     ) -> dict[Hashable, float]:
-        """What a collective keeps busy: which way, which part, and of which rank or machine."""
+        """Return a collective's utilisation by direction, part, and rank or machine."""
         from ringside.sim.libraries.nccl.device.traffic import CARDS, NVLINK, PCIE
 
         needed_s = self.of(hosts).parts(collective)
@@ -154,7 +154,7 @@ class Libraries:
         return seconds, {part: share for part, share in parts.items() if part in ends}
 
     def _on_graph(self, hosts: tuple[int, ...]) -> Library:
-        """The library of the first ranks, numbered anew; others relay, as they do for messages."""
+        """Return the library of these ranks, renumbered from 0; others relay, as for messages."""
         here, graph = len(hosts), self.graph
         if hosts != tuple(range(here)):
             others = set(range(len(ranks(graph)))).difference(hosts)
@@ -163,7 +163,7 @@ class Libraries:
         return find_library(self.name, graph, ranks=here, options=options, calibration=self.calibration)
 
     def _on_machines(self, hosts: tuple[int, ...]) -> Library:
-        """NCCL of a group, which has as many ranks on each of its machines: on a fabric it matters which."""
+        """Return NCCL of a group with equally many ranks per machine; on a fabric their places matter."""
         options = Options(network=self.network, placement=self.placement)
         name, _ = split(self.cluster)
         if len(hosts) == self.ranks and not self._known:

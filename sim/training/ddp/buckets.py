@@ -69,7 +69,7 @@ class Bucketing:
                 raise ValueError(f"a bucket cap of {cap} MiB; write 0 or more, for example 25")
         if self.bucket_cap_mb is not None and self.bucket_cap_mb_list:
             raise ValueError(
-                f"a bucket cap of {self.bucket_cap_mb} MiB has no effect beside a list of them; leave one out"
+                f"a bucket cap of {self.bucket_cap_mb} MiB has no effect beside a list; remove one of them"
             )
 
     @property

@@ -46,9 +46,7 @@ class DataParallel:
 
     def __post_init__(self) -> None:
         if self.comm_hook is not None and self.comm_hook not in COMM_HOOKS:
-            raise ValueError(
-                f"{self.comm_hook!r} is no known hook; write {one_of(COMM_HOOKS, self.comm_hook)}"
-            )
+            raise ValueError(f"unknown hook {self.comm_hook!r}; write {one_of(COMM_HOOKS, self.comm_hook)}")
         if not 1 <= self.accumulation <= MAX_ACCUMULATION:
             raise ValueError(f"{self.accumulation} accumulation steps; write 1 to {MAX_ACCUMULATION}")
         if self.iteration is not None and self.iteration < 1:

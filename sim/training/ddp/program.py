@@ -60,7 +60,7 @@ class StepProgram:
 
 
 def step_program(job: StepPlan, workers: int) -> StepProgram:
-    """The step of a plan, in a group of so many workers: NCCL has one stream, Gloo several threads."""
+    """Return a plan's step as a program; ``workers`` are Gloo's threads, 1 for NCCL's stream."""
     rules = NCCL if workers == 1 else GLOO
     group = Group("data parallel", tuple(range(job.ranks)), rules.name, free_workers(job, workers))
     steps = {alike: rank_step(job, factor, group) for alike, factor in job.costs.classes(job.ranks).items()}

@@ -71,7 +71,7 @@ class FlatPolicy:
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
             raise ValueError(
-                f"{self.strategy!r} is no strategy of FSDP1; write {one_of(STRATEGIES, self.strategy)}"
+                f"unknown FSDP1 strategy {self.strategy!r}; write {one_of(STRATEGIES, self.strategy)}"
             )
         if self.backward_prefetch not in ("pre", "post", None):
             raise ValueError(f"a backward prefetch of {self.backward_prefetch!r}; write pre, post or None")
@@ -179,7 +179,7 @@ class FlatShard:
                 self._streams.wait(self._streams.last(stream))
 
     def after_step(self) -> None:
-        """Do nothing: the last backward sums them."""
+        """Do nothing: the last backward reduces the gradients."""
 
     def clip(self) -> None:
         """Compute the norm of all gradients: the sum of the ranks' parts."""

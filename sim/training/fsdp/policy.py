@@ -75,7 +75,7 @@ class FullyShardPolicy:
             named += [*table, *(name for listed in table.values() for name in listed)]
         for name in named:
             if name not in names:
-                raise ValueError(f"{name!r} is no unit of the model; write {one_of(names, name)}")
+                raise ValueError(f"unknown unit of the model {name!r}; write {one_of(names, name)}")
         for unit in units:
             self.keeps(unit, ranks)
             if len({tensor.dtype for tensor in unit.tensors}) > 1:
@@ -90,7 +90,7 @@ def check_float(dtype: str | None) -> None:
     """Raise ValueError for a type that parameters cannot have."""
     allowed = [name for name in ITEMSIZE if name.removeprefix("b").startswith("float")]
     if dtype is not None and dtype not in allowed:
-        raise ValueError(f"{dtype!r} is no type of parameters or gradients; write {one_of(allowed, dtype)}")
+        raise ValueError(f"unknown type of parameters or gradients {dtype!r}; write {one_of(allowed, dtype)}")
 
 
 def ahead(units: Sequence[str], count: int) -> dict[str, tuple[str, ...]]:

@@ -68,7 +68,7 @@ class Action(NamedTuple):
             if bool(micro_batch) != (Kind(kind) in OF_STAGES):
                 return cls(int(stage), Kind(kind), int(micro_batch) if micro_batch else None)
         raise ValueError(
-            f"{text!r} is no action of a pipeline; write as torch does: 2F0, 2I0, 2W0, 2B0 (stage, kind, "
+            f"unknown pipeline action {text!r}; write as torch does: 2F0, 2I0, 2W0, 2B0 (stage, kind, "
             "micro-batch), 2SEND_F0, 2RECV_F0, 2SEND_B0, 2RECV_B0, 2UNSHARD, 2RESHARD, 2REDUCE_GRAD or "
             "(2F1;5B0)OVERLAP_F_B"
         )

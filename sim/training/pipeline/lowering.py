@@ -1,6 +1,6 @@
-"""Checks of compute tables, and their lowering: messages are inserted, and FSDP's actions around them.
+"""Check compute tables and lower them: insert messages, then FSDP's actions.
 
-Places are torch's: a receive stands where its sender sends, so no rank can reach it in a wrong order.
+As in torch, a receive is placed at its sender's time step, so ranks reach messages in the right order.
 """
 
 from collections import deque

@@ -29,7 +29,7 @@ RUNTIMES: dict[str, dict[str, Runtime]] = {
 def find_runtime(whose: str, schedule: str = "") -> Runtime:
     """Return the runtime that runs a schedule."""
     if whose not in RUNTIMES:
-        raise ValueError(f"{whose!r} is no runtime of pipelines; write {one_of(RUNTIMES, whose)}")
+        raise ValueError(f"unknown pipeline runtime {whose!r}; write {one_of(RUNTIMES, whose)}")
     own = RUNTIMES[whose]
     if schedule not in own and "" not in own:
         raise ValueError(f"{whose} runs {' and '.join(own)}, not {schedule or 'tables of a file'}")

@@ -99,7 +99,7 @@ class PassTimes(NamedTuple):
 def find_schedule(name: str) -> Schedule:
     """Return the schedule of that name."""
     if name not in SCHEDULES:
-        raise ValueError(f"{name!r} is no schedule of a pipeline; write {one_of(SCHEDULES, name)}")
+        raise ValueError(f"unknown pipeline schedule {name!r}; write {one_of(SCHEDULES, name)}")
     return SCHEDULES[name]
 
 

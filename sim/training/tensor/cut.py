@@ -67,7 +67,7 @@ class TensorParallel:
         if self.degree < 1:
             raise ValueError(f"tensor parallelism among {self.degree} ranks; write 1 or more")
         if self.style not in STYLES:
-            raise ValueError(f"{self.style!r} is no style of tensor parallelism; write {' or '.join(STYLES)}")
+            raise ValueError(f"unknown tensor-parallel style {self.style!r}; write {' or '.join(STYLES)}")
         if self.pull and not (self.style == "dtensor" and self.sequence):
             raise ValueError("asynchronous tensor parallelism needs style dtensor and sequence parallelism")
 

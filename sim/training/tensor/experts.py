@@ -48,7 +48,7 @@ class ExpertParallel:
         if self.capacity is not None and not 0 < self.capacity < float("inf"):
             raise ValueError(f"a capacity of {self.capacity:g} times the even part; write for example 1.25")
         if self.capacity is not None and self.imbalance > 1:
-            raise ValueError("a capacity balances the experts, so imbalance is 1; leave one of them out")
+            raise ValueError("a capacity balances the experts, so imbalance is 1; remove one of them")
 
 
 @dataclass(frozen=True, slots=True)

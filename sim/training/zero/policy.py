@@ -23,7 +23,7 @@ class ZeroPolicy:
 
     def __post_init__(self) -> None:
         if self.dtype not in ITEMSIZE:
-            raise ValueError(f"{self.dtype!r} is no known dtype; write one of {', '.join(ITEMSIZE)}")
+            raise ValueError(f"unknown dtype {self.dtype!r}; write one of {', '.join(ITEMSIZE)}")
         for name in ("reduce_bucket_size", "prefetch_bucket_size", "max_live_parameters"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} {getattr(self, name)}; write 1 element or more")

@@ -67,9 +67,9 @@ def test_what_does_not_fit_the_machines_says_what_does(ringside) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--cluster", "nowhere"), "'nowhere' is no known cluster"),
+        (("--cluster", "nowhere"), "unknown cluster 'nowhere'"),
         (("--cluster", "star:4", "--ranks", 9), "9 ranks"),
-        (("--library", "mine"), "'mine' is no known library; write one of ideal, gloo"),
+        (("--library", "mine"), "unknown library 'mine'; write one of ideal, gloo"),
     ],
 )
 def test_what_there_is_not_is_refused(ringside, words, said) -> None:

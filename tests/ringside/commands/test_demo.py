@@ -22,9 +22,7 @@ def test_demo_predicts_what_it_did_not_fit(ringside, tmp_path):
     }  # fmt: skip
     page = (folder / "report.html").read_text()
     assert page.index('class="headline"') < page.index('class="plotly-graph-div"') < page.index("<table>")
-    assert re.search(
-        r"On 2 ranks: predictions are off by [\d.]+% \(median\) on 16 rows that set nothing", page
-    )
+    assert re.search(r"On 2 ranks: predictions are off by [\d.]+% \(median\) on 16 rows held out", page)
     assert page.count('class="plotly-graph-div"') == 2
     assert '<a href="records.jsonl">' in page
     assert "4 ranks share" in err or "ringside:" not in err

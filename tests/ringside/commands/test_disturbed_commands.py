@@ -136,7 +136,7 @@ REFUSED = [
     (f"{SIMULATE} --jitter lognormal:0.1 --seed -1", "write 0 or more"),
     (f"{SIMULATE} --draws 5", "nothing is random"),
     (f"{SIMULATE} --late 1=5s --seed 5", "nothing is random"),
-    (f"{SIMULATE} --late 1=5s --trace t.json", "leave one or the other out"),
+    (f"{SIMULATE} --late 1=5s --trace t.json", "remove one of them"),
     ("simulate all_reduce --cluster star:4 --late 1=5s", "add --size"),
     ("simulate all_reduce --cluster dgx-h100:2 --size 1M --late 1=5s", "write --library ideal or gloo"),
     (

@@ -109,8 +109,8 @@ def test_rates_are_read_in_every_unit(text, per_node_day):
     ("words", "message"),
     [
         ("goodput llama", "'llama' is not a published training; write one of llama3-405b"),
-        ("goodput --nodes 4", "how often does it fail? write --failures 6.5/1000node-days"),
-        ("goodput --mtbf 3h --checkpoint 3s", "how many nodes? write --nodes 128"),
+        ("goodput --nodes 4", "no failure rate; write --failures 6.5/1000node-days"),
+        ("goodput --mtbf 3h --checkpoint 3s", "no node count; write --nodes 128"),
         ("goodput --nodes 4 --mtbf 3h", "write for example --checkpoint 30s"),
         ("goodput --nodes 0 --mtbf 3h --checkpoint 3s", "0 nodes; write 1 to"),
         ("goodput --nodes -4 --mtbf 3h --checkpoint 3s", "-4 nodes"),
@@ -123,11 +123,11 @@ def test_rates_are_read_in_every_unit(text, per_node_day):
         (f"{OWN} --interval -5min", "negative"),
         (f"{OWN} --interval 5", "'5' is not a duration; write for example"),
         (f"{OWN} --persist 2h --interval 1h", "write from 7170 s"),
-        (f"{OWN} --step 0s", "--step 0s takes no time"),
+        (f"{OWN} --step 0s", "--step is 0; write"),
         (f"{OWN} --work 0s", "write a duration above 0"),
         (f"{OWN} --work 1e9d", "absurdly long"),
         (f"{OWN} --interval 29d", "failures in each of 10 lives"),
-        (f"{OWN} --failures 3/day", "leave one of them out"),
+        (f"{OWN} --failures 3/day", "remove one of them"),
         (f"{OWN} --gpus-per-node 0", "--gpus-per-node 0; write 1 to 1024"),
         (f"{OWN} --seed -1", "seed -1; write 0 or more"),
         (f"{OWN} --plot g.bmp", "write a name that ends in"),
@@ -143,14 +143,17 @@ def test_rates_are_read_in_every_unit(text, per_node_day):
         ("goodput llama3-405b --failures 3/day,dead", "is not a cause of failures"),
         ("goodput llama3-405b --failures a=1/day --failures a=2/day", "'a' is given twice"),
         ("goodput llama3-405b --failures 1e99/gpu-hour", "write a rate of 0 or more"),
-        ("measure elastic -o e.jsonl --interval 0", "is no list of counts of steps; write for example 2,5"),
-        ("measure elastic -o e.jsonl --interval 5,5", "has one twice"),
+        ("measure elastic -o e.jsonl --interval 0", "invalid --interval '0'; write for example 2,5"),
+        ("measure elastic -o e.jsonl --interval 5,5", "has a duplicate"),
         ("measure elastic -o e.jsonl --interval 500", "200 steps with a checkpoint every 500"),
         ("measure elastic -o e.jsonl --kills -1", "--kills -1; write 0 to 100"),
         ("measure elastic -o e.jsonl --step 0s", "steps of 0.0 s"),
         ("measure elastic -o e.jsonl --checkpoint 0", "a checkpoint of 0 bytes"),
         ("measure elastic -o e.jsonl -g 1", "write 2 or more"),
-        ("measure elastic -o e.jsonl --interval 5 --plot e.svg", "predicts nothing; leave --plot out"),
+        (
+            "measure elastic -o e.jsonl --interval 5 --plot e.svg",
+            "needs two intervals and a kill; remove --plot",
+        ),
         (
             "measure elastic -o e.jsonl --backend nccl",
             "--backend is not an option of ringside measure elastic",
@@ -174,7 +177,7 @@ def test_a_file_of_something_else_is_left_alone(ringside, tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     code, _, err = ringside(*"measure elastic -o thesis.tex".split())
     assert code == 2
-    assert "thesis.tex holds something else than elastic runs; write another name after -o" in err
+    assert "thesis.tex contains no elastic runs; write another name after -o" in err
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
 
 

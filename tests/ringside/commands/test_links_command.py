@@ -30,7 +30,7 @@ def test_the_table_of_the_busiest_links(printed):
     assert out[out.index("# busiest") :].rstrip() == (
         """\
 # busiest links of halving_doubling all_reduce of 16 MiB on 16 ranks
-# 5 of 40 links that carry messages; --top says how many
+# 5 of 40 links that carry messages; --top sets the number
 #            link      bytes   busy  messages  wait mean  wait max
 #                        (B)    (%)                 (us)      (us)
    leaf0 -> spine  100663296  92.96       128     394.83    1006.6
@@ -61,7 +61,7 @@ def test_what_plays_no_links_says_whom_to_ask(printed):
 @pytest.mark.parametrize("cluster", ["star:1", "dgx-h100:1 --ranks 1 --engine simpy"])
 def test_links_of_one_rank_carry_nothing_and_it_says_so(printed, cluster):
     out = printed(f"simulate all_reduce --cluster {cluster} --size 16M --links")
-    assert out.endswith("on 1 ranks\n# no link carries anything\n")
+    assert out.endswith("on 1 ranks\n# no link carries messages\n")
 
 
 def test_nccls_channels_are_counted_each_on_its_own_wires(printed):
@@ -106,7 +106,7 @@ def test_links_of_several_sizes_are_refused():
 def test_a_number_of_links_without_links_is_refused():
     answer = ask("simulate all_reduce --cluster star:4 --size 1M --top 5")
     assert answer["exit"] == 2
-    assert "add --links, or leave it out" in answer["error"]
+    assert "add --links, or remove it" in answer["error"]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_number_of_links_without_links_is_refused():
         ("dgx-a100:2 --set nic=20GB/s", []),
         (
             "dgx-h100:2 --set nic=25GB/s --algorithm tree",
-            ["nic has no effect: NCCL's tuner takes as long without it"],
+            ["nic has no effect: NCCL's tuner gives the same time without it"],
         ),
         ("dgx-a100:2 --set nic=20GB/s --library ideal --algorithm ring", []),
         ("dgx-h100:1 --set nic=20GB/s", ["nic has no effect: nvlink at 370.8 GB/s limits"]),

@@ -103,7 +103,7 @@ def test_bad_input_is_refused_before_anything_is_measured(tmp_path):
         run("sleeping", tmp_path / "no" / "o.json", job, ranks=2)
     with pytest.raises(ValueError, match="not a picture format"):
         run("sleeping", output, job, ranks=2, plot=tmp_path / "p.bmp")
-    with pytest.raises(ValueError, match="'stern' is no known cluster"):
+    with pytest.raises(ValueError, match="unknown cluster 'stern'"):
         run("sleeping", output, job, ranks=2, emulate="stern:4")
     with pytest.raises(ValueError, match="leave a GPU idle"):
         run("sleeping", output, DdpJob(backend="nccl"), ranks=2)

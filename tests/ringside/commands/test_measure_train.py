@@ -52,38 +52,38 @@ def test_experts_are_dealt_out_among_all_ranks_or_as_many_as_was_said():
     assert job_of(4, "experts", **plain) == TrainingJob(model=Experts(), replicate=4, expert=4)
     pairs = job_of(4, "experts:experts=2", **{**plain, "strategy": "ddp", "ep": 2})
     assert (pairs.expert, pairs.mesh.expert_data) == (2, 2)
-    with pytest.raises(ValueError, match="experts are trained with --strategy ddp here, not fsdp"):
+    with pytest.raises(ValueError, match="experts train with --strategy ddp here, not fsdp"):
         job_of(4, "experts", **PLAIN)
     with pytest.raises(ValueError, match="--cp cannot be combined with expert layers"):
         job_of(4, "experts", **{**plain, "cp": 2})
-    with pytest.raises(ValueError, match="sleeping has no experts to deal out; write --model experts"):
+    with pytest.raises(ValueError, match="sleeping has no experts; write --model experts"):
         job_of(4, "sleeping", **{**plain, "ep": 2})
 
 
 @pytest.mark.parametrize(
     ("ranks", "words", "complaint"),
     [
-        (4, {"strategy": "ddp"}, "'ddp' is no strategy that is measured here; write fsdp, hsdp or zero_r"),
+        (4, {"strategy": "ddp"}, "'ddp' is not measured here; write fsdp, hsdp or zero_r"),
         (3, {"tp": 2}, "3 ranks do not divide by --tp 2 times --pp 1"),
         (2, {"tp": 2, "pp": 2}, "2 ranks do not divide"),
         (2, {"tp": 0}, "write 1 or more"),
         (2, {"cp": 0}, "write 1 or more"),
         (4, {"cp": 3}, "4 ranks do not divide by --tp 1 times --cp 3 times --pp 1"),
-        (2, {"cp_method": "ring"}, "of which there is one; add --cp 2"),
-        (2, {"cp": 2, "cp_method": "rings"}, "'rings' is no way of context parallelism"),
+        (2, {"cp_method": "ring"}, "needs context-parallel ranks; add --cp 2"),
+        (2, {"cp": 2, "cp_method": "rings"}, "unknown context-parallel method 'rings'"),
         (4, {"cp": 2, "pp": 2}, "with a pipeline; leave --pp or --cp out"),
         (3, {"cp": 3}, "do not divide rows 8, which zigzag cuts into 6 pieces"),
-        (4, {"shard": 2}, "--shard is hsdp's"),
-        (4, {"strategy": "zero_redundancy", "shard": 2}, "--shard is hsdp's"),
+        (4, {"shard": 2}, "--shard needs --strategy hsdp"),
+        (4, {"strategy": "zero_redundancy", "shard": 2}, "--shard needs --strategy hsdp"),
         (4, {"strategy": "zero_redundancy", "tp": 2}, "leave --tp, --cp, --pp and --shard out"),
-        (4, {"strategy": "hsdp", "shard": 3}, "groups of 2 or more of 4 ranks, and not of 3"),
-        (2, {"strategy": "hsdp"}, "groups of 2 or more of 2 ranks, and not of 1; write --strategy fsdp"),
-        (9, {"strategy": "hsdp"}, "groups of 2 or more of 9 ranks, and not of 4; write --shard 3"),
+        (4, {"strategy": "hsdp", "shard": 3}, "cannot form groups of 3 of 4 data-parallel ranks"),
+        (2, {"strategy": "hsdp"}, "cannot form groups of 1 of 2 data-parallel ranks; write --strategy fsdp"),
+        (9, {"strategy": "hsdp"}, "cannot form groups of 4 of 9 data-parallel ranks; write --shard 3"),
         (4, {"strategy": "hsdp", "shard": 0}, "--shard 0; write 1 or more"),
         (2, {"pp": 2, "virtual": 0}, "--virtual 0; write 1 or more"),
-        (2, {"schedule": "zbv"}, "--schedule is a pipeline's, of which there is none; add --pp 2"),
+        (2, {"schedule": "zbv"}, "--schedule needs a pipeline; add --pp 2"),
         (2, {"pp": 2, "schedule": "zbv", "virtual": 3}, "zbv has 2 per rank, not 3"),
-        (2, {"pp": 2, "schedule": "zb"}, "'zb' is no schedule of a pipeline"),
+        (2, {"pp": 2, "schedule": "zb"}, "unknown pipeline schedule 'zb'"),
         (2, {"virtual": 2}, "but no pipeline"),
         (2, {"pp": 2, "reshard": False}, "are FSDP2's, and no ranks here share parameters"),
         (2, {"tp": 2, "no_sync": True}, "--no-sync needs ranks that share parameters"),
@@ -98,8 +98,8 @@ def test_layouts_that_cannot_be_are_refused(ranks, words, complaint):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("resnet50", "'resnet50' is no model for train; write sleeping or decoder"),
-        ("decoder:width=4", "is no figure of decoder; write one of layers"),
+        ("resnet50", "unknown model 'resnet50'; write sleeping or decoder"),
+        ("decoder:width=4", "of decoder; write one of layers"),
         ("decoder:layers=0", "write a whole number from 1"),
         ("decoder:layers=x", "write a whole number from 1"),
         ("sleeping:forward_s=soon", "soon"),
@@ -174,7 +174,7 @@ def test_steps_in_which_ranks_say_something_else_fail(ringside, tmp_path):
     code, out, err = ringside("compare", "steps.json")
     assert code == 1
     assert "rank 1, number 5: nothing, where the program has reduce_scatter" in out
-    assert "ranks said something else than their program in steps.json" in err
+    assert "ranks did not follow their program in steps.json" in err
 
 
 def test_a_validation_says_how_far_off_and_ends_so(ringside, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def table(tmp_path):
-    """Eight nodes whose h3 is slow at eight GPUs a node, and whose h0 and h6 are slow together."""
+    """Eight nodes whose h3 is slow at eight GPUs per node, and whose h0 and h6 are slow together."""
     random = np.random.default_rng(4)
     path = tmp_path / "pairs.csv"
     with path.open("w", newline="") as file:
@@ -28,13 +28,13 @@ def test_the_slow_node_and_the_slow_pair_are_named_and_drawn(ringside, table, tm
     told = [line for line in out.splitlines() if line.startswith("# ")]
     assert told[told.index("# slow nodes: 1") :] == [
         "# slow nodes: 1",
-        "#   h3: 1.40x, with all partners, sendrecv of 16 MiB, 8 GPUs a node; in 1 of 2 rows",
-        "# slow pairs, of nodes that are not slow with others: 1",
-        "#   h0 and h6: sendrecv, 1 GPU a node: 2.51x, in 1 of 1 sizes; "
-        "sendrecv, 8 GPUs a node: 2.50x, in 1 of 1 sizes",
-        "# cannot tell:",
+        "#   h3: 1.40x, with all partners, sendrecv of 16 MiB, 8 GPUs per node; in 1 of 2 rows",
+        "# slow pairs of otherwise normal nodes: 1",
+        "#   h0 and h6: sendrecv, 1 GPU per node: 2.51x, in 1 of 1 sizes; "
+        "sendrecv, 8 GPUs per node: 2.50x, in 1 of 1 sizes",
+        "# unknown:",
         "#   whether a slow pair has a bad link or met other traffic; measure it again, alone",
-        "#   what is the same on all nodes, or shows with more than 8 GPUs a node only",
+        "#   defects common to all nodes, or visible only with more than 8 GPUs per node",
     ]
     assert (tmp_path / "pairs.png").read_bytes().startswith(b"\x89PNG")
 
@@ -62,8 +62,8 @@ def test_ranks_count_where_a_file_does_not_say(ringside, table, tmp_path):
         ",".join(line.split(",")[i] for i in (0, 1, 4, 5)) for line in table.read_text().splitlines()[:29]
     ]
     (tmp_path / "bare.csv").write_text("\n".join(bare))
-    assert "1 GPU a node" in ringside("pairs", "bare.csv")[1]
-    assert "4 GPUs a node" in ringside("pairs", "bare.csv", "--ranks", 8)[1]
+    assert "1 GPU per node" in ringside("pairs", "bare.csv")[1]
+    assert "4 GPUs per node" in ringside("pairs", "bare.csv", "--ranks", 8)[1]
     assert ringside("pairs", table, "--ranks", 6)[1] == ringside("pairs", table)[1]
     for ranks in (0, 1, 3, -2):
         code, out, err = ringside("pairs", "bare.csv", "--ranks", ranks)

@@ -20,13 +20,13 @@ def test_a_count_of_the_cluster_is_a_count_of_nodes(ringside):
     ("words", "complaint"),
     [
         ("--cluster dgx-h100:16 --nodes 8", "dgx-h100:16 and --nodes 8 have different counts"),
-        ("--cluster dgx-h100:16 --nodes 16,32", "have different counts; leave one out"),
-        ("--cluster dgx-h100", "how many machines? write --cluster dgx-h100:16, or --nodes 1,2,4,8"),
+        ("--cluster dgx-h100:16 --nodes 16,32", "have different counts; remove one of them"),
+        ("--cluster dgx-h100", "no node count; write --cluster dgx-h100:16, or --nodes 1,2,4,8"),
         ("--cluster dgx-h100:0", "'0' is not a count"),
-        ("--cluster dgx-h100:4 -b 2K", "--size lists sizes, --begin, --end and --factor make a series"),
+        ("--cluster dgx-h100:4 -b 2K", "--size is a list, --begin, --end and --factor are a series"),
         (
             "--cluster star:4 --library ideal --algorithm ring",
-            "leaves ideal nothing to pick",
+            "leaves ideal no choice",
         ),
     ],
 )

@@ -63,7 +63,7 @@ def test_what_is_not_proved_is_run_with_a_time_limit_only(ringside, tmp_path):
     words = ["program", TOP / "examples/both_send_first.py", "-g", "2", "--real", "-o", "runs.jsonl"]
     code, out, err = ringside(*words)
     assert (code, ": hangs, " in out) == (1, True)
-    assert err == "ringside: not run, for it is not proved; to see what it does add --timeout SECONDS\n"
+    assert err == "ringside: not run, because it is not proved; to run it anyway add --timeout SECONDS\n"
     code, out, err = ringside(*words, "--timeout", "2")
     assert code == 1
     assert "Timed out waiting 2000ms" in err
@@ -86,10 +86,10 @@ def test_what_a_script_drops_is_dropped(ringside, tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("--real --check", "leave one of them out"),
-        ("--real --cluster star:2", "--cluster: --real runs the job and simulates nothing"),
-        ("--emulate star:2", "--emulate: only --real runs the job"),
-        ("-o runs.jsonl", "-o: only --real runs the job"),
+        ("--real --check", "remove one of them"),
+        ("--real --cluster star:2", "--cluster: --real does not simulate; remove one of them"),
+        ("--emulate star:2", "--emulate: add --real, or remove it"),
+        ("-o runs.jsonl", "-o: add --real, or remove it"),
         ("--real --set bandwidth=1Gb/s", "add --emulate"),
         ("--real --emulate star:2 --library nccl", "write gloo"),
         ("--real --library mpi", "write gloo or nccl"),

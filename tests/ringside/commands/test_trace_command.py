@@ -72,7 +72,7 @@ def test_one_rank_says_that_skew_is_not_known(ringside):
 def test_a_trace_without_collectives_says_so(ringside):
     code, out, _ = ringside("trace", DATA / "mi250.json.gz")
     assert code == 0
-    assert "no collectives: of its 16 kernels and operators none is NCCL's, RCCL's or Gloo's" in out
+    assert "no collectives: none of its 16 kernels and operators is NCCL's, RCCL's or Gloo's" in out
 
 
 def test_a_trace_that_is_cut_off_is_refused_and_nothing_is_written(ringside, tmp_path):
@@ -102,8 +102,8 @@ def test_a_group_that_is_not_named_is_told_by_its_sizes(ringside, tmp_path):
     rank.collective("all_gather", 100, 800, "Float", 100, 50, **unnamed)
     rank.collective("all_reduce", 100, 100, "Float", 300, 50, **unnamed)
     out = ringside("trace", rank.write(tmp_path))[1]
-    assert "1 of 2 calls name no group: by what goes in and comes out they are of 8 ranks" in out
-    assert "1 of 2 calls name no group: taken for ones of all 16 ranks" in out
+    assert "1 of 2 calls have no group name: by their input and output sizes they are of 8 ranks" in out
+    assert "1 of 2 calls have no group name: assumed to be of all 16 ranks" in out
     assert re.search(r"all_gather +3200 +8 ", out)
 
 

@@ -72,7 +72,7 @@ def test_past_a_tolerance_it_fails_and_names_the_family(ringside, measured):
     code, out, err = ringside("validate", "--short")
     assert (code, err) == (1, "ringside: past the tolerance: ring\n")
     assert "# FAIL  ring" in out
-    assert out.endswith(f"# cut off: 2 of {num_cells(SHORT)} cells\n")
+    assert out.endswith(f"# interrupted: 2 of {num_cells(SHORT)} cells\n")
     assert "# pass  tree" in out
 
 
@@ -85,7 +85,7 @@ def test_what_was_measured_before_it_was_cut_off_is_printed(ringside, measured):
 
 def test_bad_words_are_refused_before_anything_runs(ringside):
     assert ringside("validate", "weather")[::2] == (
-        2, "ringside: 'weather' cannot be validated; write one of collectives, ddp, training, disturbances\n"
+        2, "ringside: unknown validation 'weather'; write one of collectives, ddp, training, disturbances\n"
     )  # fmt: skip
     code, _, err = ringside("validate", "--plot", "page.bmp")
     assert (code, "not a picture format" in err) == (2, True)

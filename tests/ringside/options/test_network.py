@@ -114,7 +114,7 @@ def test_what_is_no_network_is_refused(ringside, words, network):
 def test_nccls_own_times_know_no_network(ringside, words):
     code, out, err = ringside(*words, "--network", "fair")
     assert (code, out) == (2, "")
-    assert "know no fair network; simulate with --engine simpy, or leave --network out" in err
+    assert "do not model the fair network; simulate with --engine simpy, or remove --network" in err
 
 
 def test_nccls_schedules_are_played_on_it(rows):

@@ -29,7 +29,7 @@ def test_one_row_is_what_every_rank_has(ringside) -> None:
         (("all_to_all", "--splits", "1,2,3;4,5,6"), "sender 0 of 2"),
         (("all_to_all", "--splits", ";"), "is empty"),
         (("all_to_all", "--splits", "nowhere.txt"), "No such file"),
-        (("all_to_all", "--splits", "1,2,3", "--size", "8"), "leave --size out"),
+        (("all_to_all", "--splits", "1,2,3", "--size", "8"), "remove --size"),
         (("all_to_all", "--splits", f"1,2,{10**30}"), "more than 4 EiB in all"),
     ],
 )

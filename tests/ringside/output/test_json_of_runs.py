@@ -49,4 +49,4 @@ def test_records_are_told_as_their_file_has_them(ringside, monkeypatch):
 @pytest.mark.parametrize("word", ["ddp", "train", "elastic"])
 def test_other_measurements_have_their_words_behind_their_name(ringside, word):
     code, _, err = ringside("measure", "-o", "x.json", word)
-    assert (code, f"write it first: ringside measure {word}" in err) == (2, True)
+    assert (code, f"write ringside measure {word}" in err) == (2, True)

@@ -165,11 +165,11 @@ REFUSED = [
     ("--size 1M --timeline t.png --trace t.png", "t.png"),
     ("--size 1M --timeline t.png --engine model", "which engine model does not keep; write --engine simpy"),
     ("--size 1M --timeline t.png --engine fast", "which engine fast does not keep; write --engine simpy"),
-    ("--size 1M --timeline t.png --jitter lognormal:0.1", "show what nothing disturbs"),
+    ("--size 1M --timeline t.png --jitter lognormal:0.1", "show undisturbed runs"),
     ("--size 1M --timeline t.png -g 1", "nothing is sent, so there is no timeline"),
     ("--size 1M --timeline t.png --export e.xml -g 1", "nothing is sent, so there is no timeline"),
     ("--size 1M --plot t.png", "one size on one cluster is a point; add --links"),
-    ("--size 1M --nodes 2 --plot t.png", "have different counts; leave one out"),
+    ("--size 1M --nodes 2 --plot t.png", "have different counts; remove one of them"),
 ]
 
 
@@ -186,7 +186,7 @@ def test_what_cannot_be_drawn_is_refused_and_nothing_written(ringside, tmp_path,
     [
         ("--nodes 0", "not node counts"),
         ("--nodes 2,x", "not node counts"),
-        ("--nodes 2,4 -g 2", "leave one or the other out"),
+        ("--nodes 2,4 -g 2", "remove one of them"),
         ("--nodes 2,4 --size 1M --trace t.json", "a trace shows one cluster"),
         ("--nodes 2,4 --size 1M --timeline t.png", "--timeline shows one cluster"),
         ("--nodes 2,4 --size 1M --links", "--links shows one cluster"),
@@ -248,7 +248,7 @@ def test_a_file_has_its_own_ranks(ringside):
     assert ringside(*words, "--export", "ring.xml")[0] == 0
     code, _, err = ringside("simulate", "ring.xml", "--cluster", "star", "--nodes", "4,8", "--size", "1M")
     assert code == 2
-    assert "the file has 4 ranks; leave --nodes out" in err
+    assert "the file has 4 ranks; remove --nodes" in err
 
 
 def test_curves_over_nodes_name_their_sizes_and_the_algorithms_that_win(draw):

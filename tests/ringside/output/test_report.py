@@ -50,7 +50,7 @@ def test_a_page_has_the_answer_the_files_the_command_and_what_json_says(ringside
     assert (code, err) == (0, "")
     page = Path("page.html").read_text(encoding="utf-8")
     read = text_of(page)
-    assert re.search(r"Predictions are off by [\d.]+% \(median\) on 3 rows that set nothing", read)
+    assert re.search(r"Predictions are off by [\d.]+% \(median\) on 3 rows held out", read)
     assert "ringside compare job.log --json --plot 'a b.svg' --html page.html".replace("'", "&#39;") in read
     assert '<a href="job.log">job.log</a>' in page
     assert '<a href="a%20b.svg">a b.svg</a>' in page
@@ -134,7 +134,7 @@ def record(nbytes, time_s):
 def test_without_rows_held_out_the_headline_speaks_of_what_there_is(tmp_path):
     rows = [Compared(record(2**20, 1e-3), 1.1e-3, 1e-3, 1.2e-3, "fitted")]
     assert "on 1 row that set the parameters" in headline(summaries(rows))
-    assert headline({}) == "There are no rows to judge by."
+    assert headline({}) == "There are no rows to compare."
     write_page(compared_page(HOSTILE, rows, [], {}), tmp_path / "page.html")
     assert "window.ran = 1</script>" not in (tmp_path / "page.html").read_text(encoding="utf-8")
 
@@ -146,7 +146,7 @@ def test_a_validation_leads_with_its_verdict(ringside, monkeypatch, tmp_path):
     ringside("validate", "--html", "page.html")
     read = text_of((tmp_path / "page.html").read_text(encoding="utf-8"))
     assert re.search(r"[01] of 1 families are within their tolerance; median error [\d.]+%, worst", read)
-    assert "cut off: 3 of" in read
+    assert "interrupted: 3 of" in read
 
 
 def test_a_page_is_whole_or_as_it_was(tmp_path):
@@ -175,7 +175,7 @@ def test_validate_training_says_which_jobs_departed(ringside, monkeypatch, tmp_p
     code, _, err = ringside("validate", "training", "--html", "page.html")
     assert (code, "another order" in err) == (1, True)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "predicted with an error of +1.0%. 1 of 2 jobs said what their program says." in page
+    assert "predicted with an error of +1.0%. 1 of 2 jobs followed their program." in page
     assert "window.ran = 1</script>" not in page
 
 

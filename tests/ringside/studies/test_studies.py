@@ -164,7 +164,7 @@ def test_a_parameter_with_a_name_of_the_answer_leaves_both():
             {"sample": {"points": 3, "draws": {"size": {"from": "1e-200", "to": "1e200", "scale": "log"}}}},
             "from 1e-200 to 1e200 is too far; write ends that are nearer",
         ),
-        ({"sample": {"points": 3, "draws": {"size": {"from": "1M", "to": "2M"}}}}, "leave one out"),
+        ({"sample": {"points": 3, "draws": {"size": {"from": "1M", "to": "2M"}}}}, "remove one of them"),
         (
             {"grid": {"ranks": list(range(2000)), "size": list(range(2000))}},
             "4,000,000 points; write at most 1,000,000",

@@ -93,7 +93,7 @@ def test_an_interrupt_keeps_what_is_there_and_says_so(tmp_path, number, kill, sa
     out, err = process.communicate(timeout=60)
     assert process.returncode == 128 + number
     assert out == ""
-    assert re.search(rf"ringside: {says}; \d+ files are written and whole, in .*out", err)
+    assert re.search(rf"ringside: {says}; \d+ complete files are in .*out", err)
     assert re.fullmatch(r"(ringside: .*\n)+", err)
     assert 3 <= len(rows(folder)) < 200
     assert not os.listdir(temporary)

@@ -74,7 +74,7 @@ def test_models_with_a_point_in_their_names_take_sequences_of_any_length(model: 
 
 @pytest.mark.parametrize("model", ["gpt3-1.3b:512", "w.yaml", "net.py:Net"])
 def test_a_model_that_says_its_samples_takes_no_other_sequences(model: str) -> None:
-    with pytest.raises(ValueError, match="which says its samples; leave one of them out"):
+    with pytest.raises(ValueError, match="which says its samples; remove one of them"):
         with_tokens(model, 1024)
 
 
@@ -225,7 +225,7 @@ def test_the_same_words_in_python(train: Train) -> None:
     (row,) = ringside.rows([step])
     assert row["bubble_share"] == asked["bubble_share"]
     assert row["peak_nbytes"] == asked["memory_bytes"]["total"]
-    with pytest.raises(TypeError, match=r"train\(\) knows no 'dp'; it knows .*strategy, tp"):
+    with pytest.raises(TypeError, match=r"train\(\) has no option 'dp'; write one of .*strategy, tp"):
         ringside.train("gpt2", "dgx-a100:1", dp=2)  # type: ignore[call-overload]
 
 

@@ -76,7 +76,7 @@ def test_the_function_ranks_as_the_command_does(train: Run) -> None:
     found = ringside.search("gpt2:256", "dgx-a100:1", global_batch=16, top=3, tp=2, pp=2)
     rows = json.loads(out)["rows"]
     assert [one.step_s for one in found.searched.found] == [row["step_s"] for row in rows]
-    with pytest.raises(TypeError, match="knows no 'dp'"):
+    with pytest.raises(TypeError, match="has no option 'dp'"):
         ringside.search("gpt2:256", "dgx-a100:1", dp=2)  # type: ignore[call-arg]
 
 

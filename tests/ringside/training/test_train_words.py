@@ -30,8 +30,8 @@ def test_tokens_are_those_of_the_size_that_is_said() -> None:
     ("text", "model", "message"),
     [
         ("116000tok/s@16", "resnet50", "counts tokens, and samples of resnet50 have none; write samples"),
-        ("116000words/s@16", "gpt2", "counts words/s, which is no known unit; write one of samples/s"),
-        ("116000tok/h@16", "gpt2", "is no throughput; write RATE@RANKS, for example 2616img/s@1"),
+        ("116000words/s@16", "gpt2", "counts words/s, an unknown unit; write one of samples/s"),
+        ("116000tok/h@16", "gpt2", "invalid throughput '116000tok/h@16'; write RATE@RANKS"),
     ],
 )
 def test_other_units_are_refused_with_what_to_write(text: str, model: str, message: str) -> None:

@@ -131,7 +131,7 @@ def test_an_impossible_cap_is_refused(cap: float) -> None:
 
 
 def test_a_cap_beside_a_list_of_them_is_refused() -> None:
-    with pytest.raises(ValueError, match="no effect beside a list of them; leave one out"):
+    with pytest.raises(ValueError, match="no effect beside a list; remove one of them"):
         Bucketing(5, bucket_cap_mb_list=(1, 5))
 
 

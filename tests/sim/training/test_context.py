@@ -170,7 +170,7 @@ def test_pieces_never_compute_quicker_than_the_whole(rows, outputs, pieces):
     ("words", "complaint"),
     [
         ({"context": 0}, "--cp 0; write 1 or more"),
-        ({"context": 2, "context_method": "rings"}, "'rings' is no way of context parallelism; write one of"),
+        ({"context": 2, "context_method": "rings"}, "unknown context-parallel method 'rings'; write one of"),
         ({"tensor": 2, "async_tensor": True}, "add --sequence-parallel"),
     ],
 )

@@ -177,7 +177,7 @@ def test_a_batch_too_large_for_many_layers_is_told_once() -> None:
         (b"\xff\xfe\x00", "cannot be read"),
         (
             TWO_LAYERS.replace("[fc2.weight]", "[fc3.weight]").encode(),
-            "'fc3.weight' is no parameter of the file",
+            "unknown parameter 'fc3.weight'",
         ),
     ],
 )

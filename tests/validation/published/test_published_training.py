@@ -269,7 +269,7 @@ def test_a_table_is_found_by_its_name_and_printed_row_by_row(capsys: pytest.Capt
     main(["korthikanti"])
     assert "turing-530B" in capsys.readouterr().out
     assert [one.name for one in find_tables(["mlperf", "korthikanti", "mlperf"])] == ["mlperf", "korthikanti"]
-    with pytest.raises(SystemExit, match=r"'glue' is no table; write one of .*ddp"):
+    with pytest.raises(SystemExit, match=r"unknown table 'glue'; write one of .*ddp"):
         main(["glue"])
 
 

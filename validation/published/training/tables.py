@@ -27,5 +27,5 @@ def find_tables(names: Iterable[str]) -> list[TrainingTable]:
     known, asked = tables(), list(names)
     for name in asked:
         if name not in known:
-            raise ValueError(f"{name!r} is no table; write one of {', '.join(known)}")
+            raise ValueError(f"unknown table {name!r}; write one of {', '.join(known)}")
     return [known[name] for name in dict.fromkeys(asked)] or list(known.values())

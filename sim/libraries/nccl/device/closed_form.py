@@ -228,25 +228,25 @@ def _hop(wire: Wire, nbytes: float) -> Seconds:
 
 
 def on_fabric(
-    comm: Communicator, collective: Collective, candidate: Candidate, found: Estimate, *, played: bool = False
+    comm: Communicator, collective: Collective, candidate: Candidate, alone: Estimate, *, played: bool = False
 ) -> Estimate:
-    """A time with what the fabric adds to it, and where that is narrow; its band is as wide as before.
+    """Add a fabric's time to an estimate, and describe its bottleneck; the relative band stays the same.
 
-    One that was ``played`` over wires has it in it already.
+    An estimate ``played`` over links includes the fabric's time.
     """
     if comm.network is None or comm.nodes == 1:
-        return found
+        return alone
     algorithm, factor = candidate.algorithm, 1.0
     if algorithm in ("ring", "tree", "nvls_tree"):
-        said = f"fabric: {shared(comm, 'ring' if algorithm == 'ring' else 'tree', found.channels).words}"
+        note = f"fabric: {shared(comm, 'ring' if algorithm == 'ring' else 'tree', alone.channels).words}"
         if not played or algorithm == "nvls_tree":
             more = added_by_fabric(comm, collective, algorithm, candidate.protocol)
-            said += f"; it adds {format_duration(more, 4)} by closed form" if more else ""
-            factor += more / found.time_s
+            note += f"; it adds {format_duration(more, 4)} by closed form" if more else ""
+            factor += more / alone.time_s
     elif cable_bytes(comm, collective, algorithm, candidate.protocol) is None:
-        said = f"what the fabric's switches share out is not in the time of {algorithm}"
+        note = f"the time of {algorithm} excludes contention in the fabric's switches"
     else:
-        said = ""
-    caveat = "; ".join(filter(None, (found.caveat, said)))
-    time_s, low, high = (end * factor for end in (found.time_s, found.time_lo_s, found.time_hi_s))
-    return replace(found, time_s=time_s, time_lo_s=low, time_hi_s=high, caveat=caveat)
+        note = ""
+    caveat = "; ".join(filter(None, (alone.caveat, note)))
+    time_s, low, high = (end * factor for end in (alone.time_s, alone.time_lo_s, alone.time_hi_s))
+    return replace(alone, time_s=time_s, time_lo_s=low, time_hi_s=high, caveat=caveat)

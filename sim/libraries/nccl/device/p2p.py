@@ -55,7 +55,7 @@ def point_to_point(
     ``uneven`` is an all_to_all with splits, which give each rank's bytes for each other.
     """
     if kind not in KINDS:
-        raise ValueError(f"{kind!r} is no point-to-point collective; write {one_of(KINDS, kind)}")
+        raise ValueError(f"unknown point-to-point collective {kind!r}; write {one_of(KINDS, kind)}")
     peers = 1 if kind == "sendrecv" else comm.ranks - 1
     rounds = -(-peers // PEERS_PER_BATCH)
     if uneven is None or uneven.splits is None:

@@ -85,13 +85,13 @@ def check_schedulable(comm: Communicator, collective: Collective, algorithm: str
     if algorithm not in able:
         raise ValueError(f"NCCL has no {algorithm} {collective.kind}; write one of {', '.join(able)}")
     if protocol not in PROTOCOLS:
-        raise ValueError(f"{protocol!r} is no protocol of NCCL; write {one_of(PROTOCOLS, protocol)}")
+        raise ValueError(f"unknown NCCL protocol {protocol!r}; write {one_of(PROTOCOLS, protocol)}")
     if protocol not in PROTOCOLS_OF[algorithm]:
         raise ValueError(f"NCCL's {algorithm} has no {protocol}; write {', '.join(PROTOCOLS_OF[algorithm])}")
     if collective.ranks != comm.ranks:
         raise ValueError(
             f"a collective of {collective.ranks} ranks on {comm.nodes} nodes x {comm.gpus} GPUs = "
-            f"{comm.ranks} ranks; write as many ranks as the communicator has"
+            f"{comm.ranks} ranks; write the communicator's number of ranks"
         )
     lacking = _lacking(comm, collective.kind, algorithm)
     if lacking:

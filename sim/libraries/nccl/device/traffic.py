@@ -296,7 +296,7 @@ def _over_trees(comm: Communicator, collective: Collective, cards: int) -> dict[
 
 
 def _added_inside(comm: Communicator, collective: Collective, algorithm: str) -> dict[Hop, float]:
-    """Return what cables carry where switches add: for each head a tree of the routes to the first node.
+    """Return each cable's bytes if switches add: per head, a tree of the routes to the first node.
 
     A sum goes over each of its cables once up and once down. A block of a reduce-scatter goes towards its
     owner, and one of an all-gather away from it (Graham et al., "Scalable Hierarchical Aggregation Protocol

@@ -71,7 +71,7 @@ def system_of_graph(graph: Topology) -> System:
 
 
 def _with_facts(system: System, seen: Mapping[str, Any]) -> System:
-    """The machine with what NCCL sees otherwise than it is drawn."""
+    """Return the machine with facts that NCCL sees differently from the graph."""
     figures = dict(seen)
     if "nvlink" in seen:
         figures["nvlink"] = nvlink_as_nccl_reckons(seen["nvlink"], system.compute_capability)

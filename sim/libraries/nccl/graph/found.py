@@ -1,7 +1,7 @@
-"""The graphs of a communicator's machine: NCCL's search runs once for each.
+"""The graphs of a communicator's machine; NCCL's search runs once per machine.
 
-NCCL searches on one node and asks only whether there are others, so two nodes have the graphs of 512.
-A search takes up to seconds, so those of listed machines, whole, are kept beside this file:
+NCCL searches on one node and only checks whether there are others, so two nodes have the graphs of 512.
+A search takes up to seconds, so the graphs of listed machines are stored beside this file:
 
     python -m ringside.sim.libraries.nccl.graph [NAME]
 """

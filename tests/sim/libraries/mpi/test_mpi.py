@@ -62,7 +62,7 @@ def test_what_has_a_schedule_is_played_by_the_engine_and_told_apart(kind: str, n
 def test_what_has_no_schedule_is_timed_and_refuses_the_engine(kind: str, name: str) -> None:
     mpi, collective = library(6, algorithm=name), Collective(kind, 6, 6 * 4096, dtype="float32")
     assert answer(mpi, collective).engine == "model"
-    with pytest.raises(ValueError, match=f"mpi's {name} {kind} has a closed form and no schedule"):
+    with pytest.raises(ValueError, match=f"mpi's {name} {kind} has a closed form only"):
         answer(mpi, collective, "simpy")
 
 
@@ -183,7 +183,7 @@ def test_what_torch_does_not_do_over_mpi_is_refused_by_name(words: dict[str, str
     ("options", "complaint"),
     [
         ({"algorithm": "tree"}, "mpi has no tree for all_reduce; write one of linear, nonoverlapping, "),
-        ({"protocol": "ll"}, "'ll' is no protocol of MPI; write one of auto, eager, rendezvous"),
+        ({"protocol": "ll"}, "unknown MPI protocol 'll'; write one of auto, eager, rendezvous"),
         ({"network": "fair"}, "knows no fair network; simulate with --engine simpy"),
     ],
 )

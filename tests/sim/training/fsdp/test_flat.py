@@ -124,9 +124,9 @@ def test_mixed_precision_gathers_and_sums_in_its_types() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"strategy": "zero3"}, "'zero3' is no strategy of FSDP1; write one of full_shard"),
+        ({"strategy": "zero3"}, "unknown FSDP1 strategy 'zero3'; write one of full_shard"),
         ({"backward_prefetch": "both"}, "write pre, post or None"),
-        ({"param_dtype": "int8"}, "'int8' is no type of parameters"),
+        ({"param_dtype": "int8"}, "unknown type of parameters or gradients 'int8'"),
         ({"memory_bandwidth": 0.0}, "write more than 0"),
     ],
 )

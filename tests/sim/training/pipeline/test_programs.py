@@ -312,5 +312,5 @@ def test_a_file_with_messages_is_carried_out_as_it_is(tmp_path):
     ("whose", "schedule"), [("megatron", "zbv"), ("megatron-overlap", "1f1b"), ("unknown", "1f1b")]
 )
 def test_who_does_not_carry_a_schedule_out_is_refused(whose, schedule):
-    with pytest.raises(ValueError, match=r"runs|is no runtime"):
+    with pytest.raises(ValueError, match=r"runs|unknown pipeline runtime"):
         find_runtime(whose, schedule)

@@ -191,7 +191,7 @@ def test_wrong_numerics_and_micro_batches_are_refused() -> None:
         Numerics(checkpointing="some")
     with pytest.raises(ValueError, match="a micro-batch of 0 sequences; write 1 or more"):
         rank_layers(TINY, PACE, micro_batch=0)
-    with pytest.raises(ValueError, match="'llama4' is no known decoder"):
+    with pytest.raises(ValueError, match="unknown decoder 'llama4'"):
         decoder("llama4")
     with pytest.raises(ValueError, match="'x' is not a number of tokens"):
         decoder("llama3-8b:x")

@@ -150,7 +150,7 @@ def test_latent_attention_of_deepseek_v3_is_the_published_one() -> None:
         ({"degree": 2, "imbalance": float("nan")}, "write 1 to 2"),
         ({"capacity": 0.0}, "a capacity of 0 times the even part; write for example 1.25"),
         ({"capacity": float("nan")}, "write for example 1.25"),
-        ({"degree": 2, "imbalance": 1.5, "capacity": 1.0}, "leave one of them out"),
+        ({"degree": 2, "imbalance": 1.5, "capacity": 1.0}, "remove one of them"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_would_fit(words: dict[str, float], message: str) -> None:

@@ -80,6 +80,6 @@ def test_without_nvlink_what_stays_and_what_leaves_share_a_gpus_slot(kind):
 
 def test_other_collectives_are_refused():
     with pytest.raises(
-        ValueError, match="'all_reduce' is no point-to-point collective; write one of all_to_all"
+        ValueError, match="unknown point-to-point collective 'all_reduce'; write one of all_to_all"
     ):
         point_to_point(communicator("dgx-h100"), "all_reduce", M)
