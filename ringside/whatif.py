@@ -197,6 +197,7 @@ def _training(change: str, asked: Asked, calibration: str | None) -> Changed:
         asked.what, asked.cluster, settings=asked.figures, library=name, batch=asked.batch,
         ranks=asked.ranks, placement=asked.placement, calibration=calibration,
     )  # fmt: skip
+    assert isinstance(step, TrainingStep)
     limit, share = _limit_of(step)
     library = find_library(
         name, asked.cluster, asked.figures, ranks=asked.ranks, options=Options(placement=asked.placement),

@@ -17,26 +17,28 @@ class Disturbances(Question):
     """What disturbs the answer; None is no such disturbance."""
 
     straggler: Sequence[str] = option(
-        "A rank that is slower; repeat for more.",
+        "A slower rank; repeat for more.",
         metavar="RANK=FACTOR",
         default=(),
         parse=tuple,
         repeats=True,
     )
     slow_link: Sequence[str] = option(
-        "A link with less bandwidth by a factor: gpu0-switch=4.",
+        "A link with FACTOR times less bandwidth: gpu0-switch=4.",
         metavar="A-B=FACTOR", default=(), parse=tuple, repeats=True,
     )  # fmt: skip
     jitter: str | None = option(
-        "How much work differs each time, or steps that do.", metavar="lognormal:SIGMA|FILE", default=None
+        "Random variation of work, or measured steps that have it.",
+        metavar="lognormal:SIGMA|FILE",
+        default=None,
     )
     os_noise: str | None = option("OS noise per core: 1ms=25us.", metavar="PERIOD=DURATION", default=None)
     late: Sequence[str] = option(
-        "A rank that begins later than the others.",
+        "A rank that starts later than the others.",
         metavar="RANK=DURATION", default=(), parse=tuple, repeats=True,
     )  # fmt: skip
     draws: int | None = option("Monte Carlo draws.", default=None, default_text="100")
-    seed: int | None = option("Seed of the draws.", default=None, default_text="0")
+    seed: int | None = option("Random seed.", default=None, default_text="0")
 
     def disturbance(self) -> Disturbance | None:
         """Return the disturbance, None where there is none; raise ValueError for an invalid one."""
@@ -45,13 +47,13 @@ class Disturbances(Question):
             slow_links=tuple(map(_slow_link, self.slow_link)),
             jitter=_jitter(self.jitter) if self.jitter else None,
             noise=_noise(self.os_noise) if self.os_noise else None,
-            late=_by_rank(self.late, "late rank", "3=20us", "--late", parse_duration),
+            late=_by_rank(self.late, "late rank", "3=20us", "`late`", parse_duration),
         )
-        for flag, value in (("--draws", self.draws), ("--seed", self.seed)):
+        for name, value in (("draws", self.draws), ("seed", self.seed)):
             if value is not None and not disturbance.is_random:
                 raise ValueError(
-                    f"{flag} {value}: nothing is left to chance; add --jitter lognormal:0.1 or "
-                    "--os-noise 1ms=25us, or leave it out"
+                    f"`{name}` {value}: nothing is random; add `jitter` lognormal:0.1 or "
+                    "`os_noise` 1ms=25us, or leave it out"
                 )
         return None if disturbance == Disturbance() else disturbance
 
@@ -65,7 +67,7 @@ class Disturbances(Question):
 
 def parse_stragglers(texts: Sequence[str]) -> dict[int, float]:
     """Return the factors of ``3=1.5`` texts, by rank."""
-    return _by_rank(texts, "straggler", "3=1.5", "--straggler", float)
+    return _by_rank(texts, "straggler", "3=1.5", "`straggler`", float)
 
 
 def _by_rank(
