@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from ringside.validation.questions.explanation import Explanation as Explanation
     from ringside.validation.questions.fitting import Fitting as Fitting
     from ringside.validation.questions.slow_nodes import SlowNodes as SlowNodes
+    from ringside.validation.questions.step_time import StepTime as StepTime
 
     __version__: str
 else:
@@ -99,6 +100,7 @@ else:
         "SlowNode": "ringside.validation.pairs",
         "SlowNodes": "ringside.validation.questions.slow_nodes",
         "SlowPair": "ringside.validation.pairs",
+        "StepTime": "ringside.validation.questions.step_time",
         "Topology": "ringside.topologies",
         "TrainingStep": "ringside.sim.training.step",
         "Verdict": "ringside.validation.pairs",

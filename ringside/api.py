@@ -1,9 +1,10 @@
 """The commands as functions that return results; `ringside` exports them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack, get_type_hints, overload
+from typing import TYPE_CHECKING, Any
 
 from ringside.searched import TOP, Layouts, find_layouts
 from ringside.sim import pick as picking
@@ -15,13 +16,15 @@ from ringside.sim.goodput.published import published
 from ringside.sim.goodput.study import Goodput, study
 from ringside.sim.libraries.find import LIBRARIES, Options, check_pickable, default_library, find_library
 from ringside.sim.pick import Pick, default_of, doubt_of, times_of
+from ringside.sim.questions.layout import ByLayout
 from ringside.sim.record import Record
 from ringside.sim.training.parallel.step import ParallelStep
 from ringside.sim.training.step import TrainingStep
 from ringside.topologies.placement import EVEN
 from ringside.validation import readers
 from ringside.validation.pairs import Verdict, judge_files
-from ringside.validation.questions.question import Laid, Trains, TrainsLaid, question
+from ringside.validation.questions.question import question
+from ringside.validation.questions.step_time import StepTime
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -76,62 +79,45 @@ def pick(
     return picking.pick(times, nodes, sizes, error=doubt, default=default, by=by)
 
 
-@overload
-def train(model: str, cluster: str, **words: Unpack[Trains]) -> TrainingStep: ...
-
-
-@overload
-def train(model: str, cluster: str, **words: Unpack[TrainsLaid]) -> ParallelStep: ...
-
-
-def train(model: str, cluster: str, **words: Unpack[TrainsLaid]) -> TrainingStep | ParallelStep:
+def train(model: str, cluster: str, **options: Any) -> TrainingStep | ParallelStep:
     """Return one training step of ``model`` on a cluster, by name or file: under DistributedDataParallel.
 
-    Under any other layout it is a `ringside.sim.training.parallel.step.ParallelStep`. ``words`` are the
-    options of ``ringside train`` (docs/defaults.md), including those of a layout (docs/parallel.md):
-    ``strategy``, ``tp``, ``pp``, ``schedule`` and so on.
-
-    ``model`` is a name (``resnet50``, ``gpt2-xl:512``), ``FILE.py:NAME``, a workload's YAML file or measured
-    steps. ``batch`` is per rank and pass. ``measured`` is a throughput (samples/s of all ranks together) and
-    the number of ranks that it was measured on; it sets the pace of compute. ``ddp`` is a
-    `ringside.sim.training.ddp.job.DataParallel`. ``slowdown`` are stragglers: the factor by which a rank
-    takes longer; ``spread`` and ``contention`` are `ringside.validation.questions.training.Training`'s.
-    ``network``, ``placement`` and ``calibration`` are as `pick`'s.
+    Under any other layout it is a `ringside.sim.training.parallel.step.ParallelStep`. ``options`` are the
+    fields of `ringside.validation.questions.step_time.StepTime`, which are the options of ``ringside train``
+    (docs/defaults.md), including those of a layout (docs/parallel.md): ``strategy``, ``tp``, ``pp``,
+    ``schedule`` and so on. ``measured`` may be a pair of samples/s of all ranks and the number of ranks.
     """
-    check_words("train", words)
-    return question(model, cluster, **words).step()
-
-
-def check_words(function: str, options: Iterable[str]) -> None:
-    """Raise TypeError for options that no training has."""
-    known = get_type_hints(TrainsLaid)
-    unknown = sorted(set(options) - known.keys())
-    if unknown:
-        raise TypeError(f"{function}() has no option {unknown[0]!r}; write one of {', '.join(known)}")
+    step_time = _step_time("train", model, cluster, options)
+    disturbances = step_time.disturbances
+    if names := disturbances.changed(*(one.name for one in fields(disturbances))):
+        raise ValueError(
+            f"`{names[0]}` disturbs a step, and train() returns an undisturbed one; leave it out"
+        )
+    return step_time.step()
 
 
 def search(
-    model: str,
-    cluster: str,
-    *,
-    global_batch: int | None = None,
-    top: int = TOP,
-    reserve: int | None = None,
-    tell: Callable[[str], None] = lambda _: None,
-    **words: Unpack[TrainsLaid],
+    model: str, cluster: str, *, top: int = TOP, tell: Callable[[str], None] = lambda _: None, **options: Any
 ) -> Layouts:
     """Return the ``top`` fastest layouts of a training on a cluster, as ``ringside train --search``.
 
-    ``words`` are as in `train`; those of a layout are fixed. All layouts have ``global_batch`` samples per
-    step, and leave ``reserve`` bytes of each GPU free, by default those of `ringside.sim.training.room`.
-    ``tell`` is called with the progress; Control-C ends the search with the layouts found so far.
+    ``options`` are as in `train`; those of a layout are fixed. All layouts have ``global_batch`` samples per
+    step, and leave ``reserve`` bytes of each GPU free. ``tell`` is called with the progress; Control-C ends
+    the search with the layouts found so far.
     """
-    check_words("search", words)
-    held = {name: value for name, value in words.items() if name in Laid.__annotations__}
-    return find_layouts(
-        question(model, cluster, **words), held, global_batch=global_batch, top=top, reserve=reserve,
-        tell=tell,
-    )  # fmt: skip
+    step_time = _step_time("search", model, cluster, options)
+    layout = {one.name for one in fields(ByLayout)}
+    fixed = {name: value for name, value in options.items() if name in layout}
+    return find_layouts(step_time, fixed, top=top, tell=tell)
+
+
+def _step_time(function: str, model: str, cluster: str, options: Mapping[str, Any]) -> StepTime:
+    """Return the question; raise TypeError for options that no training has."""
+    known = [one.name for one in fields(StepTime)]
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise TypeError(f"{function}() has no option {unknown[0]!r}; write one of {', '.join(known)}")
+    return question(model, cluster, **options)
 
 
 def goodput(

@@ -54,7 +54,7 @@ def message(error: Exception) -> str:
         case MemoryError():
             return "this machine has too little memory; write a smaller size, fewer ranks or a smaller file"
     if exit_code(error) != DEFECT:
-        return _FIELD.sub(_as_option, str(error)) or type(error).__name__
+        return with_options(str(error)) or type(error).__name__
     return (
         f"this is a defect of Ringside, not of what you wrote: {type(error).__name__}: {error}\n"
         "please report it with the command line, the files that it read and what it prints "
@@ -64,6 +64,11 @@ def message(error: Exception) -> str:
 
 _FIELD = re.compile(r"`([a-z][a-z_]*)`")
 """How messages write a question's field."""
+
+
+def with_options(text: str) -> str:
+    """Return a message with fields as options of the command line."""
+    return _FIELD.sub(_as_option, text)
 
 
 def _as_option(field: re.Match[str]) -> str:

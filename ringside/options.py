@@ -7,12 +7,9 @@ from typing import Annotated
 import typer
 
 from ringside import console
-from ringside.sim.collective import ITEMSIZE, REDOPS
 from ringside.sim.engine.effort import MAX_MEMORY, MAX_TRANSFERS
 from ringside.sim.libraries.find import LIBRARIES
-from ringside.sim.libraries.library import ENGINES
 from ringside.sim.network.message import NETWORKS
-from ringside.sim.training.ddp.job import COMM_HOOKS
 from ringside.topologies.placement import SPREADS
 from ringside.topologies.units import format_size
 
@@ -24,14 +21,6 @@ def choices(names: Iterable[str]) -> str:
 
 Cluster = Annotated[
     str, typer.Option(metavar="NAME[:COUNT]|FILE", help="A named cluster, or a YAML file. See ringside topo.")
-]
-AnyCluster = Annotated[
-    str | None,
-    typer.Option(
-        "--cluster",
-        metavar="NAME[:COUNT]|FILE",
-        help="A named cluster, or a YAML file; steps hold their own.",
-    ),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -81,34 +70,15 @@ Protocol = Annotated[
         help="For nccl as in NCCL_PROTO: ll, ll128, simple, ^ll; for mpi eager or rendezvous.",
     ),
 ]
-Engine = Annotated[
-    str, typer.Option(metavar=choices(ENGINES), help="Simulation engine; auto reports its choice.")
-]
 Network = Annotated[
     str, typer.Option(metavar=choices(NETWORKS), help="How links serve messages: in turn, or shared.")
 ]
-NcclVersion = Annotated[
-    str | None,
-    typer.Option(
-        metavar="X.Y",
-        show_default="the newest known",
-        help="Any release from 2.8 on; the answer names a substitute.",
-    ),
-]
-NcclGraph = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="NCCL_GRAPH_DUMP_FILE, or an NCCL_DEBUG log with TUNING.")
-]
-Redop = Annotated[str, typer.Option(metavar="REDUCTION", help=f"One of {', '.join(REDOPS)}.")]
-Dtype = Annotated[str, typer.Option(metavar="TYPE", help=f"Element type: {', '.join(ITEMSIZE)}.")]
 CalibrationFile = Annotated[
     str,
     typer.Option(
         metavar="auto|none|family:NAME|FILE",
         help="Measurements to use: the shipped ones of the machine, none, another's, or your own.",
     ),
-]
-Anchor = Annotated[
-    Path | None, typer.Option(metavar="LOG", help="Rows of your own site that scale the calibration.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 All = Annotated[
@@ -120,15 +90,6 @@ Html = Annotated[
     Path | None,
     typer.Option(
         "--html", metavar="FILE", help="Write an interactive page to one self-contained .html file."
-    ),
-]
-PoolSites = Annotated[bool, typer.Option(help="Pool records of several sites of one machine.")]
-Times = Annotated[
-    str | None,
-    typer.Option(
-        show_default="tuner",
-        metavar="tuner|pipeline",
-        help="Times for nccl: its tuner's, or those of a model of its rings and trees.",
     ),
 ]
 Trace = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace.")]
@@ -147,12 +108,6 @@ BucketCap = Annotated[
 BucketCaps = Annotated[
     str | None,
     typer.Option("--bucket-cap-mb-list", metavar="MIB,MIB,...", help="Size of each bucket in turn."),
-]
-CommHook = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOOK", show_default="none", help=f"{', '.join(COMM_HOOKS)}; powersgd:rank=4,start=10."
-    ),
 ]
 UnusedParameters = Annotated[
     bool, typer.Option("--find-unused-parameters", help="As DistributedDataParallel's.")
@@ -184,9 +139,6 @@ Force = Annotated[
         "--force",
         help=f"Simulate without limits (usually {MAX_TRANSFERS:,} transfers, {format_size(MAX_MEMORY)}).",
     ),
-]
-Files = Annotated[
-    list[Path], typer.Argument(help="Records, nccl-tests text or JSON, or published measurements.")
 ]
 Short = Annotated[
     bool, typer.Option("--short", help="A few cells in some three minutes, instead of all in some twenty.")

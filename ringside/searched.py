@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from ringside.sim.questions.layout import ByLayout
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.mesh import Mesh
 from ringside.sim.training.parallel.job import ParallelJob
@@ -12,9 +13,9 @@ from ringside.sim.training.room import Room, room_of
 from ringside.sim.training.search import Candidate, Searched, search
 from ringside.sim.workload.decoder import DECODERS, decoder
 from ringside.sim.workload.devices import Device
-from ringside.space import Budget, check_said, layouts, spelled
-from ringside.validation.questions.laid_out import LaidOut, LayoutWords, laid_out
-from ringside.validation.questions.question import Question
+from ringside.space import Budget, check_fixed, layouts, spelled
+from ringside.validation.questions.laid_out import LaidOut, laid_out
+from ringside.validation.questions.step_time import StepTime
 from ringside.validation.questions.training import Training, sized_workload
 
 TOP = 5
@@ -35,34 +36,32 @@ class Layouts:
     what: LaidOut
     room: Room
     searched: Searched
-    words: Mapping[str, LayoutWords]
+    words: Mapping[str, ByLayout]
 
 
 def find_layouts(
-    question: Question,
-    options: Mapping[str, Any],
+    question: StepTime,
+    fixed: Mapping[str, Any],
     *,
-    global_batch: int | None = None,
     top: int = TOP,
-    reserve: int | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Layouts:
-    """Search the fastest layouts with fixed ``options``, with the same samples per step."""
-    training, gpu, libraries = question.training, question.gpu, question.libraries
-    _check(training, top)
-    room = room_of(gpu, reserve)
-    check_said(options)
+    """Search the fastest layouts with the options ``fixed``, with the same samples per step."""
+    gpu, libraries, global_batch = question.gpu, question.libraries, question.global_batch
+    _check(question, top)
+    room = room_of(gpu, question.reserve)
+    check_fixed(fixed)
     if global_batch is not None and global_batch < 1:
-        raise LayoutError(f"--global-batch {global_batch}; write 1 or more")
-    what = laid_out(training, gpu, libraries, Layout())
+        raise LayoutError(f"`global_batch` {global_batch}; write 1 or more")
+    what = laid_out(question, gpu, libraries, Layout())
     budget = Budget(
-        ranks=libraries.ranks, machine=libraries.machine, layers=_layers(training, gpu),
-        samples=_samples(training, gpu, libraries.ranks) if global_batch is None else global_batch,
+        ranks=libraries.ranks, machine=libraries.machine, layers=_layers(question, gpu),
+        samples=_samples(question, gpu, libraries.ranks) if global_batch is None else global_batch,
     )  # fmt: skip
-    names: dict[str, LayoutWords] = {}
+    names: dict[str, ByLayout] = {}
 
     def candidates() -> Iterator[Candidate]:
-        for words in layouts(budget, options):
+        for words in layouts(budget, fixed):
             name = spelled(words)
             names[name] = words
             yield Candidate(name, partial(_job, what, budget, words))
@@ -71,7 +70,7 @@ def find_layouts(
     return Layouts(budget, what, room, ranking, names)
 
 
-def _job(what: LaidOut, budget: Budget, words: LayoutWords) -> ParallelJob:
+def _job(what: LaidOut, budget: Budget, words: ByLayout) -> ParallelJob:
     layout = words.layout()
     mesh = layout.mesh(budget.ranks, budget.machine)
     batch = _batch(budget, mesh)
@@ -108,12 +107,12 @@ def _samples(training: Training, gpu: Device, ranks: int) -> int:
 def _check(training: Training, top: int) -> None:
     if training.batch is not None:
         raise LayoutError(
-            f"--batch {training.batch} is per replica, and layouts differ in replicas; write "
-            "--global-batch for the samples per step"
+            f"`batch` {training.batch} is per replica, and layouts differ in replicas; write "
+            "`global_batch` for the samples per step"
         )
-    if training.measured is not None:
+    if training.throughput is not None:
         raise LayoutError(
-            "--measured applies to one layout, a search has many; write --compute-efficiency, or remove it"
+            "`measured` applies to one layout, a search has many; write `compute_efficiency`, or remove it"
         )
     if top < 1:
-        raise LayoutError(f"--top {top}; write 1 or more")
+        raise LayoutError(f"`top` {top}; write 1 or more")

@@ -9,9 +9,9 @@ from itertools import takewhile
 from math import prod
 from typing import Any
 
+from ringside.sim.questions.layout import ByLayout
 from ringside.sim.training.pipeline.schedules import SCHEDULES
 from ringside.sim.workload.decoder import CHECKPOINTING
-from ringside.validation.questions.laid_out import LayoutWords
 
 SEARCHED_STRATEGIES = ("ddp", "fsdp", "hsdp")
 """Strategies of current torch; others are searched only if given."""
@@ -95,29 +95,28 @@ CHOICES: dict[str, Callable[[Budget, Said], Iterable[Any]]] = {
     "checkpointing": _checkpointing,
     "sequence_parallel": _sequence_parallel,
 }
-"""The choices of each option of `LayoutWords`, given those before it."""
+"""The choices of each option of `ByLayout`, given those before it."""
 
 
-def layouts(budget: Budget, fixed: Said) -> Iterator[LayoutWords]:
+def layouts(budget: Budget, fixed: Said) -> Iterator[ByLayout]:
     """Yield all layouts with these options, in a fixed order."""
-    return (LayoutWords(**words) for words in _chosen(budget, fixed, {}, [*CHOICES]))
+    return (ByLayout(**words) for words in _chosen(budget, fixed, {}, [*CHOICES]))
 
 
-def check_said(fixed: Said) -> None:
+def check_fixed(fixed: Said) -> None:
     """Raise ValueError for options that no layout has."""
     needed = {"tp": 2} if fixed.get("sequence_parallel") else {}
     if {"schedule", "virtual"} & fixed.keys():
         needed["pp"] = 2
-    LayoutWords(**{**needed, **fixed}).layout()
+    ByLayout(**{**needed, **fixed}).layout()
 
 
-def spelled(words: LayoutWords) -> str:
+def spelled(words: ByLayout) -> str:
     """Return the options of ``ringside train`` for a layout."""
-    usual = LayoutWords()
     options = []
     for one in fields(words):
         value = getattr(words, one.name)
-        if value != getattr(usual, one.name):
+        if value != one.default:
             option = f"--{one.name.replace('_', '-')}"
             if isinstance(value, bool):
                 options.append(option if value else option.replace("--", "--no-", 1))

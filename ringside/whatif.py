@@ -196,6 +196,7 @@ def _training(change: str, question: Asked, calibration: str | None) -> Changed:
         question.what, question.cluster, settings=question.figures, library=name, batch=question.batch,
         ranks=question.ranks, placement=question.placement, calibration=calibration,
     )  # fmt: skip
+    assert isinstance(step, TrainingStep)
     limit, share = _limit_of(step)
     library = find_library(
         name, question.cluster, question.figures, ranks=question.ranks,

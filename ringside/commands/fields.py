@@ -28,7 +28,7 @@ def asks(question: type[Question]) -> Callable[[Command], Command]:
             values = {name: given.pop(name) for name in names & given.keys()}
             run(question(**{name: value for name, value in values.items() if value is not None}), **given)
 
-        parameters = sorted([*options, *rest], key=lambda one: not _is_argument(one))
+        parameters = sorted([*options, *rest], key=_place)
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {one.name: one.annotation for one in parameters}
         command.__doc__ = run.__doc__
@@ -69,6 +69,8 @@ def _plain_type(hint: Any) -> Any:
     return kinds[0] if len(kinds) == 1 else str
 
 
-def _is_argument(one: inspect.Parameter) -> bool:
+def _place(one: inspect.Parameter) -> int:
+    """Sort arguments first, then options that must be given."""
     how = getattr(one.annotation, "__metadata__", (None,))[0]
-    return isinstance(how, typer.models.ArgumentInfo)
+    is_required = isinstance(how, typer.models.OptionInfo) and one.default is inspect.Parameter.empty
+    return 0 if isinstance(how, typer.models.ArgumentInfo) else 1 if is_required else 2

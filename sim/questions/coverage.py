@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from ringside.sim.collective import KINDS
 from ringside.sim.libraries.coverage import Cell, coverage
 from ringside.sim.libraries.find import LIBRARIES, Options, find_library
-from ringside.sim.questions.fields import OnCluster, choices
-from ringside.sim.questions.question import option
+from ringside.sim.questions.fields import OnCluster
+from ringside.sim.questions.question import choices, option
 from ringside.topologies.placement import placement_told
 from ringside.topologies.words import one_of
 

@@ -28,7 +28,9 @@ class Disturbances(Question):
         metavar="A-B=FACTOR", default=(), parse=tuple, repeats=True,
     )  # fmt: skip
     jitter: str | None = option(
-        "Random variation of work, or measured steps.", metavar="lognormal:SIGMA|FILE", default=None
+        "Random variation of work, or measured steps.",
+        metavar="lognormal:SIGMA|FILE",
+        default=None,
     )
     os_noise: str | None = option("OS noise per core: 1ms=25us.", metavar="PERIOD=DURATION", default=None)
     late: Sequence[str] = option(
@@ -36,7 +38,7 @@ class Disturbances(Question):
         metavar="RANK=DURATION", default=(), parse=tuple, repeats=True,
     )  # fmt: skip
     draws: int | None = option("Monte Carlo draws.", default=None, default_text="100")
-    seed: int | None = option("Seed of the draws.", default=None, default_text="0")
+    seed: int | None = option("Random seed.", default=None, default_text="0")
 
     def disturbance(self) -> Disturbance | None:
         """Return the disturbance, or None; raise ValueError for an invalid one."""
@@ -45,13 +47,13 @@ class Disturbances(Question):
             slow_links=tuple(map(_slow_link, self.slow_link)),
             jitter=_jitter(self.jitter) if self.jitter else None,
             noise=_noise(self.os_noise) if self.os_noise else None,
-            late=_by_rank(self.late, "late rank", "3=20us", "--late", parse_duration),
+            late=_by_rank(self.late, "late rank", "3=20us", "`late`", parse_duration),
         )
-        for flag, value in (("--draws", self.draws), ("--seed", self.seed)):
+        for name, value in (("draws", self.draws), ("seed", self.seed)):
             if value is not None and not disturbance.is_random:
                 raise ValueError(
-                    f"{flag} {value}: nothing is random; add --jitter lognormal:0.1 or "
-                    "--os-noise 1ms=25us, or remove it"
+                    f"`{name}` {value}: nothing is random; add `jitter` lognormal:0.1 or "
+                    "`os_noise` 1ms=25us, or remove it"
                 )
         return None if disturbance == Disturbance() else disturbance
 
@@ -65,7 +67,7 @@ class Disturbances(Question):
 
 def parse_stragglers(texts: Sequence[str]) -> dict[int, float]:
     """Return the factors of ``3=1.5`` texts, by rank."""
-    return _by_rank(texts, "straggler", "3=1.5", "--straggler", float)
+    return _by_rank(texts, "straggler", "3=1.5", "`straggler`", float)
 
 
 def _by_rank(

@@ -1,27 +1,19 @@
 """Fields that several questions share, each defined once."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ringside.sim.calibration import (
-    AUTO,
-    FAMILY,
-    NONE,
-    Calibration,
-    CalibrationError,
-    find_calibration,
-    shipped,
-    why_not,
-)
+from ringside.sim.calibration import Calibration
 from ringside.sim.collective import ITEMSIZE, REDOPS
 from ringside.sim.libraries.find import LIBRARIES, Options, find_library
 from ringside.sim.libraries.library import Library
 from ringside.sim.network.message import NETWORKS
 from ringside.sim.questions.anchor import Anchor
-from ringside.sim.questions.question import Question, QuestionError, option
-from ringside.topologies.catalogue import parse_settings, split
-from ringside.topologies.load import in_catalogue
+from ringside.sim.questions.calibrated import anchor_option, calibration_option, scaled
+from ringside.sim.questions.question import Question, QuestionError, choices, option
+from ringside.topologies.catalogue import parse_settings
 from ringside.topologies.placement import EVEN, SPREADS
 from ringside.topologies.units import format_size, parse_size
 
@@ -30,9 +22,9 @@ def _parse_sizes(text: str) -> tuple[int, ...]:
     return tuple(map(parse_size, text.split(",")))
 
 
-def choices(names: Iterable[str]) -> str:
-    """Return a metavar that lists the choices."""
-    return "|".join(names)
+def network_option() -> Any:
+    """Define a field of how links serve messages."""
+    return option("How links serve messages: in turn, or shared.", metavar=choices(NETWORKS), default="fifo")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +63,7 @@ class ByLibrary(OnCluster):
         "Times for nccl: its tuner's, or those of a model of its rings and trees.",
         metavar="tuner|pipeline", default=None, default_text="tuner",
     )  # fmt: skip
-    network: str = option(
-        "How links serve messages: in turn, or shared.", metavar=choices(NETWORKS), default="fifo"
-    )
+    network: str = network_option()
     nccl_version: str | None = option(
         "Any release from 2.8 on; the answer names a substitute.",
         metavar="X.Y", default=None, default_text="the newest known",
@@ -81,13 +71,8 @@ class ByLibrary(OnCluster):
     nccl_graph: Path | None = option(
         "NCCL_GRAPH_DUMP_FILE, or an NCCL_DEBUG log with TUNING.", metavar="FILE", default=None
     )
-    calibration: str | Calibration | None = option(
-        "Measurements to use: the shipped ones of the machine, none, another's, or your own.",
-        metavar=choices((AUTO, NONE, f"{FAMILY}NAME", "FILE")), default=AUTO,
-    )  # fmt: skip
-    anchor: Anchor | None = option(
-        "Rows of your own site that scale the calibration.", metavar="LOG", default=None, parse="anchor"
-    )
+    calibration: str | Calibration | None = calibration_option()
+    anchor: Anchor | None = anchor_option()
 
     @property
     def options(self) -> Options:
@@ -110,18 +95,8 @@ class ByLibrary(OnCluster):
         )
 
     def read_calibration(self) -> Calibration | str | None:
-        """Return the calibration, scaled by the anchor's rows if any."""
-        text = self.calibration
-        calibration = find_calibration(text, self.cluster) if isinstance(text, str) else text
-        if self.anchor is None:
-            return calibration
-        machine = in_catalogue(self.cluster)
-        known = shipped(machine) if calibration == AUTO else calibration
-        if not isinstance(known, Calibration):
-            raise CalibrationError(
-                f"nothing to scale by {self.anchor.path}: {why_not(machine)}; write --calibration"
-            )
-        return self.anchor.scale(known, split(self.cluster)[0], self.settings)
+        """Return the calibration, scaled by the anchor's rows where there is one."""
+        return scaled(self.calibration, self.anchor, self.cluster, self.settings)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,11 +1,12 @@
 """A question is a frozen dataclass; its fields are its options on the command line and in Python."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from importlib import import_module
+from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, ClassVar, Protocol, get_args, get_type_hints
+from typing import Any, ClassVar, Protocol, get_args, get_origin, get_type_hints
 
 from ringside.topologies.units import shown
 
@@ -50,6 +51,11 @@ def argument(help: str, **settings: Any) -> Any:
     return option(help, is_argument=True, **settings)
 
 
+def choices(names: Iterable[str]) -> str:
+    """Return a metavar that lists what may be written."""
+    return "|".join(names)
+
+
 def option_of(one: "Field[Any]") -> Option:
     """Return a field's option."""
     written: Option = one.metadata[_KEY]
@@ -58,7 +64,12 @@ def option_of(one: "Field[Any]") -> Option:
 
 def types_of(question: "type[Question]") -> dict[str, Any]:
     """Return the type of each field."""
-    return get_type_hints(question)
+    if question not in _TYPES:
+        _TYPES[question] = get_type_hints(question)
+    return _TYPES[question]
+
+
+_TYPES: dict[type, dict[str, Any]] = {}
 
 
 class Answer(Protocol):
@@ -116,8 +127,8 @@ def _value(one: "Field[Any]", hint: Any, given: Any) -> Any:
         return _parser(how.parse)(given)
     if Path in kinds and isinstance(given, str):
         return Path(given)
-    if all(kind in _CHECKS for kind in kinds) and not any(_CHECKS[kind][1](given) for kind in kinds):
-        allowed = " or ".join(_CHECKS[kind][0] for kind in kinds)
+    if not any(_is_of(given, kind) for kind in kinds):
+        allowed = " or ".join(_word_of(kind) for kind in kinds if kind is not NoneType)
         raise QuestionError(f"`{one.name}` {shown(given)}; write {allowed}")
     if how.minimum is not None and isinstance(given, int) and given < how.minimum:
         raise QuestionError(f"`{one.name}` {given}; write {how.minimum} or more")
@@ -132,7 +143,9 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+    if isinstance(value, Real) and not isinstance(value, int):  # NumPy's integers too
+        return int(value) if isinstance(value, Integral) else float(value)
+    return value if value is None or isinstance(value, int | str) else str(value)
 
 
 def _default(one: "Field[Any]") -> Any:
@@ -151,15 +164,37 @@ def _is_texts(given: Any) -> bool:
     return isinstance(given, list | tuple) and all(isinstance(one, str) for one in given)
 
 
-def _is_number(given: Any) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool)
+def _is_of(given: Any, hint: Any) -> bool:
+    """Whether a value has a type; of a list or tuple any is right where the type gives no length."""
+    if type(given) is hint:
+        return bool(given != "")
+    kind = get_origin(hint) or hint
+    if isinstance(given, bool) or kind is bool:
+        return isinstance(given, bool) and kind is bool
+    if kind is tuple and Ellipsis not in get_args(hint):
+        return isinstance(given, tuple) and len(given) == 2 and all(_is_of(one, float) for one in given)
+    if kind in (tuple, Sequence):
+        return isinstance(given, list | tuple)
+    return isinstance(given, _NUMBERS.get(kind, kind)) and not (kind is str and given == "")
 
 
-_CHECKS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
-    bool: ("True or False", lambda given: isinstance(given, bool)),
-    int: ("a whole number", lambda given: isinstance(given, int) and not isinstance(given, bool)),
-    float: ("a number", _is_number),
-    str: ("text", lambda given: isinstance(given, str)),
-    NoneType: ("None", lambda given: given is None),
+def _word_of(hint: Any) -> str:
+    kind = get_origin(hint) or hint
+    if kind is tuple and Ellipsis in get_args(hint):
+        kind = Sequence
+    return _WORDS.get(kind, f"a {kind.__name__}")
+
+
+_WORDS = {
+    bool: "True or False",
+    int: "a whole number",
+    float: "a number",
+    str: "a text that is not empty",
+    tuple: "a pair of numbers",
+    Mapping: "a mapping of names to values",
+    Sequence: "a list",
 }
-"""For each type, its name in messages and its check."""
+"""What people are told to write for a type."""
+
+_NUMBERS: dict[type, type] = {int: Integral, float: Real}
+"""The numbers that stand for a type: those of NumPy too."""

@@ -92,13 +92,13 @@ class Layout:
     ``shard`` ranks hold one copy of the parameters together under ``hsdp``, None those of a machine; under
     ``hybrid_zero`` they share an optimizer, None all of them. ``schedule`` and ``virtual``, stages per rank,
     only matter in a pipeline (`ringside.sim.training.pipeline`). ``tables`` are custom actions of its ranks;
-    ``schedule`` is then only their name. ``micro_batch`` samples pass at once, 0 for all. ``clips`` says that
+    ``schedule`` is then only their name. ``micro_batch`` samples pass at once, 0 for all. ``clip`` says that
     gradients are clipped by their norm over all ranks; ``no_sync`` that gradients are reduced only
     after the last micro-batch, and held whole until then (`syncs_each`).
     ``overlap_grad_reduce`` and ``overlap_param_gather`` are Megatron-LM's: its distributed optimizer's
     exchanges go bucket by bucket beside the passes, not all at once before and after the optimizer.
     ``expert`` neighbours among the data-parallel ranks shard the experts;
-    `ringside.sim.training.tensor.ExpertParallel` defines ``imbalance`` and ``capacity``. FSDP gathers
+    `ringside.sim.training.tensor.ExpertParallel` has ``ep_imbalance`` and ``capacity_factor``. FSDP gathers
     parameters in ``param_dtype``, None for the products' type, and sums gradients in ``reduce_dtype``, None
     for the parameters'.
     """
@@ -116,14 +116,14 @@ class Layout:
     micro_batch: int = 1
     checkpointing: str = "none"
     sequence_parallel: bool = False
-    clips: bool = False
+    clip: bool = False
     no_sync: bool = False
     overlap_grad_reduce: bool = False
     overlap_param_gather: bool = False
     tables: tuple[Table, ...] = ()
     expert: int = 1
-    imbalance: float = 1.0
-    capacity: float | None = None
+    ep_imbalance: float = 1.0
+    capacity_factor: float | None = None
     param_dtype: str | None = None
     reduce_dtype: str | None = None
 
@@ -131,7 +131,7 @@ class Layout:
         if any(word in self.strategy for word in OFFLOADS):
             raise LayoutError(
                 f"{self.strategy!r} offloads parameters or optimizers to the host, which is not simulated; "
-                "write --strategy zero3 or fsdp, which shard everything"
+                "write `strategy` zero3 or fsdp, which shard everything"
             )
         for what, word, known in (
             ("strategy", self.strategy, STRATEGIES),
@@ -143,42 +143,42 @@ class Layout:
             if word not in known:
                 raise LayoutError(f"unknown {what} {word!r}; write {one_of(known, word)}")
         for option, count in (
-            ("--tp", self.tensor), ("--cp", self.context), ("--pp", self.pipeline),
-            ("--virtual", self.virtual),
-            ("--micro-batch", self.micro_batch or self.strategy in AT_ONCE),
-            ("--shard", 1 if self.shard is None else self.shard),
-            ("--ep", self.expert),
+            ("`tp`", self.tensor), ("`cp`", self.context), ("`pp`", self.pipeline),
+            ("`virtual`", self.virtual),
+            ("`micro_batch`", self.micro_batch or self.strategy in AT_ONCE),
+            ("`shard`", 1 if self.shard is None else self.shard),
+            ("`ep`", self.expert),
         ):  # fmt: skip
             if count < 1:
                 raise LayoutError(f"{option} {count}; write 1 or more")
         if self.shard is not None and self.strategy not in GROUPS:
             raise LayoutError(
-                f"--shard applies to hsdp and hybrid_zero, and --strategy is {self.strategy}; leave it out"
+                f"`shard` applies to hsdp and hybrid_zero, and `strategy` is {self.strategy}; leave it out"
             )
         if self.strategy == "data_parallel" and (self.tensor, self.pipeline) != (1, 1):
             raise LayoutError(
-                "data_parallel is one process that copies a whole model; leave --tp and --pp out, or write "
-                "--strategy ddp"
+                "data_parallel is one process that copies a whole model; leave `tp` and `pp` out, or write "
+                "`strategy` ddp"
             )
         self._check_reducing()
         self._check_framework()
         if self.sequence_parallel and self.tensor == 1:
             raise LayoutError(
-                "--sequence-parallel cuts tokens among tensor-parallel ranks, and there is one; add --tp 2"
+                "`sequence_parallel` cuts tokens among tensor-parallel ranks, and there is one; add `tp` 2"
             )
         if self.tensor_style and self.tensor == 1:
-            raise LayoutError("--tp-style needs tensor-parallel ranks; add --tp 2, or leave it out")
+            raise LayoutError("`tp_style` needs tensor-parallel ranks; add `tp` 2, or leave it out")
         if self.async_tensor and self.tensor_style == "megatron":
-            raise LayoutError("--async-tp is torch's, and --tp-style is megatron; remove one of them")
+            raise LayoutError("`async_tp` is torch's, and `tp_style` is megatron; remove one of them")
         if self.async_tensor and not self.sequence_parallel:
             raise LayoutError(
-                "--async-tp splits the gathers and scatters of sequence parallelism; add --sequence-parallel"
+                "`async_tp` splits the gathers and scatters of sequence parallelism; add `sequence_parallel`"
             )
         ContextParallel(degree=self.context, method=self.context_method)
         self._check_context()
         if self.expert > 1 and self.strategy not in EXPERT_STRATEGIES:
             raise LayoutError(
-                f"--ep {self.expert} is not known with --strategy {self.strategy}; write --strategy "
+                f"`ep` {self.expert} is not known with `strategy` {self.strategy}; write `strategy` "
                 f"{', '.join(EXPERT_STRATEGIES)}"
             )
 
@@ -186,27 +186,27 @@ class Layout:
         """Raise LayoutError for ways to reduce gradients that the strategy's framework lacks."""
         if self.no_sync and self.strategy not in SYNCING:
             raise LayoutError(
-                f"--no-sync only applies to torch's DistributedDataParallel and FSDP, and --strategy is "
+                f"`no_sync` only applies to torch's DistributedDataParallel and FSDP, and `strategy` is "
                 f"{self.strategy}; leave it out"
             )
         if self.no_sync and self.strategy == "fsdp1" and self.pipeline > 1:
             raise LayoutError(
-                "torch's pipelines have FSDP1 reduce gradients in every backward; leave --no-sync out, or "
-                "write --strategy fsdp"
+                "torch's pipelines have FSDP1 reduce gradients in every backward; leave `no_sync` out, or "
+                "write `strategy` fsdp"
             )
-        for option, dtype in (("--param-dtype", self.param_dtype), ("--reduce-dtype", self.reduce_dtype)):
+        for option, dtype in (("`param_dtype`", self.param_dtype), ("`reduce_dtype`", self.reduce_dtype)):
             if dtype is not None and self.strategy not in FSDP:
-                raise LayoutError(f"{option} needs --strategy {' or '.join(FSDP)}; leave it out or write one")
+                raise LayoutError(f"{option} needs `strategy` {' or '.join(FSDP)}; leave it out or write one")
         if self.strategy != "distributed_optimizer" and (
             self.overlap_grad_reduce or self.overlap_param_gather
         ):
-            option = "--overlap-grad-reduce" if self.overlap_grad_reduce else "--overlap-param-gather"
+            option = "`overlap_grad_reduce`" if self.overlap_grad_reduce else "`overlap_param_gather`"
             raise LayoutError(
-                f"{option} needs --strategy distributed_optimizer, not {self.strategy}; leave it out"
+                f"{option} needs `strategy` distributed_optimizer, not {self.strategy}; leave it out"
             )
         if self.overlap_param_gather and not self.overlap_grad_reduce:
             raise LayoutError(
-                "Megatron-LM allows --overlap-param-gather only with --overlap-grad-reduce; add that"
+                "Megatron-LM allows `overlap_param_gather` only with `overlap_grad_reduce`; add that"
             )
 
     def _check_context(self) -> None:
@@ -215,32 +215,32 @@ class Layout:
             return
         if self.strategy not in CONTEXT_STRATEGIES:
             raise LayoutError(
-                f"--cp {self.context} is not known with --strategy {self.strategy}; leave --cp out, or write "
-                f"--strategy {', '.join(CONTEXT_STRATEGIES)}"
+                f"`cp` {self.context} is not known with `strategy` {self.strategy}; leave `cp` out, or write "
+                f"`strategy` {', '.join(CONTEXT_STRATEGIES)}"
             )
         whole = (self.tensor, self.pipeline) == (1, 1)
         if self.strategy in ULYSSES_STRATEGIES and not (self.context_method == "ulysses" and whole):
             raise LayoutError(
                 f"DeepSpeed ({self.strategy}) has ranks share sequences by ulysses alone; write "
-                "--cp-method ulysses and leave --tp and --pp out, or write --strategy fsdp"
+                "`cp_method` ulysses and leave `tp` and `pp` out, or write `strategy` fsdp"
             )
 
     def _check_framework(self) -> None:
         """Raise LayoutError for what the strategy's own framework refuses."""
         if self.strategy in ("zero2", "zero3") and self.pipeline > 1:
             raise LayoutError(
-                f"DeepSpeed has no pipeline under {self.strategy}; write --strategy zero1, or leave --pp out"
+                f"DeepSpeed has no pipeline under {self.strategy}; write `strategy` zero1, or leave `pp` out"
             )
         if self.strategy == "zero_redundancy" and self.tensor > 1:
             raise LayoutError(
-                "ZeroRedundancyOptimizer broadcasts whole tensors and cannot handle cut ones; leave --tp "
-                "out, or write --strategy ddp, fsdp or distributed_optimizer"
+                "ZeroRedundancyOptimizer broadcasts whole tensors and cannot handle cut ones; leave `tp` "
+                "out, or write `strategy` ddp, fsdp or distributed_optimizer"
             )
         if self.pipeline > 1 and self.strategy in _SCHEDULES:
             whose, schedules = _SCHEDULES[self.strategy]
             if self.tables or self.schedule not in schedules:
                 raise LayoutError(
-                    f"{whose}, whose {self.strategy} is, has no {self.schedule} pipeline; write --schedule "
+                    f"{whose}, whose {self.strategy} is, has no {self.schedule} pipeline; write `schedule` "
                     f"{' or '.join(schedules)}"
                 )
 
@@ -294,19 +294,19 @@ class Layout:
             )
         if machine % self.tensor and self.tensor % machine:
             raise LayoutError(
-                f"groups of --tp {self.tensor} ranks straddle machines of {machine} unevenly; "
+                f"groups of `tp` {self.tensor} ranks straddle machines of {machine} unevenly; "
                 f"write one of {_listed(_divisors(machine))}, or a multiple of {machine}"
             )
         if machine % near and near % machine:
             raise LayoutError(
-                f"groups of --tp {self.tensor} times --cp {self.context} ranks straddle machines of "
+                f"groups of `tp` {self.tensor} times `cp` {self.context} ranks straddle machines of "
                 f"{machine} unevenly; write degrees whose product is one of "
                 f"{_listed(_divisors(machine))}, or a multiple of {machine}"
             )
         if self.strategy == "data_parallel" and ranks > machine:
             raise LayoutError(
                 f"data_parallel is one process, and {ranks} ranks are on machines of {machine}; write -g "
-                f"{machine}, or --strategy ddp"
+                f"{machine}, or `strategy` ddp"
             )
         self._check_experts(data * self.context, machine)
         if self.strategy in COPIES:
@@ -321,7 +321,7 @@ class Layout:
             shard = self.shard
             if data % shard:
                 raise LayoutError(
-                    f"--shard {shard} does not divide {data} data-parallel ranks; write one of "
+                    f"`shard` {shard} does not divide {data} data-parallel ranks; write one of "
                     f"{_listed(_divisors(data))}"
                 )
         return Mesh(
@@ -338,26 +338,26 @@ class Layout:
         ]  # fmt: skip
         if data % self.expert:
             raise LayoutError(
-                f"--ep {self.expert} does not divide the {data} data-parallel ranks"
-                f"{', those of --cp among them' if self.context > 1 else ''}; write one of --ep "
+                f"`ep` {self.expert} does not divide the {data} data-parallel ranks"
+                f"{', those of `cp` among them' if self.context > 1 else ''}; write one of `ep` "
                 f"{_listed(fitting)}"
             )
         if machine % together and together % machine:
             raise LayoutError(
-                f"groups of --ep {self.expert} times --tp {self.tensor} ranks straddle machines of "
-                f"{machine} unevenly; write one of --ep {_listed(fitting)}"
+                f"groups of `ep` {self.expert} times `tp` {self.tensor} ranks straddle machines of "
+                f"{machine} unevenly; write one of `ep` {_listed(fitting)}"
             )
 
     @property
     def degrees(self) -> str:
         """The degrees other than data parallelism, as options."""
-        context = f"--cp {self.context} times " if self.context > 1 else ""
-        return f"--tp {self.tensor} times {context}--pp {self.pipeline}"
+        context = f"`cp` {self.context} times " if self.context > 1 else ""
+        return f"`tp` {self.tensor} times {context}`pp` {self.pipeline}"
 
     def _shard(self, data: int, machine: int) -> int:
         fitting = [count for count in _divisors(data) if 1 < count < data]
         whole = "ddp" if data == 1 else "fsdp"
-        words = f"write one of --shard {_listed(fitting)}" if fitting else f"write --strategy {whole}"
+        words = f"write one of `shard` {_listed(fitting)}" if fitting else f"write `strategy` {whole}"
         shard = self.shard
         if shard is None:
             near = self.tensor * self.context
@@ -365,11 +365,11 @@ class Layout:
             if not (1 < shard < data and data % shard == 0):
                 raise LayoutError(
                     f"HSDP has no sharding group left: {data} data-parallel ranks, {machine} ranks a machine "
-                    f"and --tp {self.tensor}; {words}"
+                    f"and `tp` {self.tensor}; {words}"
                 )
         if data % shard or shard == data or shard == 1:
             raise LayoutError(
-                f"--shard {shard} must divide {data} data-parallel ranks, and be more than 1 and fewer than "
+                f"`shard` {shard} must divide {data} data-parallel ranks, and be more than 1 and fewer than "
                 f"all; {words}"
             )
         return shard
@@ -381,7 +381,7 @@ class Layout:
             fitting = _listed(_divisors(batch))
             raise LayoutError(
                 f"a batch of {batch} does not divide into micro-batches of {self.micro_batch}; write "
-                f"--micro-batch {fitting}, or another --batch"
+                f"`micro_batch` {fitting}, or another `batch`"
             )
         return count
 

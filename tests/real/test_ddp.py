@@ -94,7 +94,7 @@ def test_a_model_with_an_unused_parameter_is_told_which_flag_it_needs(tmp_path):
         "def model():\n    return Idle(), torch.ones(2, 4)\n"
     )
     with pytest.raises(
-        MeasureError, match=r"no gradient arrives for idle\.weight, idle\.bias.*write --find-un"
+        MeasureError, match=r"no gradient arrives for idle\.weight, idle\.bias.*write `find_un"
     ):
         measure_ddp(f"{file}:model", DdpJob(timeout_s=20), 2)
 

@@ -18,13 +18,14 @@ FILES = [{"files": ["a.log"]}, {"files": ["a.log"], "cluster": "star:2"}]
 REQUIRED = {
     "CollectiveTime": {"collective": "all_reduce", "cluster": "star:4"},
     "AlgorithmChoice": {"collective": "all_reduce", "cluster": "star:4"},
+    "StepTime": {"model": "resnet50", "cluster": "star:4"},
     "Fitting": {"files": ["a.log"], "cluster": "star:2"},
     **{name: {"files": ["a.log"]} for name in ("Comparison", "Explanation", "SlowNodes")},
 }
 
 
 def test_there_are_questions():
-    assert len(QUESTIONS) >= 8
+    assert len(QUESTIONS) >= 9
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda one: one.__name__)
@@ -74,10 +75,10 @@ def test_python_and_the_command_line_say_the_same(ringside, question, line):
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
-        ("ranks", 2.5, "`ranks` 2.5; write a whole number or None"),
+        ("ranks", 2.5, "`ranks` 2.5; write a whole number"),
         ("ranks", True, "`ranks` True; write a whole number"),
         ("factor", 1, "`factor` 1; write 2 or more"),
-        ("dtype", 4, "`dtype` 4; write text"),
+        ("dtype", 4, "`dtype` 4; write a text that is not empty"),
         ("begin", "1G", "`begin` 1 GiB is more than `end` 128 MiB"),
     ],
 )

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 import ringside
-from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.workload.decoder import DECODERS, SHAPE, decoder
-from ringside.validation.questions.question import question
+from ringside.validation.questions.step_time import StepTime
 
 SMALL = "llama3-8b:2048,layers=2"
 
@@ -40,9 +39,8 @@ def test_products_apart_hide_nothing_behind_them() -> None:
 
 
 def test_no_sync_is_said_once_for_all() -> None:
-    passes = DataParallel(accumulation=4)
-    assert step_s("gpt2:256", ddp=passes, no_sync=True) < step_s("gpt2:256", ddp=passes)
-    assert question("gpt2", "star:2", ddp=passes, no_sync=True).training.ddp.no_sync
+    assert step_s("gpt2:256", accumulation=4, no_sync=True) < step_s("gpt2:256", accumulation=4)
+    assert StepTime(model="gpt2", cluster="star:2", no_sync=True).ddp.no_sync
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -71,10 +69,10 @@ def test_a_shape_keeps_what_hangs_together() -> None:
             "are of decoders, and resnet50 is none; leave them out",
         ),
         ({"attention_efficiency": 1.5}, "write a share from 1e-06 to 1"),
-        ({"tp_style": "dtensor"}, "--tp-style needs tensor-parallel ranks; add --tp 2"),
+        ({"tp_style": "dtensor"}, "`tp_style` needs tensor-parallel ranks; add `tp` 2"),
         ({"tp": 2, "tp_style": "ring"}, "write one of megatron, dtensor"),
         ({"tp": 2, "tp_style": "megatron", "sequence_parallel": True, "async_tp": True}, "leave one of them"),
-        ({"param_dtype": "bf16"}, "--param-dtype needs --strategy fsdp or fsdp1 or hsdp; leave it out"),
+        ({"param_dtype": "bf16"}, "`param_dtype` needs `strategy` fsdp or fsdp1 or hsdp; leave it out"),
         ({"strategy": "fsdp", "reduce_dtype": "float8_e4m3fn"}, "write one of float32, bfloat16, float16"),
         ({"strategy": "fsdp", "precision": "fp8"}, "has no peak for 'fp8'"),
     ],

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 from ringside.sim.calibration import AUTO, find_calibration
 from ringside.sim.libraries.nccl.bind import shipped_for
-from ringside.sim.network.message import NETWORKS
-from ringside.sim.questions.fields import choices
+from ringside.sim.questions.fields import network_option
 from ringside.sim.questions.question import option
 from ringside.validation.compare import Compared, Summary, compare, summaries
 from ringside.validation.measured.observed import is_of_nccl
@@ -21,9 +20,7 @@ class Comparison(ByCalibration):
 
     schema: ClassVar[str] = "compare"
 
-    network: str = option(
-        "How links serve messages: in turn, or shared.", metavar=choices(NETWORKS), default="fifo"
-    )
+    network: str = network_option()
     pool_sites: bool = option("Pool records of several sites of one machine.", default=False)
 
     def ask(self) -> "Comparisons":

@@ -31,7 +31,7 @@ class Explanation(ByCalibration):
         calibration = find_calibration(given, cluster) if isinstance(given, str) else given
         calibration = shipped(machine) if calibration == AUTO else calibration
         if not isinstance(calibration, Calibration):
-            raise RecordError(f"nothing to lay the log beside: {why_not(machine)}; write --calibration")
+            raise RecordError(f"nothing to lay the log beside: {why_not(machine)}; write `calibration`")
         family: Family
         if calibration.nccl and any(map(is_of_nccl, records)):
             fitted = calibration.settings_on(cluster)

@@ -6,8 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ringside.sim.calibration import AUTO, FAMILY, NONE, Calibration
-from ringside.sim.questions.fields import choices
+from ringside.sim.calibration import Calibration
+from ringside.sim.questions.calibrated import calibration_option
 from ringside.sim.questions.question import Question, argument, option
 from ringside.sim.record import Record
 from ringside.topologies import parse_settings
@@ -59,10 +59,7 @@ class OfRecords(Question):
 class ByCalibration(OfRecords):
     """Measurements, and the calibration that they are compared with."""
 
-    calibration: str | Calibration | None = option(
-        "Measurements to go by: what is shipped of the machine, none, another's, or your own.",
-        metavar=choices((AUTO, NONE, f"{FAMILY}NAME", "FILE")), default=AUTO,
-    )  # fmt: skip
+    calibration: str | Calibration | None = calibration_option()
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def beyond_peak(measured: tuple[float, int], share: float, gpu: Device, precisio
     samples_per_s, ranks = measured
     return (
         f"{samples_per_s:g} samples/s on {counted(ranks)} is {share:.3g} times what {gpu.name} has at its "
-        f"peak in {precision}; write what was measured, or another --precision or --device"
+        f"peak in {precision}; write what was measured, or another `precision` or `device`"
     )
 
 
@@ -59,14 +59,14 @@ def trained(training: Training, gpu: Device, library: Callable[[int], Library]) 
         usual = contention(found, gpu) if training.contention is None else training.contention
         return replace(costs, contention=usual)
 
-    if training.measured is not None:
+    if training.throughput is not None:
         from ringside.validation.pace import pace
 
-        samples_per_s, ranks = training.measured
+        samples_per_s, ranks = training.throughput
         if precision is not None:
             share = samples_per_s / ranks * peak_s(training, gpu, precision)
             if share > 1:
-                raise ValueError(beyond_peak(training.measured, share, gpu, precision))
+                raise ValueError(beyond_peak(training.throughput, share, gpu, precision))
         group: ProcessGroup = ALONE
         alike = costs.alone
         if ranks > 1:

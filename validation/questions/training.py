@@ -1,21 +1,22 @@
 """What is trained: from a table, a module of the user's own, or a file of timed layers."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from ringside.real.ddp.job import is_model
+from ringside.sim.questions.question import Question, choices, option
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.record import workload_of
+from ringside.sim.training.memory import OPTIMIZERS
 from ringside.sim.training.parallel.decoder import decoder_workload
 from ringside.sim.training.tensor import Numerics
-from ringside.sim.workload.architecture import Architecture, products_s, usual_precision
+from ringside.sim.workload.architecture import products_s, usual_precision
 from ringside.sim.workload.architecture import workload as roofline
 from ringside.sim.workload.decoder import DECODERS, Decoder
-from ringside.sim.workload.devices import Device, full_name, stored
-from ringside.sim.workload.models import find_model as named_model
+from ringside.sim.workload.devices import DEVICES, Device, full_name, stored
 from ringside.sim.workload.workload import Workload, rebatched
 from ringside.topologies.words import one_of
+from ringside.validation.questions.model import find_model, is_timed, measured_rate, with_tokens
 
 BATCH = 32
 """Samples of a pass of a decoder where nobody says."""
@@ -25,33 +26,78 @@ ATTENTION = ("fused", "causal", "written")
 or all are written to memory and read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
-    """What is trained, and how: the words of the command line.
+@dataclass(frozen=True, kw_only=True)
+class Training(Question):
+    """What is trained, and how.
 
-    ``batch`` is of one rank and one pass, None for the model's own. ``precision``, ``dtype`` and
-    ``compute_efficiency`` are `ringside.sim.workload.architecture.workload`'s. ``measured`` is a throughput
-    (samples/s of all ranks) and on how many ranks it was measured, which sets the pace of compute.
-    ``attention`` is one of `ATTENTION`, and ``attention_efficiency`` the share of the GPU's peak that it
-    reaches, that of other products where None. ``slowdown``, ``spread`` and ``contention`` are
-    `ringside.sim.training.ddp.job.Costs`'. Without a spread it is `ringside.sim.training.ddp.usual.SPREAD`,
-    or none where layers are timed; without a contention that of `ringside.sim.training.ddp.usual.contention`.
+    ``seq`` becomes part of ``model``. ``batch`` is of one rank and one pass, None for the model's own.
+    ``precision``, ``dtype`` and ``compute_efficiency`` are
+    `ringside.sim.workload.architecture.workload`'s. ``measured`` is a throughput (samples/s of all ranks) and
+    on how many ranks it was measured, which sets the pace of compute. ``spread`` and ``contention`` are
+    `ringside.sim.training.ddp.job.Costs`': by default `ringside.sim.training.ddp.usual.SPREAD`, or none where
+    layers are timed, and `ringside.sim.training.ddp.usual.contention`.
     """
 
-    model: str
-    batch: int | None = None
-    device: str | None = None
-    precision: str | None = None
-    dtype: str | None = None
-    compute_efficiency: float | None = None
-    attention: str = "fused"
-    attention_efficiency: float | None = None
-    measured: tuple[float, int] | None = None
-    optimizer: str = "adam"
-    ddp: DataParallel = field(default_factory=DataParallel)
-    slowdown: Mapping[int, float] = field(default_factory=dict)
-    spread: float | None = None
-    contention: float | None = None
+    model: str = option(
+        "resnet50, gpt2-xl:512,layers=9, your FILE.py:NAME, or a workload's YAML.", metavar="NAME[:SIZE]|FILE"
+    )
+    seq: int | None = option(
+        "Tokens of a sample, as NAME:SIZE says it too.", default=None, default_text="the model's own"
+    )
+    batch: int | None = option("Samples of a rank and pass.", default=None, default_text="32 or the file's")
+    device: str | None = option(
+        f"One of {', '.join(DEVICES)}.", metavar="GPU", default=None, default_text="the cluster's"
+    )
+    precision: str | None = option(
+        "What products are computed in: bf16, ...", default=None, default_text="as the model usually is"
+    )
+    dtype: str | None = option(
+        "Type of parameters and gradients.", default=None, default_text="the model's own"
+    )
+    compute_efficiency: float | None = option(
+        "Share of its peak that the GPU reaches.", default=None, default_text="its usual one"
+    )
+    attention: str = option(
+        "Kernels of attention: fused, without masked scores, or unfused.",
+        metavar=choices(ATTENTION), default="fused",
+    )  # fmt: skip
+    attention_efficiency: float | None = option(
+        "Share of its peak in attention proper.", default=None, default_text="that of products"
+    )
+    measured: tuple[float, int] | str | None = option(
+        "Measured throughput: 2616img/s@1, 116000tok/s@16", metavar="RATE@RANKS", default=None
+    )
+    optimizer: str = option("Whose state is kept and updated.", metavar=choices(OPTIMIZERS), default="adam")
+    spread: float | None = option(
+        "How much ranks differ: all wait for one.", default=None, default_text="0.015 on GPUs"
+    )
+    contention: float | None = option(
+        "Share of compute that a running collective takes.", default=None, default_text="channels / SMs"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.seq is not None:
+            object.__setattr__(self, "model", with_tokens(self.model, self.seq))
+            object.__setattr__(self, "seq", None)
+        if isinstance(self.measured, str):
+            object.__setattr__(self, "measured", measured_rate(self.measured, self.model))
+
+    @property
+    def throughput(self) -> tuple[float, int] | None:
+        """The measured samples/s, and the number of ranks."""
+        assert not isinstance(self.measured, str)
+        return self.measured
+
+    @property
+    def ddp(self) -> DataParallel:
+        """The arguments of DistributedDataParallel, here its defaults."""
+        return DataParallel()
+
+    @property
+    def slowdown(self) -> Mapping[int, float]:
+        """The factor by which a rank takes longer, here none."""
+        return {}
 
 
 def sized_workload(training: Training, gpu: Device) -> tuple[Callable[[int | None], Workload], str | None]:
@@ -68,7 +114,7 @@ def sized_workload(training: Training, gpu: Device) -> tuple[Callable[[int | Non
     if is_timed(training.model):
         if training.precision or training.dtype or training.compute_efficiency:
             raise ValueError(
-                f"{path} is timed and typed already; leave --precision, --dtype and --compute-efficiency out"
+                f"{path} is timed and typed already; leave `precision`, `dtype` and `compute_efficiency` out"
             )
         whole = workload_of(path)
         if not whole.forward_s + whole.backward_s:
@@ -86,7 +132,7 @@ def sized_workload(training: Training, gpu: Device) -> tuple[Callable[[int | Non
         return lambda batch: decoder_workload(model, pace, batch or usual, dtype, how), precision
     if training.attention != "fused" or training.attention_efficiency is not None:
         raise ValueError(
-            f"--attention and --attention-efficiency are of decoders, and {training.model} is none; leave "
+            f"`attention` and `attention_efficiency` are of decoders, and {training.model} is none; leave "
             "them out"
         )
     usual = training.batch or model.batch
@@ -124,18 +170,3 @@ def reached(training: Training, gpu: Device) -> float:
         return training.compute_efficiency
     is_decoder = training.model.partition(":")[0] in DECODERS
     return (gpu.wide_efficiency if is_decoder else None) or gpu.compute_efficiency
-
-
-def is_timed(model: str) -> bool:
-    """Whether the model is a file that says how long its layers take."""
-    path = Path(model)
-    return not is_model(model) and (path.suffix in (".yaml", ".yml") or path.is_file())
-
-
-def find_model(text: str) -> Architecture | Decoder:
-    """The model of a table or of a file's module."""
-    if not is_model(text):
-        return named_model(text)
-    from ringside.real.model.architecture import architecture_of
-
-    return architecture_of(text)

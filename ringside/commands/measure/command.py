@@ -9,7 +9,6 @@ import typer
 from ringside import console, options
 from ringside.commands.measure import options as words
 from ringside.commands.measure import train_options as layout
-from ringside.hooks import caps_of, hook_of
 from ringside.real.backends import BACKENDS, ON_GPU, ON_SOCKETS, UNDER_TORCHRUN
 from ringside.real.collective.emulated import measure_emulated
 from ringside.real.collective.measure import DTYPES, Measurement, check_room, measure, warnings
@@ -17,6 +16,7 @@ from ringside.real.ddp import job as ddp_job
 from ringside.real.launch.torchrun import WorldSpec
 from ringside.real.training.job import MODELS
 from ringside.sim.collective import KINDS, kind_of
+from ringside.sim.questions.buckets import caps_of, hook_of
 from ringside.sim.record import Record, RecordError, add, read_lines, to_fields, write
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.topologies import Topology, load, parse_settings, ranks

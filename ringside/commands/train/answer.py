@@ -9,12 +9,15 @@ from ringside.report.page import Page, Table, shown_number
 from ringside.sim.libraries.library import Library
 from ringside.sim.training.memory import Memory
 from ringside.sim.training.room import FITS, TIGHT, Room
-from ringside.sim.training.step import TrainingStep, busy
+from ringside.sim.training.step import busy
 from ringside.sim.workload.devices import Device
 from ringside.topologies.placement import placement_told
 from ringside.topologies.units import format_duration
+from ringside.validation.questions.model import is_timed
+from ringside.validation.questions.outcome import Outcome
+from ringside.validation.questions.step_time import StepTime
 from ringside.validation.questions.trained import counted
-from ringside.validation.questions.training import Training, is_timed, reached
+from ringside.validation.questions.training import Training, reached
 
 HEADS = (
     *(("nodes", ""), ("ranks", ""), ("cap", "(MiB)"), ("step", "(ms)"), ("samples", "(1/s)")),
@@ -26,32 +29,17 @@ WORTH_A_WORD = 0.05
 """Share of a step that broadcasts of buffers take from which on the answer speaks of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """One step; efficiencies are throughput a rank over that of one rank alone.
-
-    Weak: with the same batch a rank. Strong: with the same samples in all.
-    """
-
-    library: Library
-    cap_mb: float | None
-    step: TrainingStep
-    weak: float
-    strong: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """All that was found out: ``inputs`` are the words of the question, ``best_mb`` the cap to take.
+    """A step, or those of a sweep: ``best_mb`` is the recommended cap.
 
     ``swept`` is the parameter of a sweep and its values, one a row. ``uncompressed_s`` is the
     first row's step before PowerSGD begins.
     """
 
-    training: Training
+    question: StepTime
     inputs: dict[str, Any]
     precision: str | None
-    gpu: Device
     rows: list[Outcome]
     held: Memory
     room: Room
@@ -73,8 +61,8 @@ class Answer:
     @property
     def notes(self) -> list[str]:
         """What libraries took on trust, and what stands out in the first step."""
-        asked, spread = self.inputs["ranks"], self.inputs["placement"]
-        found = placement_told(asked, spread, self.rows[0].library.placed)
+        question = self.question
+        found = placement_told(question.ranks, question.placement, self.rows[0].library.placed)
         found += [note for row in self.rows for note in row.library.notes]
         step = self.rows[0].step
         broadcasts = busy(run for run in step.others if run.name.startswith("buffers"))
@@ -83,11 +71,11 @@ class Answer:
                 f"the broadcast of buffers before forward takes {format_duration(broadcasts, 4)} of the "
                 f"step's {format_duration(step.step_s, 4)}; --no-broadcast-buffers leaves it out"
             )
-        if is_timed(self.training.model) and not self.held.activations:
-            found.append(f"memory is without activations, of which {self.training.model} says nothing")
+        if is_timed(self.question.model) and not self.held.activations:
+            found.append(f"memory is without activations, of which {self.question.model} says nothing")
         if self.uncompressed_s is not None:
             found.append(
-                f"in the first {self.training.ddp.powersgd.start:,} steps PowerSGD averages gradients whole: "
+                f"in the first {self.question.ddp.powersgd.start:,} steps PowerSGD averages gradients whole: "
                 f"{format_duration(self.uncompressed_s, 4)} a step"
             )
         return list(dict.fromkeys(found))
@@ -141,7 +129,7 @@ class Answer:
     def _scaling(self) -> str:
         """What scaling efficiencies compare; a global batch is of one of them, and of nothing else."""
         said = "weak and strong scaling efficiency are against one rank alone"
-        together = self.inputs["global_batch"]
+        together = self.question.global_batch
         return said if together is None else f"{said}; strong alone is of --global-batch {together}"
 
     def _advice(self, parameter: str, values: list[float]) -> str:
@@ -170,8 +158,8 @@ class Answer:
             },
             "fits": self.fits,
             "verdict": self.verdict,
-            **(_whole(self.rows[0].step) if len(self.rows) == 1 else {}),
-            "rows": [_row(row) for row in self.rows],
+            **(self.rows[0].totals if len(self.rows) == 1 else {}),
+            "rows": [row.content for row in self.rows],
         }
         if self.disturbed:
             content["disturbed"] = self.disturbed.content()
@@ -180,21 +168,21 @@ class Answer:
         return content
 
     def _comments(self) -> list[str]:
-        first, inputs = self.rows[0].step, self.inputs
-        where = " ".join([inputs["cluster"], *inputs["settings"]])
+        first = self.rows[0].step
         lower, upper = "'lower'", "'upper'"
         if len(self.rows) == 1:
             lower, upper = format_duration(first.lower_s, 4), format_duration(first.upper_s, 4)
         parts = ", ".join(f"{name} {gib(size)}" for name, size in asdict(self.held).items() if size)
-        hook = self.training.ddp.comm_hook
+        hook = self.question.ddp.comm_hook
         return [
             f"the step takes {lower} if everything overlaps, {upper} if nothing does",
-            f"{inputs['strategy']} of {first.workload} on {where}; collectives of {inputs['library']}"
+            f"{self.question.strategy} of {first.workload} on {self.question.where}; collectives of "
+            f"{self.rows[0].library.name}"
             f"{_caveat(self.rows[0].library)}",
             f"{first.samples // first.ranks} samples a rank and step, "
-            f"{computing(self.training, self.gpu, self.precision)}, "
-            f"{self.training.optimizer}{', ' + hook if hook else ''}",
-            f"memory of a GPU {gib(self.held.total)} of {gib(self.gpu.memory)} ({parts}): "
+            f"{computing(self.question, self.question.gpu, self.precision)}, "
+            f"{self.question.optimizer}{', ' + hook if hook else ''}",
+            f"memory of a GPU {gib(self.held.total)} of {gib(self.question.gpu.memory)} ({parts}): "
             f"{fitting(self.room, self.held.total)}",
             "step = compute + slowed (by collectives beside it) + copy (of buckets) + exposed",
             self._scaling(),
@@ -207,10 +195,10 @@ def computing(training: Training, gpu: Device, precision: str | None) -> str:
         words = f"layers as timed in {training.model}, optimizer and copies on {gpu.name}"
     else:
         types = training.dtype or "of the model's own types"
-        share = "" if training.measured else f" at {reached(training, gpu):.0%} of its peak"
+        share = "" if training.throughput else f" at {reached(training, gpu):.0%} of its peak"
         words = f"{precision} on {gpu.name}{share}, gradients {types}"
-    if training.measured:
-        samples_per_s, ranks = training.measured
+    if training.throughput:
+        samples_per_s, ranks = training.throughput
         words += f", at the pace of {samples_per_s:g} samples/s measured on {counted(ranks)}"
     return words
 
@@ -254,33 +242,3 @@ def _cells(row: Outcome) -> tuple[console.Cell, ...]:
         *(step.overlap_efficiency * 100, step.lower_s * 1e3, step.upper_s * 1e3),
         *(row.weak * 100, row.strong * 100),
     )
-
-
-def _whole(step: TrainingStep) -> dict[str, Any]:
-    """What every answer says of its step, whatever the strategy."""
-    return {
-        "ranks": step.ranks,
-        "samples": step.samples,
-        "step_s": step.step_s,
-        "throughput": step.throughput,
-    }
-
-
-def _row(row: Outcome) -> dict[str, Any]:
-    step = row.step
-    return {
-        **_whole(step),
-        "lower_s": step.lower_s,
-        "upper_s": step.upper_s,
-        "num_nodes": row.library.nodes,
-        "bucket_cap_mb": row.cap_mb,
-        "weak_efficiency": row.weak,
-        "strong_efficiency": row.strong,
-        "compute_s": step.compute_s,
-        "contention_s": step.contention_s,
-        "copy_s": step.copy_s,
-        "communication_s": step.communication_s,
-        "exposed_s": step.exposed_s,
-        "overlap_efficiency": step.overlap_efficiency,
-        "buckets": [asdict(bucket) for bucket in step.buckets],
-    }

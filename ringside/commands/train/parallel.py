@@ -1,7 +1,6 @@
 """``ringside train`` under a layout: one step of all ranks, stage by stage, and whether it fits."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,20 +10,17 @@ from ringside.commands.train.answer import computing, fitting, gib, room, unfit
 from ringside.commands.train.disturbed import disturbed_layout
 from ringside.disturbed import QUANTILES, Disturbed
 from ringside.report.page import Page, Table, shown_number
-from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.training.layout import Layout
 from ringside.sim.training.mesh import DIMENSIONS
 from ringside.sim.training.parallel.advice import advice
 from ringside.sim.training.parallel.job import ParallelJob
 from ringside.sim.training.parallel.simulate import simulate_parallel
-from ringside.sim.training.parallel.step import ParallelStep, StageTime
 from ringside.sim.training.room import FITS, Room, room_of
 from ringside.sim.workload.devices import Device
 from ringside.topologies.disk import write_file
-from ringside.topologies.placement import placement_told
 from ringside.topologies.units import format_duration
-from ringside.validation.questions.laid_out import LaidOut, notes
-from ringside.validation.questions.question import Question
+from ringside.validation.questions.laid_out import LaidOut
+from ringside.validation.questions.step_time import LaidOutStep, StepTime, peak_of
 
 FORMULA = "model FLOPs: three times forward's matrix products, attention as the whole square of scores"
 """As Narayanan et al., arXiv:2104.04473, equation 3, without what checkpointing does anew."""
@@ -40,20 +36,30 @@ OPTIONS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParallelAnswer:
-    """A step, and what it rests on: ``inputs`` are the words of the question."""
+class ParallelAnswer(LaidOutStep):
+    """The answer as it is shown."""
 
-    what: LaidOut
-    job: ParallelJob
-    step: ParallelStep
-    room: Room
-    inputs: Mapping[str, Any]
     disturbed: Disturbed | None = None
+
+    @property
+    def what(self) -> LaidOut:
+        """The training under its layout."""
+        return self.question.laid_out
+
+    @property
+    def job(self) -> ParallelJob:
+        """The same as a job."""
+        return self.question.job
+
+    @property
+    def room(self) -> Room:
+        """The memory of a GPU."""
+        return room_of(self.gpu, self.question.reserve)
 
     @property
     def gpu(self) -> Device:
         """What each rank computes on."""
-        return self.what.gpu
+        return self.question.gpu
 
     @property
     def verdict(self) -> str:
@@ -143,13 +149,6 @@ class ParallelAnswer:
         ]
         return heads, cells
 
-    @property
-    def notes(self) -> list[str]:
-        """What to know before it is believed."""
-        libraries = self.what.libraries
-        placed = placement_told(self.inputs["ranks"], libraries.placement, libraries.placed)
-        return [*placed, *notes(libraries, self.job.mesh), *self.step.timeline.assumes]
-
     def print_json(self) -> None:
         """Write JSON."""
         console.print_json("train", self._content())
@@ -175,17 +174,16 @@ class ParallelAnswer:
             "bubble_share": step.bubble_share,
             "exposed_s": step.exposed_s,
             "exposed_by_s": step.exposed_by_s,
-            "memory_bytes": {**_peak(worst), **room(self.room, worst.peak.nbytes), "rank": worst.rank},
+            "memory_bytes": {**peak_of(worst), **room(self.room, worst.peak.nbytes), "rank": worst.rank},
             "fits": self.fits,
             "verdict": self.verdict,
             "would_fit": self.would_fit and {"options": self.would_fit[0], "total": self.would_fit[1]},
-            "rows": [_row(place, stage) for place, stage in enumerate(step.stages)],
+            "rows": self.rows,
         }
         return content | ({"disturbed": self.disturbed.content()} if self.disturbed else {})
 
     def _comments(self) -> list[str]:
         step, job = self.step, self.job
-        where = " ".join([self.inputs["cluster"], *self.inputs["settings"]])
         said = {"context": f" by {job.layout.context_method}"}
         degrees = [f"{name} {count}{said.get(name, '')}" for name in DIMENSIONS
                    if (count := job.mesh.degree(name)) > 1]  # fmt: skip
@@ -195,8 +193,9 @@ class ParallelAnswer:
         stages = f" with {job.layout.virtual} stages a rank" if job.layout.virtual > 1 else ""
         lines = [
             f"the step takes {format_duration(step.step_s, 4)}: {', '.join(self._rates())}",
-            f"{job.layout.strategy} of {step.workload} on {where}: {' x '.join(degrees) or 'one rank'}"
-            f"{schedule}{stages}; collectives of {self.what.libraries.name}",
+            f"{job.layout.strategy} of {step.workload} on {self.question.where}: "
+            f"{' x '.join(degrees) or 'one rank'}{schedule}{stages}; collectives of "
+            f"{self.what.libraries.name}",
             f"{step.samples} samples a step, {job.batch} of a replica in {step.micro_batches} micro-batches "
             f"of {job.layout.micro_batch}; checkpointing {job.layout.checkpointing}",
             computing(self.what.training, self.gpu, self.what.precision),
@@ -235,30 +234,17 @@ class ParallelAnswer:
         return f"{text}; with {self.would_fit[0]} it would take about {gib(self.would_fit[1])}"
 
 
-def run(
-    question: Question,
-    inputs: Mapping[str, Any],
-    disturbances: Disturbances,
-    *,
-    reserve: int | None,
-    plot: Path | None,
-    trace: Path | None,
-) -> ParallelAnswer:
+def run(question: StepTime, *, plot: Path | None, trace: Path | None) -> ParallelAnswer:
     """Simulate the step."""
+    disturbances = question.disturbances
     disturbance = disturbances.disturbance()
-    what, job = question.laid_out, question.job
+    libraries, job = question.libraries, question.job
     with console.simulating("simulating", 1) as bar:
-        step = simulate_parallel(job, what.libraries)
+        step = simulate_parallel(job, libraries)
         bar.done(f"simulated {step.ranks} ranks")
-    answer = ParallelAnswer(
-        what=what,
-        job=job,
-        step=step,
-        room=room_of(what.gpu, reserve),
-        inputs={**inputs, **asdict(question.words)},
-    )
+    answer = ParallelAnswer(question=question, step=step)
     if disturbance:
-        found = disturbed_layout(disturbances, disturbance, job, what.libraries, step.step_s)
+        found = disturbed_layout(disturbances, disturbance, job, libraries, step.step_s)
         found.write(f"{step.workload} on {step.ranks} ranks, disturbed", plot, trace)
         return replace(answer, disturbed=found)
     if plot:
@@ -282,26 +268,3 @@ def _said(before: Layout, after: Layout) -> str:
         words[value].format(option) if isinstance(value, bool) else f"{option} {value}"
         for option, value in changed
     )
-
-
-def _row(place: int, stage: StageTime) -> dict[str, Any]:
-    return {
-        "stage": place,
-        "rank": stage.rank,
-        "alike": stage.ranks,
-        "layers": list(stage.layers),
-        "compute_s": stage.compute_s,
-        "contention_s": stage.contention_s,
-        "copy_s": stage.copy_s,
-        "exposed_s": stage.exposed_s,
-        "exposed_by_s": dict(stage.exposed_by_s),
-        "bubble_s": stage.bubble_s,
-        "communication_s": stage.communication_s,
-        "communication_by_s": dict(stage.communication_by_s),
-        "memory_bytes": _peak(stage),
-    }
-
-
-def _peak(stage: StageTime) -> dict[str, Any]:
-    peak = stage.peak
-    return {"total": peak.nbytes, "pools": dict(peak.pools), "at_s": peak.moment_s, "during": peak.operation}

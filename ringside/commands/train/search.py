@@ -12,6 +12,7 @@ from typing import Any
 from ringside import console
 from ringside.commands.train.answer import computing, gib
 from ringside.commands.train.parallel import FORMULA
+from ringside.errors import with_options
 from ringside.report.page import Page, Table
 from ringside.searched import Layouts, find_layouts
 from ringside.sim.training.room import FITS, TIGHT, TOO_LARGE
@@ -21,8 +22,8 @@ from ringside.space import CHOICES
 from ringside.topologies.disk import write_file
 from ringside.topologies.placement import placement_told
 from ringside.topologies.units import format_duration
-from ringside.validation.questions.laid_out import LayoutWords, notes
-from ringside.validation.questions.question import Question
+from ringside.validation.questions.laid_out import notes
+from ringside.validation.questions.step_time import StepTime
 
 SHORT = {"micro_batch": "micro", "checkpointing": "ckpt", "sequence_parallel": "seq-par"}
 """Heads of columns where the word itself is long."""
@@ -36,13 +37,14 @@ STOPPED = 128 + signal.SIGINT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchAnswer:
-    """What a search found: ``inputs`` are the words of the question.
+    """The layouts found; ``fixed`` are the options of a layout that were given.
 
     ``unwritten`` are the picture and the trace that were asked for where there is no step to show.
     """
 
+    question: StepTime
     found: Layouts
-    inputs: Mapping[str, Any]
+    fixed: Mapping[str, Any]
     unwritten: Sequence[Path] = ()
 
     @property
@@ -78,7 +80,7 @@ class SearchAnswer:
         more = [f"{gib(one.peak_nbytes)} of {gib(self.gpu.memory)}" for one in self._ranked]
         figure = {"The best layouts": beside(names, {"step": [one.step_s for one in self._ranked]}, more)}
         return Page(
-            title=f"Layouts of {self.inputs['model']} on {_gpus(self.found.budget.ranks)}",
+            title=f"Layouts of {self.question.model} on {_gpus(self.found.budget.ranks)}",
             headline=f"{first[0].upper()}{first[1:]}.",
             figures=figure if names else {},
             tables=[Table("The best layouts", *self._table())] if names else [],
@@ -111,7 +113,8 @@ class SearchAnswer:
     def _content(self) -> dict[str, Any]:
         searched, budget = self.found.searched, self.found.budget
         return {
-            "inputs": self.inputs,
+            "inputs": self.question.understood(self.found.what.libraries.name, self.found.what.precision)
+            | {"said": dict(self.fixed)},
             "notes": self.notes,
             "budget": asdict(budget),
             "memory_bytes": {"of_gpu": self.gpu.memory, "reserve": self.found.room.reserve},
@@ -128,7 +131,7 @@ class SearchAnswer:
         """What to know before it is believed."""
         searched = self.found.searched
         libraries = self.found.what.libraries
-        found = placement_told(self.inputs["ranks"], libraries.placement, libraries.placed)
+        found = placement_told(self.question.ranks, libraries.placement, libraries.placed)
         found += [FORMULA] if self.found.what.precision else []
         if searched.best:
             found += notes(libraries, self._ranked[0].job.mesh)
@@ -175,10 +178,9 @@ class SearchAnswer:
 
     def _comments(self) -> list[str]:
         budget, searched, what = self.found.budget, self.found.searched, self.found.what
-        where = " ".join([self.inputs["cluster"], *self.inputs["settings"]])
         lines = [
-            f"{self._considered} layouts of {self.inputs['model']} on the {_gpus(budget.ranks)} of {where}, "
-            f"{budget.samples} samples a step; collectives of {what.libraries.name}",
+            f"{self._considered} layouts of {self.question.model} on the {_gpus(budget.ranks)} of "
+            f"{self.question.where}, {budget.samples} samples a step; collectives of {what.libraries.name}",
             computing(what.training, self.gpu, what.precision),
             f"memory of a GPU {gib(self.gpu.memory)}, {gib(self.found.room.reserve)} of it kept free",
         ]
@@ -212,14 +214,11 @@ class SearchAnswer:
 
 
 def run(
-    question: Question, said: Mapping[str, Any], inputs: Mapping[str, Any], *, global_batch: int | None,
-    top: int, reserve: int | None, plot: Path | None, trace: Path | None,
-) -> SearchAnswer:  # fmt: skip
+    question: StepTime, fixed: Mapping[str, Any], *, top: int, plot: Path | None, trace: Path | None
+) -> SearchAnswer:
     """Search, and draw the winner's step."""
     with console.simulating("searching") as bar, interruptible():
-        found = find_layouts(
-            question, said, global_batch=global_batch, top=top, reserve=reserve, tell=bar.done
-        )
+        found = find_layouts(question, fixed, top=top, tell=bar.done)
     best = found.searched.best
     if best and plot:
         from ringside.pictures.jobs.pipeline import draw_pipeline
@@ -228,7 +227,7 @@ def run(
     if best and trace:
         write_file(trace, best.timeline.dumps())
     unwritten = () if best else tuple(path for path in (plot, trace) if path)
-    return SearchAnswer(found=found, inputs={**inputs, "said": dict(said)}, unwritten=unwritten)
+    return SearchAnswer(question=question, found=found, fixed=fixed, unwritten=unwritten)
 
 
 @contextmanager
@@ -241,19 +240,14 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def said_words(words: LayoutWords, given: set[str]) -> dict[str, Any]:
-    """The words of a layout that were written on the command line, which are held."""
-    return {name: value for name, value in asdict(words).items() if name in given}
-
-
 def _reason(one: Pruned) -> tuple[str, str]:
     if one.kind != IMPOSSIBLE:
         return one.kind, one.kind
-    return one.kind, NUMBER.sub("N", one.reason.partition(";")[0])
+    return one.kind, NUMBER.sub("N", with_options(one.reason).partition(";")[0])
 
 
 def _left_out(one: Pruned) -> dict[str, Any]:
-    return {"options": one.name, "kind": one.kind, "reason": one.reason,
+    return {"options": one.name, "kind": one.kind, "reason": with_options(one.reason),
             "at_least_s": one.step_s, "memory_bytes": one.nbytes}  # fmt: skip
 
 

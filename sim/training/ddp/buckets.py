@@ -127,7 +127,7 @@ def check_used(unused: Sequence[str], bucketing: Bucketing) -> None:
         names = ", ".join(unused[:SHOWN]) + (f" and {len(unused) - SHOWN} more" if unused[SHOWN:] else "")
         raise ValueError(
             f"no gradient arrives for {names}, which stops DistributedDataParallel in its second iteration; "
-            "write --find-unused-parameters or --static-graph"
+            "write `find_unused_parameters` or `static_graph`"
         )
 
 

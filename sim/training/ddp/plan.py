@@ -179,5 +179,5 @@ def _check_matrices(workload: Workload) -> None:
             what = "is sparse" if tensor.sparse else "has no elements"
             raise ValueError(
                 f"{workload.name}: the gradient of {tensor.name} {what}, which PowerSGD cannot take; write "
-                "another --comm-hook, or leave the parameter out"
+                "another `comm_hook`, or leave the parameter out"
             )

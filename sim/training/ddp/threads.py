@@ -33,7 +33,7 @@ def check_threads(job: StepPlan, chains: Sequence[Chain], ends: Sequence[float],
             raise HangError(
                 f"{job.workload.name}: PowerSGD hangs at bucket {number}, launched while those before it "
                 f"still need a thread: each has one of Gloo's {workers} wait, and none is left to go on; "
-                "write a larger --bucket-cap-mb, up to one bucket for all, or --library nccl"
+                "write a larger `bucket_cap_mb`, up to one bucket for all, or `library` nccl"
             )
 
 

@@ -38,7 +38,9 @@ def parts_of_decoder(
     under sequence parallelism.
     """
     _check_experts(decoder, layout)
-    experts = ExpertParallel(degree=layout.expert, imbalance=layout.imbalance, capacity=layout.capacity)
+    experts = ExpertParallel(
+        degree=layout.expert, imbalance=layout.ep_imbalance, capacity=layout.capacity_factor
+    )
     parallel = TensorParallel(
         degree=layout.tensor, sequence=layout.sequence_parallel, style=layout.style, pull=pull
     )
@@ -80,16 +82,16 @@ def decoder_workload(
 def _check_experts(decoder: Decoder, layout: Layout) -> None:
     """Raise LayoutError for experts' options without experts, and if all ranks would send all tokens."""
     if decoder.experts is None:
-        given = {"--ep": layout.expert > 1, "--capacity-factor": layout.capacity is not None,
-                "--ep-imbalance": layout.imbalance != 1}  # fmt: skip
+        given = {"`ep`": layout.expert > 1, "`capacity_factor`": layout.capacity_factor is not None,
+                "`ep_imbalance`": layout.ep_imbalance != 1}  # fmt: skip
         for option in (name for name, is_said in given.items() if is_said):
             mixtures = ", ".join(name for name, one in DECODERS.items() if one.experts)
             raise LayoutError(
                 f"{option} needs a mixture of experts, and {decoder.name} is none; leave it out, or write "
-                f"--model {mixtures}"
+                f"`model` {mixtures}"
             )
     elif layout.tensor > 1 and not layout.sequence_parallel:
         raise LayoutError(
-            f"--tp {layout.tensor} has each rank send its own part of the tokens to the experts of "
-            f"{decoder.name}; add --sequence-parallel"
+            f"`tp` {layout.tensor} has each rank send its own part of the tokens to the experts of "
+            f"{decoder.name}; add `sequence_parallel`"
         )

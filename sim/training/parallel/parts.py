@@ -46,7 +46,7 @@ class Parts:
         if len(self.layers) < stages:
             raise LayoutError(
                 f"{len(self.layers)} layers of {self.name} on {stages} stages leave a stage without layers; "
-                f"write --pp and --virtual whose product is {len(self.layers)} at the most"
+                f"write `pp` and `virtual` whose product is {len(self.layers)} at the most"
             )
         if alone and len(alone) % stages == 0:
             each = len(alone) // stages

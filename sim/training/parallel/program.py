@@ -93,7 +93,7 @@ class Writing:
             stage.sharing.after_step()
         everything = [layer for of_stage in layers.values() for layer in of_stage]
         _sum_copies(job, made, own, everything)
-        if job.layout.clips:
+        if job.layout.clip:
             _clip(job, made, job.own_nbytes(everything))
         for number, stage in stages.items():
             sharing = stage.sharing

@@ -122,7 +122,7 @@ class Cut:
         if self.parallel.style == "dtensor":
             self._divides(
                 "entries of its vocabulary", decoder.vocabulary,
-                or_else=", or leave --async-tp out: Megatron's tensor parallelism pads the vocabulary",
+                or_else=", or leave `async_tp` out: Megatron's tensor parallelism pads the vocabulary",
             )  # fmt: skip
 
     def _check_context(self) -> None:
@@ -130,12 +130,12 @@ class Cut:
         name, degree, pieces = self.decoder.name, self.context.degree, self.context.pieces
         if degree > 1 and self.decoder.latent:
             raise ValueError(
-                f"{name}: context parallelism of latent attention is not modelled; leave --cp out"
+                f"{name}: context parallelism of latent attention is not modelled; leave `cp` out"
             )
         if self.decoder.sequence % pieces:
             raise ValueError(
                 f"{name}: a sequence of {self.decoder.sequence} tokens does not divide into {pieces} pieces "
-                f"for {degree} context-parallel ranks; write --seq "
+                f"for {degree} context-parallel ranks; write `seq` "
                 f"{-(-self.decoder.sequence // pieces) * pieces}"
             )
         heads = self.key_value * self.decoder.heads // self.decoder.width
@@ -143,7 +143,7 @@ class Cut:
             raise ValueError(
                 f"{name}: {heads} key-value heads of a rank do not divide by {degree} context-parallel "
                 "ranks, as ulysses wants; write one of "
-                f"{_list(n for n in range(1, heads + 1) if heads % n == 0)}, or another --cp-method"
+                f"{_list(n for n in range(1, heads + 1) if heads % n == 0)}, or another `cp_method`"
             )
 
     def tokens(self, batch: int) -> int:

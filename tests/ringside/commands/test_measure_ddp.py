@@ -85,7 +85,7 @@ def test_a_workload_with_a_parameter_that_no_layer_names_needs_a_flag(tmp_path):
     idle = tmp_path / "idle.yaml"
     tensors = "parameters: {a: {count: 1}, b: {count: 1}}"
     idle.write_text(f"name: x\n{tensors}\nlayers: [{{name: l, forward: 1s, backward: 1s, gradients: [a]}}]")
-    with pytest.raises(ValueError, match=r"no gradient arrives for b.*write --find-unused"):
+    with pytest.raises(ValueError, match=r"no gradient arrives for b.*write `find_unused"):
         run(str(idle), tmp_path / "o.json", DdpJob(), ranks=2)
 
 

@@ -14,13 +14,13 @@ from torch.distributed.tensor.experimental._context_parallel._attention import _
 from torch.nn.parallel import DistributedDataParallel
 
 from ringside.commands.train import command as train
+from ringside.sim.questions.layout import ByLayout
 from ringside.sim.training.ddp import buckets
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.powersgd import PowerSGD
 from ringside.sim.training.fsdp import FlatPolicy, FullyShardPolicy
 from ringside.sim.training.layout import STRATEGIES, SYNCING
-from ringside.validation.questions.laid_out import LayoutWords
 
 PAGE = (Path(__file__).parents[3] / "docs/defaults.md").read_text(encoding="utf-8")
 
@@ -96,13 +96,13 @@ def test_zero_redundancy_optimizer_has_neither_option() -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_words_left_out_are_the_frameworks(strategy: str) -> None:
-    layout = LayoutWords(strategy=strategy).layout()
+    layout = ByLayout(strategy=strategy).layout()
     assert layout.syncs_each is (strategy in SYNCING)
-    assert layout.clips is (strategy == "distributed_optimizer")
+    assert layout.clip is (strategy == "distributed_optimizer")
     assert not layout.overlap_grad_reduce
     assert not layout.overlap_param_gather
     if strategy in ("ddp", "fsdp", "fsdp1", "hsdp"):
-        assert LayoutWords(strategy=strategy, cp=2).layout().context_method == "all-gather"
+        assert ByLayout(strategy=strategy, cp=2).layout().context_method == "all-gather"
 
 
 def test_context_parallel_ranks_of_torch_gather_and_balance() -> None:
@@ -117,4 +117,4 @@ def test_every_option_of_a_training_stands_on_the_page() -> None:
     )
     options = set(inspect.signature(train.command).parameters) - NOT_OF_A_FRAMEWORK
     assert {name.replace("_", "-") for name in options} == listed
-    assert {one.name for one in fields(LayoutWords)} <= options
+    assert {one.name for one in fields(ByLayout)} <= options

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,13 @@ import ringside
 from ringside.commands.train.command import command
 from ringside.sim.libraries.find import default_library, find_library
 from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.questions.layout import ByLayout
 from ringside.sim.training.ddp.usual import SPREAD, contention
 from ringside.sim.training.layout import AT_ONCE, FSDP, STRATEGIES, ULYSSES_STRATEGIES
 from ringside.sim.training.mesh import DATA
 from ringside.sim.training.room import room_of
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import STORED, device, device_of
-from ringside.validation.questions.laid_out import LayoutWords
 from ringside.validation.questions.training import Training, batch_of, find_model, reached, sized_workload
 
 QUESTIONS = 3
@@ -135,9 +135,8 @@ def resolved(words: Words) -> Words:
     library = default_library(cluster)
     ranks = find_library(library, cluster).ranks
     libraries = Libraries(library, cluster, {}, ranks)
-    layout = LayoutWords(
-        **{name: value for name, value in words.items() if name in LayoutWords.__annotations__}
-    )
+    layout_names = {one.name for one in fields(ByLayout)}
+    layout = ByLayout(**{name: value for name, value in words.items() if name in layout_names})
     mesh = layout.layout().mesh(ranks, libraries.machine)
     group = mesh.together(0, *DATA)
     alone = all(words.get(name, 1) == 1 for name in ("tp", "cp", "pp", "ep"))

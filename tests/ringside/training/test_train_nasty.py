@@ -185,10 +185,10 @@ WORDS = [  # a command line, and what is said of it; empty where it is answered
     (f"{S} --set bandwidth=1B/s", ""),
     (f"{S} --library nccl", "add for example device"),
     ("--model resnet51 --cluster star:4", "write one of resnet50"),
-    ("--model '' --cluster star:4", "write one of resnet50"),
+    ("--model '' --cluster star:4", "write a text"),
     ("--model resnet50:7 --cluster star:4", "write a multiple of 32"),
     ("--model gpt2:99999 --cluster star:4", "this model takes 1 to 1024"),
-    ("--model resnet50 --cluster ''", "write one of star"),
+    ("--model resnet50 --cluster ''", "write a text"),
     ("--model resnet50 --cluster dgx-h100:-1", "write for example dgx-h100:4"),
     ("--model resnet50 --cluster star:100000000", "allowed: 1 to 262144"),
 ]

@@ -1,7 +1,6 @@
 """``ringside train --search``: what it prints, that plain simulation says the same, and what it refuses."""
 
 import json
-import re
 import shlex
 import signal
 import sys
@@ -13,6 +12,7 @@ import pytest
 import typer
 
 import ringside
+from ringside.errors import with_options
 from ringside.sim.training.search import SLOWER
 
 GPT = ("--model", "gpt2:256", "--cluster", "dgx-a100:1")
@@ -77,7 +77,7 @@ def test_the_function_ranks_as_the_command_does(train: Run) -> None:
     rows = json.loads(out)["rows"]
     assert [one.step_s for one in found.searched.found] == [row["step_s"] for row in rows]
     with pytest.raises(TypeError, match="has no option 'dp'"):
-        ringside.search("gpt2:256", "dgx-a100:1", dp=2)  # type: ignore[call-arg]
+        ringside.search("gpt2:256", "dgx-a100:1", dp=2)
 
 
 def test_control_c_prints_what_is_known(train: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,8 +160,9 @@ def test_bad_words_are_refused(monkeypatch: pytest.MonkeyPatch, words: tuple[str
     app = typer.Typer(pretty_exceptions_enable=False)
     app.command()(command)
     monkeypatch.setattr(sys, "argv", ["train", *GPT, *words])
-    with pytest.raises(ValueError, match=re.escape(said)):
+    with pytest.raises(ValueError, match=r".") as error:
         app(standalone_mode=False)
+    assert said in with_options(str(error.value))
 
 
 @pytest.mark.slow

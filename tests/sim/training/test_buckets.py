@@ -117,7 +117,7 @@ def three_tensors(arrival: tuple[int, ...]) -> Workload:
 
 
 def test_a_parameter_without_gradient_needs_a_flag() -> None:
-    with pytest.raises(ValueError, match=r"no gradient arrives for b.*write --find-unused"):
+    with pytest.raises(ValueError, match=r"no gradient arrives for b.*write `find_unused"):
         layout(three_tensors((2, 0)), Bucketing(), iteration=2)
     assert shapes(layout(three_tensors((2, 0)), Bucketing(static_graph=True), iteration=3)) == [(2,), (0, 1)]
 

@@ -123,7 +123,7 @@ def job(layout, ranks=8):
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp", "hsdp"])
 def test_steps_are_proved_and_as_long_as_their_parts(method, strategy):
     more = {"shard": 2} if strategy == "hsdp" else {}
-    layout = Layout(strategy=strategy, context=2, context_method=method, clips=True, **more)
+    layout = Layout(strategy=strategy, context=2, context_method=method, clip=True, **more)
     made = job(layout)
     assert check(Writing(made).program()).verdict == PROVED
     step = simulate_parallel(made, Libraries("ideal", "star:8", {"bandwidth": "50GB/s"}, 8))
@@ -169,9 +169,9 @@ def test_pieces_never_compute_quicker_than_the_whole(rows, outputs, pieces):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ({"context": 0}, "--cp 0; write 1 or more"),
+        ({"context": 0}, "`cp` 0; write 1 or more"),
         ({"context": 2, "context_method": "rings"}, "unknown context-parallel method 'rings'; write one of"),
-        ({"tensor": 2, "async_tensor": True}, "add --sequence-parallel"),
+        ({"tensor": 2, "async_tensor": True}, "add `sequence_parallel`"),
     ],
 )
 def test_layouts_that_cannot_be_are_refused(words, complaint):
@@ -183,7 +183,7 @@ def test_layouts_that_cannot_be_are_refused(words, complaint):
     ("layout", "complaint"),
     [
         (Layout(context=8, context_method="ulysses"), "4 key-value heads of a rank do not divide by 8"),
-        (Layout(context=3), "does not divide into 6 pieces for 3 context-parallel ranks; write --seq 4098"),
+        (Layout(context=3), "does not divide into 6 pieces for 3 context-parallel ranks; write `seq` 4098"),
     ],
 )
 def test_tokens_and_heads_that_do_not_divide_are_refused(layout, complaint):
@@ -192,8 +192,8 @@ def test_tokens_and_heads_that_do_not_divide_are_refused(layout, complaint):
 
 
 def test_meshes_that_do_not_divide_are_refused():
-    with pytest.raises(LayoutError, match="12 ranks do not divide by --tp 1 times --cp 5 times --pp 1"):
+    with pytest.raises(LayoutError, match="12 ranks do not divide by `tp` 1 times `cp` 5 times `pp` 1"):
         Layout(context=5).mesh(12, 4)
-    with pytest.raises(LayoutError, match="--tp 2 times --cp 3 ranks straddle machines of 8"):
+    with pytest.raises(LayoutError, match="`tp` 2 times `cp` 3 ranks straddle machines of 8"):
         Layout(tensor=2, context=3).mesh(48, 8)
     assert replace(Layout(context=2), tensor=2).mesh(16, 8).context == 2

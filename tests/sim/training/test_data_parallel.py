@@ -117,10 +117,10 @@ def test_one_gpu_has_nothing_to_exchange() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"tp": 2}, "one process that copies a whole model; leave --tp and --pp out"),
+        ({"tp": 2}, "one process that copies a whole model; leave `tp` and `pp` out"),
         ({"pp": 2}, "one process that copies a whole model"),
-        ({"no_sync": True}, "and FSDP, and --strategy is data_parallel; leave it out"),
-        ({"shard": 2}, "--shard applies to hsdp"),
+        ({"no_sync": True}, "and FSDP, and `strategy` is data_parallel; leave it out"),
+        ({"shard": 2}, "`shard` applies to hsdp"),
     ],
 )
 def test_what_it_cannot_do_is_refused(words: dict[str, int], message: str) -> None:

@@ -74,7 +74,7 @@ def test_a_parameter_without_a_gradient_needs_a_flag() -> None:
     layers = tuple(replace(layer, gradients=layer.gradients[:1]) for layer in SIXTEEN_LINEARS.layers)
     partly = replace(SIXTEEN_LINEARS, layers=layers)
     for iteration in (1, 3):
-        with pytest.raises(ValueError, match=r"no gradient arrives for 0\.weight.*find-unused-parameters"):
+        with pytest.raises(ValueError, match=r"no gradient arrives for 0\.weight.*find_unused_parameters"):
             run(DataParallel(iteration=iteration), workload=partly)
     for bucketing in (Bucketing(find_unused_parameters=True), Bucketing(static_graph=True)):
         step = run(DataParallel(bucketing=bucketing), workload=partly)

@@ -161,7 +161,7 @@ def test_gloo_goes_on_beside_the_third_all_reduce() -> None:
 def test_a_bucket_that_comes_while_another_needs_gloos_threads_hangs() -> None:
     ddp = compressing(PowerSGD(), bucket_cap_mb=0.02)
     slow = TimedGroup(4, lambda _: 5e-3, 2)
-    with pytest.raises(HangError, match=r"hangs at bucket 1.*Gloo's 2.*write a larger --bucket-cap-mb"):
+    with pytest.raises(HangError, match=r"hangs at bucket 1.*Gloo's 2.*write a larger `bucket_cap_mb`"):
         simulate_step(small(), slow, ddp)
     assert len(run(ddp, workers=2).buckets) == 6
     assert len(simulate_step(small(), TimedGroup(4, lambda _: 5e-3, 3), ddp).buckets) == 6

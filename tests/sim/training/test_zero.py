@@ -310,18 +310,18 @@ def test_a_layer_as_modules_does_the_same(counts: list[int], works: list[float],
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ({"strategy": "zero2", "pipeline": 2}, "DeepSpeed has no pipeline under zero2; write --strategy"),
+        ({"strategy": "zero2", "pipeline": 2}, "DeepSpeed has no pipeline under zero2; write `strategy`"),
         ({"strategy": "zero3", "pipeline": 2}, "DeepSpeed has no pipeline under zero3"),
-        ({"strategy": "zero1", "pipeline": 2, "schedule": "gpipe"}, "no gpipe pipeline; write --sch"),
+        ({"strategy": "zero1", "pipeline": 2, "schedule": "gpipe"}, "no gpipe pipeline; write `sch"),
         (
             {"strategy": "distributed_optimizer", "pipeline": 2, "schedule": "zbv", "virtual": 2},
-            "Megatron-LM, whose distributed_optimizer is, has no zbv pipeline; write --schedule 1f1b or",
+            "Megatron-LM, whose distributed_optimizer is, has no zbv pipeline; write `schedule` 1f1b or",
         ),
-        ({"strategy": "zero_redundancy", "tensor": 2}, "cannot handle cut ones; leave --tp out"),
-        ({"strategy": "zero1", "shard": 2}, "--shard applies to hsdp and hybrid_zero"),
-        ({"strategy": "zero3", "no_sync": True}, "and FSDP, and --strategy is zero3; leave it out"),
+        ({"strategy": "zero_redundancy", "tensor": 2}, "cannot handle cut ones; leave `tp` out"),
+        ({"strategy": "zero1", "shard": 2}, "`shard` applies to hsdp and hybrid_zero"),
+        ({"strategy": "zero3", "no_sync": True}, "and FSDP, and `strategy` is zero3; leave it out"),
         ({"strategy": "zero_offload"}, "'zero_offload' offloads parameters or optimizers to the host"),
-        ({"strategy": "zero_infinity"}, "write --strategy zero3 or fsdp"),
+        ({"strategy": "zero_infinity"}, "write `strategy` zero3 or fsdp"),
         ({"strategy": "fsdp_cpu_offload"}, "is not simulated"),
         ({"strategy": "zero4"}, "unknown strategy 'zero4'; write one of ddp, .*; did you mean zero"),
     ],
@@ -332,7 +332,7 @@ def test_layouts_that_a_framework_refuses(words: dict[str, str], complaint: str)
 
 
 def test_groups_that_do_not_divide_are_refused() -> None:
-    with pytest.raises(LayoutError, match=r"--shard 3 does not divide 8 .*; write one of 1, 2, 4, 8"):
+    with pytest.raises(LayoutError, match=r"`shard` 3 does not divide 8 .*; write one of 1, 2, 4, 8"):
         Layout(strategy="hybrid_zero", shard=3).mesh(8, 8)
     assert Layout(strategy="hybrid_zero", shard=8).mesh(16, 8) == Mesh(shard=8, replicate=2)
     assert Layout(strategy="hybrid_zero").mesh(16, 8) == Mesh(shard=16)

@@ -11,7 +11,6 @@ import pytest
 import typer
 
 from ringside.commands.train.command import command
-from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.search import Bounds
 from ringside.validation.published.training import (
     aleph_alpha,
@@ -29,45 +28,27 @@ from ringside.validation.published.training import (
 from ringside.validation.published.training.ddp.sources import sources
 from ringside.validation.published.training.ddp.throughput import asked as ddp_asked
 from ringside.validation.published.training.judging.rounds import ROUNDS, whole_s
-from ringside.validation.questions.laid_out import LayoutWords
-from ringside.validation.questions.question import Question
-from ringside.validation.questions.training import Training
+from ringside.validation.questions.step_time import StepTime
 
 TOP = Path(__file__).parents[3]
 
 
-def options(question: Question) -> Iterator[str]:
+def options(question: StepTime) -> Iterator[str]:
     """The options of ``ringside train`` that ask a question."""
-    yield from ("--cluster", question.cluster, "--model", question.training.model)
-    for key, figure in question.settings.items():
-        yield from ("--set", f"{key}={figure}")
-    if question.calibration is None:
-        yield from ("--calibration", "none")
-    elif not isinstance(question.calibration, str):
-        yield from ("--calibration", f"family:{question.calibration.cluster.partition(':')[0]}")
-    ddp = question.training.ddp
-    if (cap := ddp.bucketing.bucket_cap_mb) is not None:
-        yield from ("--bucket-cap-mb", str(cap))
-    if ddp.gradient_as_bucket_view:
-        yield "--gradient-as-bucket-view"
-    if not ddp.broadcast_buffers:
-        yield "--no-broadcast-buffers"
-    if question.training.measured is not None:
-        samples_per_s, ranks = question.training.measured
-        yield from ("--measured", f"{samples_per_s!r}@{ranks}")
-    assert (ddp.accumulation, ddp.comm_hook) == (1, DataParallel().comm_hook)
-    usual = (Training(model=""), LayoutWords(), Question(training=Training(model=""), cluster=""))
-    for one, plain in zip((question.training, question.layout, question), usual, strict=True):
-        for name in (field.name for field in fields(one)):
-            value = getattr(one, name)
-            if value == getattr(plain, name) or name in WRITTEN:
-                continue
-            option = f"--{name.replace('_', '-')}"
+    names = {one.name for one in fields(StepTime)} - {"model", "cluster"}
+    for name in question.changed(*sorted(names)):
+        option, value = f"--{name.replace('_', '-')}", getattr(question, name)
+        if name == "settings":
+            yield from (part for key, figure in value.items() for part in ("--set", f"{key}={figure}"))
+        elif name == "calibration":
+            machine = value and value.cluster.partition(":")[0]
+            yield from (option, f"family:{machine}" if machine else "none")
+        elif name == "measured":
+            samples_per_s, ranks = value
+            yield from (option, f"{samples_per_s!r}@{ranks}")
+        else:
             yield from (option,) if value is True else (option, str(value))
-
-
-WRITTEN = ("model", "cluster", "settings", "calibration", "ddp", "measured", "training", "layout")
-"""Fields that are written above."""
+    yield from ("--cluster", question.cluster, "--model", question.model)
 
 
 @pytest.fixture
@@ -75,7 +56,7 @@ def answered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     app = typer.Typer(pretty_exceptions_enable=False)
     app.command()(command)
 
-    def run(question: Question) -> float:
+    def run(question: StepTime) -> float:
         monkeypatch.setattr(sys, "argv", ["train", *options(question), "--json"])
         with pytest.raises(SystemExit) as end:
             app()
@@ -86,7 +67,7 @@ def answered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return run
 
 
-def rows() -> Iterator[tuple[str, Question, float]]:
+def rows() -> Iterator[tuple[str, StepTime, float]]:
     """Of each table some rows: the question, and the seconds of a step that the table goes by."""
     for step in [*megatron.steps()][1:9:3]:
         yield "megatron", step.asked(0.4), step.predicted_s(0.4)
@@ -121,7 +102,7 @@ def test_tables_judge_what_train_answers(answered: Callable[..., float]) -> None
         assert answered(question) == judged_s, (table, [*options(question)])
 
 
-def extrapolated() -> Iterator[tuple[str, Callable[[int], Question], int]]:
+def extrapolated() -> Iterator[tuple[str, Callable[[int], StepTime], int]]:
     """Yield a case of each table that extrapolates: its question by micro-batches, and the pipeline ranks."""
     step = next(one for one in libai.steps() if (one.model, one.pipeline, one.data) == ("gpt-2", 8, 1))
     yield "libai", partial(step.asked, 0.4), 8
@@ -140,7 +121,7 @@ def extrapolated() -> Iterator[tuple[str, Callable[[int], Question], int]]:
     ("asked", "pipeline"), [pytest.param(*case, id=name) for name, *case in extrapolated()]
 )
 def test_steps_of_many_micro_batches_follow_from_answers_of_fewer(
-    asked: Callable[[int], Question], pipeline: int
+    asked: Callable[[int], StepTime], pipeline: int
 ) -> None:
     count = (ROUNDS + 1) * pipeline
     step_s = whole_s(lambda number: asked(number).step().step_s, count, pipeline)

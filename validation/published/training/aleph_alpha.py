@@ -21,7 +21,6 @@ from statistics import median
 from typing import NamedTuple
 
 from ringside.sim.program.simulation.libraries import Libraries
-from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.parallel.job import ParallelJob
 from ringside.sim.training.search import Bounds
@@ -117,7 +116,7 @@ class Run(NamedTuple):
         return question(
             self._model, f"dgx-a100:{-(-gpus // 8)}", ranks=gpus, precision="bf16", dtype="bf16",
             compute_efficiency=1.0, attention="fused" if self.kernel.startswith("flash") else "written",
-            optimizer="sgd", ddp=DataParallel(gradient_as_bucket_view=True), spread=0.0, contention=0.0,
+            optimizer="sgd", gradient_as_bucket_view=True, spread=0.0, contention=0.0,
             tp=self.tensor, sequence_parallel=self._cuts_tokens, pp=self.pipeline,
             checkpointing=self.checkpointing, batch=self.micro_batches * self.micro_batch,
             micro_batch=self.micro_batch,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ringside.sim.calibration import shipped
 from ringside.validation.published.training.judging.efficiency import solved
 from ringside.validation.published.training.judging.judged import Judged, TrainingTable
-from ringside.validation.published.training.judging.rounds import ONE_BUCKET, whole_s
+from ringside.validation.published.training.judging.rounds import ONE_BUCKET_MB, whole_s
 from ringside.validation.questions.question import Question, question
 
 SHAPES = {"bert": (30592, 512), "gpt-2": (50304, 1024)}
@@ -61,7 +61,8 @@ class Step(NamedTuple):
             self.decoder, f"dgx1-v100:{-(-self.gpus // 8)}", settings=NIC, calibration=MEASURED,
             ranks=self.gpus, precision="fp16", dtype="fp16", compute_efficiency=efficiency,
             tp=self.tensor, pp=self.pipeline, batch=micro_batches * self.micro_batch,
-            micro_batch=self.micro_batch, checkpointing=self.checkpointing, no_sync=True, ddp=ONE_BUCKET,
+            micro_batch=self.micro_batch, checkpointing=self.checkpointing, no_sync=True,
+            bucket_cap_mb=ONE_BUCKET_MB,
         )  # fmt: skip
 
     def predicted_s(self, efficiency: float) -> float:

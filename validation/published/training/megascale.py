@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ringside.validation.published.training.judging.efficiency import solved
 from ringside.validation.published.training.judging.judged import Judged, TrainingTable
-from ringside.validation.published.training.judging.rounds import ONE_BUCKET, whole_s
+from ringside.validation.published.training.judging.rounds import ONE_BUCKET_MB, whole_s
 from ringside.validation.questions.question import Question, question
 
 MODEL = "gpt3-175b:2048,heads=128,vocabulary=51200"
@@ -33,7 +33,7 @@ def asked(gpus: int, efficiency: float, batch: int) -> Question:
     return question(
         MODEL, f"dgx-a100:{gpus // 8}", precision="bf16", dtype="fp32", compute_efficiency=efficiency,
         tp=8, sequence_parallel=True, pp=PIPELINE, schedule="interleaved1f1b", virtual=VIRTUAL,
-        checkpointing="selective", batch=batch, micro_batch=1, ddp=ONE_BUCKET,
+        checkpointing="selective", batch=batch, micro_batch=1, bucket_cap_mb=ONE_BUCKET_MB,
     )  # fmt: skip
 
 

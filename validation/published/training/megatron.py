@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ringside.sim.workload.decoder import decoder
 from ringside.validation.published.training.judging.efficiency import solved
 from ringside.validation.published.training.judging.judged import Judged, TrainingTable
-from ringside.validation.published.training.judging.rounds import ONE_BUCKET
+from ringside.validation.published.training.judging.rounds import ONE_BUCKET_MB
 from ringside.validation.questions.question import Question, question
 
 MACHINES = {"v100": ("dgx2-v100", 16), "a100": ("dgx-a100", 8)}
@@ -53,7 +53,7 @@ class Step(NamedTuple):
         return question(
             self.decoder, f"{name}:{-(-self.gpus // each)}", ranks=self.gpus, precision="fp16", dtype="fp16",
             compute_efficiency=efficiency, tp=self.tensor, batch=batch, micro_batch=batch,
-            checkpointing="full", ddp=ONE_BUCKET,
+            checkpointing="full", bucket_cap_mb=ONE_BUCKET_MB,
         )  # fmt: skip
 
     def predicted_s(self, efficiency: float) -> float:

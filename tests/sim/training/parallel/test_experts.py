@@ -88,7 +88,7 @@ def test_folds_deal_the_data_parallel_ranks_out(
 def test_every_strategy_and_pipeline_is_proved(strategy: str, schedule: str, virtual: int) -> None:
     layout = Layout(
         strategy=strategy, tensor=2, pipeline=2, schedule=schedule, virtual=virtual, expert=2,
-        sequence_parallel=True, clips=True,
+        sequence_parallel=True, clip=True,
     )  # fmt: skip
     program = Writing(job(layout, 16, 4)).program()
     assert check(program).verdict == PROVED
@@ -97,7 +97,7 @@ def test_every_strategy_and_pipeline_is_proved(strategy: str, schedule: str, vir
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp", "distributed_optimizer"])
 def test_ranks_that_share_sequences_deal_experts_out_too(strategy: str) -> None:
-    made = job(Layout(strategy=strategy, context=4, expert=2, clips=True), 8)
+    made = job(Layout(strategy=strategy, context=4, expert=2, clip=True), 8)
     assert check(Writing(made).program()).verdict == PROVED
     assert {group for _, group in summed(made)} >= {tuple(range(8)), (0, 2, 4, 6)}
     apart = job(Layout(strategy=strategy, expert=2), 8)
@@ -196,7 +196,7 @@ def test_a_rank_holds_its_own_experts(strategy: str) -> None:
 
 
 def test_a_step_says_where_its_time_went_and_more_imbalance_takes_longer() -> None:
-    even, uneven = (simulated(job(Layout(expert=4, imbalance=by), 8)) for by in (1.0, 2.0))
+    even, uneven = (simulated(job(Layout(expert=4, ep_imbalance=by), 8)) for by in (1.0, 2.0))
     for step in (even, uneven):
         (stage,) = step.stages
         parts = stage.busy_s + stage.exposed_s + stage.bubble_s
@@ -205,7 +205,7 @@ def test_a_step_says_where_its_time_went_and_more_imbalance_takes_longer() -> No
     assert uneven.step_s > even.step_s
     assert uneven.exposed_by_s["expert"] > even.exposed_by_s["expert"]
     told, padded = (
-        simulated(job(Layout(expert=4, capacity=capacity), 8)).exposed_by_s for capacity in (None, 1.0)
+        simulated(job(Layout(expert=4, capacity_factor=capacity), 8)).exposed_by_s for capacity in (None, 1.0)
     )
     assert padded["expert"] <= told["expert"]
 
@@ -223,17 +223,17 @@ def test_gradients_of_views_have_no_second_place() -> None:
 @pytest.mark.parametrize(
     ("words", "ranks", "message"),
     [
-        ({"expert": 3}, 8, "--ep 3 does not divide the 8 data-parallel ranks; write one of --ep 1, 2, 4, 8"),
-        ({"expert": 0}, 8, "--ep 0; write 1 or more"),
+        ({"expert": 3}, 8, "`ep` 3 does not divide the 8 data-parallel ranks; write one of `ep` 1, 2, 4, 8"),
+        ({"expert": 0}, 8, "`ep` 0; write 1 or more"),
         (
             {"expert": 2, "strategy": "hsdp"},
             8,
-            "--ep 2 is not known with --strategy hsdp; write --strategy ddp",
+            "`ep` 2 is not known with `strategy` hsdp; write `strategy` ddp",
         ),
         (
             {"expert": 6},
             24,
-            "straddle machines of 8 unevenly; write one of --ep 1, 2, 4, 8, 24",
+            "straddle machines of 8 unevenly; write one of `ep` 1, 2, 4, 8, 24",
         ),
     ],
 )
@@ -247,15 +247,15 @@ def test_a_layout_that_cannot_be_says_what_to_write(words: dict[str, int], ranks
 def test_words_of_experts_are_refused_where_there_are_none() -> None:
     dense = replace(MIXTURE, name="dense", experts=None)
     for words, option in (
-        ({"expert": 2}, "--ep"),
-        ({"imbalance": 1.5}, "--ep-imbalance"),
-        ({"capacity": 1.0}, "--capacity-factor"),
+        ({"expert": 2}, "`ep`"),
+        ({"ep_imbalance": 1.5}, "`ep_imbalance`"),
+        ({"capacity_factor": 1.0}, "`capacity_factor`"),
     ):  # fmt: skip
         with pytest.raises(
             LayoutError, match=f"{option} needs a mixture of experts, and dense is none; leave"
         ):
             parts_of_decoder(dense, Layout(**words), GPU.roofline("bfloat16"), "float32")  # type: ignore[arg-type]
-    with pytest.raises(LayoutError, match=r"--tp 2 has each rank send its own .* add --sequence-parallel"):
+    with pytest.raises(LayoutError, match=r"`tp` 2 has each rank send its own .* add `sequence_parallel`"):
         parts_of_decoder(MIXTURE, Layout(tensor=2), GPU.roofline("bfloat16"), "float32")
 
 
@@ -264,7 +264,7 @@ def test_words_of_experts_are_refused_where_there_are_none() -> None:
     [
         ({"expert": 2}, 8), ({"expert": 8}, 8), ({"expert": 4, "context": 2}, 16), ({"expert": 1}, 8),
         ({"expert": 2, "tensor": 2, "sequence_parallel": True, "pipeline": 2}, 16),
-        ({"expert": 2, "pipeline": 2, "virtual": 2, "schedule": "interleaved1f1b", "clips": True}, 8),
+        ({"expert": 2, "pipeline": 2, "virtual": 2, "schedule": "interleaved1f1b", "clip": True}, 8),
     ],
 )  # fmt: skip
 def test_the_distributed_optimizer_deals_experts_out_among_those_that_have_them(

@@ -64,7 +64,7 @@ def simulated(made: ParallelJob) -> ParallelStep:
 def test_every_schedule_is_proved_under_every_parallelism(schedule: str, virtual: int, strategy: str) -> None:
     layout = Layout(
         strategy=strategy, tensor=2, pipeline=2, schedule=schedule, virtual=virtual, sequence_parallel=True,
-        checkpointing="selective", clips=True,
+        checkpointing="selective", clip=True,
     )  # fmt: skip
     program = Writing(job(layout, 8, 4)).program()
     assert check(program).verdict == PROVED
@@ -85,7 +85,7 @@ def test_every_strategy_is_proved(strategy: str, pipeline: int) -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_all_that_is_taken_is_given_back(strategy: str) -> None:
-    layout = Layout(strategy=strategy, shard=2 if strategy == "hsdp" else None, clips=True)
+    layout = Layout(strategy=strategy, shard=2 if strategy == "hsdp" else None, clip=True)
     made = job(layout, 4, 3)
     left: dict[str, int] = {}
     for operation in Writing(made).operations(0):
@@ -184,7 +184,7 @@ def test_what_nobody_shares_is_held_all_the_same() -> None:
 
 @pytest.mark.parametrize("strategy", ["distributed_optimizer", "zero1", "zero2", "zero3"])
 def test_context_parallel_ranks_sum_gradients_and_deal_optimizers_out(strategy: str) -> None:
-    layout = Layout(strategy=strategy, context=2, context_method="ulysses", clips=True)
+    layout = Layout(strategy=strategy, context=2, context_method="ulysses", clip=True)
     shared, apart = (job(one, 8, 2) for one in (layout, replace(layout, context=1)))
     assert check(Writing(shared).program()).verdict == PROVED
     assert shared.samples == apart.samples // 2
@@ -212,7 +212,7 @@ def test_context_parallel_ranks_have_buckets_of_ddp() -> None:
 layouts = st.builds(
     lambda strategy, tensor, pipeline, checkpointing, clips: Layout(
         strategy=strategy, tensor=tensor, pipeline=pipeline[0], schedule=pipeline[1], virtual=pipeline[2],
-        checkpointing=checkpointing, sequence_parallel=tensor > 1, clips=clips,
+        checkpointing=checkpointing, sequence_parallel=tensor > 1, clip=clips,
     ),
     st.sampled_from(["ddp", "fsdp"]),
     st.sampled_from([1, 2, 4]),

@@ -9,6 +9,7 @@ import pytest
 
 from ringside.searched import _job, find_layouts
 from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.questions.layout import ByLayout
 from ringside.sim.training.layout import Layout
 from ringside.sim.training.parallel.job import ParallelJob
 from ringside.sim.training.parallel.simulate import play_parallel, simulate_parallel
@@ -17,12 +18,12 @@ from ringside.sim.training.room import FITS, TIGHT, TOO_LARGE, Room, room_of
 from ringside.sim.training.search import SLOWER, Bounds, Candidate, search
 from ringside.sim.workload.devices import device
 from ringside.space import Budget, layouts, spelled
-from ringside.validation.questions.laid_out import LaidOut, LayoutWords, laid_out
-from ringside.validation.questions.question import Question
+from ringside.validation.questions.laid_out import LaidOut, laid_out
+from ringside.validation.questions.step_time import StepTime
 from ringside.validation.questions.training import Training
 
 MODEL = "gpt2:256"
-QUESTION = Question(training=Training(model=MODEL), cluster="dgx-a100:1", library="nccl")
+QUESTION = StepTime(model=MODEL, cluster="dgx-a100:1", library="nccl")
 EVERY = 19
 """One layout of so many is looked at where all would take long."""
 
@@ -89,7 +90,7 @@ def test_words_that_are_said_alone_have_bounds_too(
     libraries: Libraries, model: str, words: dict[str, Any]
 ) -> None:
     job = _job(
-        laid_out(Training(model=model), device("a100"), libraries, Layout()), BUDGET, LayoutWords(**words)
+        laid_out(Training(model=model), device("a100"), libraries, Layout()), BUDGET, ByLayout(**words)
     )
     bounds, played = Bounds(libraries), play_parallel(job, libraries)
     held = max(peak.nbytes for peak in played.peaks)
@@ -142,7 +143,7 @@ def test_a_search_that_is_stopped_tells_what_it_knows(what: LaidOut, libraries: 
 
 def test_words_that_are_said_are_held_and_all_layouts_share_a_batch() -> None:
     said = {"tp": 2, "checkpointing": "full"}
-    found = find_layouts(QUESTION, said, global_batch=16, top=3)
+    found = find_layouts(replace(QUESTION, global_batch=16), said, top=3)
     assert found.searched.found
     for one in found.searched.found:
         words = found.words[one.name]
@@ -153,21 +154,21 @@ def test_words_that_are_said_are_held_and_all_layouts_share_a_batch() -> None:
 @pytest.mark.slow
 def test_nothing_that_does_not_fit_is_ever_found() -> None:
     reserve = QUESTION.gpu.memory - (1 << 30)
-    found = find_layouts(QUESTION, {}, global_batch=8, reserve=reserve)
+    found = find_layouts(replace(QUESTION, global_batch=8, reserve=reserve), {})
     assert all(one.peak_nbytes <= 1 << 30 for one in found.searched.found)
     assert any(one.kind == TIGHT for one in found.searched.pruned)
-    assert find_layouts(QUESTION, {"tp": 8}, global_batch=8).room == room_of(QUESTION.gpu)
+    assert find_layouts(replace(QUESTION, global_batch=8), {"tp": 8}).room == room_of(QUESTION.gpu)
 
 
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ({"question": replace(QUESTION, training=Training(model=MODEL, batch=4))}, "--global-batch"),
-        ({"question": replace(QUESTION, training=Training(model=MODEL, measured=(10.0, 8)))}, "one layout"),
+        ({"question": replace(QUESTION, batch=4)}, "`global_batch`"),
+        ({"question": replace(QUESTION, measured=(10.0, 8))}, "one layout"),
         ({"top": 0}, "write 1 or more"),
-        ({"reserve": 1 << 60}, "write fewer"),
+        ({"question": replace(QUESTION, reserve=1 << 60)}, "write fewer"),
     ],
 )
 def test_what_a_search_cannot_take_is_refused(words: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        find_layouts(**{"question": QUESTION, "said": {}, **words})
+        find_layouts(**{"question": QUESTION, "fixed": {}, **words})

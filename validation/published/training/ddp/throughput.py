@@ -17,8 +17,6 @@ from functools import cache
 from statistics import median
 
 from ringside.sim.calibration import AUTO, Calibration, shipped
-from ringside.sim.training.ddp.buckets import Bucketing
-from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.usual import SPREAD
 from ringside.sim.training.step import TrainingStep
 from ringside.validation.published.training.ddp.sources import PublishedStep, Series, Source, sources
@@ -169,10 +167,6 @@ def asked(source: Source, series: Series, row: PublishedStep, spread: float) -> 
     """Return the training at the pace of its series' first row."""
     base = series.rows[0]
     cap_mb = ONE_BUCKET_MB if source.framework.startswith(HIDE_NOTHING) else series.bucket_cap_mb
-    ddp = DataParallel(
-        bucketing=Bucketing(cap_mb), accumulation=row.accumulation, no_sync=source.no_sync,
-        broadcast_buffers=False,
-    )  # fmt: skip
     cluster, settings = f"{series.machine}:{row.nodes}", dict[str, str]()
     calibration: Calibration | str | None = AUTO
     if series.machine == "rtx3090-8":
@@ -185,7 +179,8 @@ def asked(source: Source, series: Series, row: PublishedStep, spread: float) -> 
     return question(
         series.model, cluster, settings=settings, ranks=row.gpus, calibration=calibration,
         device=series.device, precision=series.precision, batch=row.batch, optimizer=series.optimizer,
-        ddp=ddp, spread=spread, measured=(base.samples_per_s, base.gpus),
+        bucket_cap_mb=cap_mb, accumulation=row.accumulation, no_sync=source.no_sync,
+        no_broadcast_buffers=True, spread=spread, measured=(base.samples_per_s, base.gpus),
     )  # fmt: skip
 
 

@@ -2,14 +2,11 @@
 
 from collections.abc import Callable
 
-from ringside.sim.training.ddp.buckets import Bucketing
-from ringside.sim.training.ddp.job import DataParallel
-
 ROUNDS = 2
 """Micro-batches a pipeline rank that are simulated: each round beyond them takes as long as the second."""
 
-ONE_BUCKET = DataParallel(bucketing=Bucketing(1e6))
-"""A cap that no model fills: gradients are summed when backward is over, as Megatron-LM's once were."""
+ONE_BUCKET_MB = 1e6
+"""A bucket cap (MiB) that no model fills: gradients are summed after backward, as Megatron-LM's once were."""
 
 
 def whole_s(step_s: Callable[[int], float], micro_batches: int, pipeline: int = 1) -> float:

@@ -1,0 +1,30 @@
+"""The values of ``--sweep``."""
+
+from ringside.topologies.catalogue import MAX_LINKS
+
+SWEEPS = ("bucket-cap-mb", "nodes")
+
+
+def sweep_of(text: str | None) -> tuple[str | None, list[float]]:
+    """A ``parameter=value,value`` text in parts."""
+    if text is None:
+        return None, []
+    parameter, _, values = text.partition("=")
+    try:
+        found = [float(value) for value in values.split(",")]
+    except ValueError:
+        found = []
+    if parameter not in SWEEPS or not found or any(not 0 <= value < float("inf") for value in found):
+        raise ValueError(
+            f"{text!r} is no sweep of {' or '.join(SWEEPS)}; write for example bucket-cap-mb=1,5,25"
+        )
+    if len(set(found)) < len(found):
+        raise ValueError(f"{text!r} names a value twice; write each once")
+    return parameter, found
+
+
+def whole_nodes(nodes: float) -> int:
+    """The count of machines that a value of a sweep is."""
+    if nodes != int(nodes) or not 1 <= nodes <= MAX_LINKS:
+        raise ValueError(f"{nodes:g} is no number of nodes; write 1 to {MAX_LINKS}, for example nodes=1,2,4")
+    return int(nodes)

@@ -1,0 +1,48 @@
+"""Fields of the measurements that a question goes by."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ringside.sim.calibration import (
+    AUTO,
+    FAMILY,
+    NONE,
+    Calibration,
+    CalibrationError,
+    find_calibration,
+    shipped,
+    why_not,
+)
+from ringside.sim.questions.anchor import Anchor
+from ringside.sim.questions.question import choices, option
+from ringside.topologies.catalogue import split
+from ringside.topologies.load import in_catalogue
+
+
+def calibration_option() -> Any:
+    """Define a field of a calibration, which `scaled` reads."""
+    return option(
+        "Measurements to use: the shipped ones of the machine, none, another's, or your own.",
+        metavar=choices((AUTO, NONE, f"{FAMILY}NAME", "FILE")), default=AUTO,
+    )  # fmt: skip
+
+
+def anchor_option() -> Any:
+    """Define a field of a site's own measurements."""
+    return option(
+        "Rows of your own site that scale the calibration.", metavar="LOG", default=None, parse="anchor"
+    )
+
+
+def scaled(
+    given: Calibration | str | None, anchor: Anchor | None, cluster: str, settings: Mapping[str, str]
+) -> Calibration | str | None:
+    """Return a calibration, scaled where there is an anchor; raise CalibrationError for none to scale."""
+    calibration = find_calibration(given, cluster) if isinstance(given, str) else given
+    if anchor is None:
+        return calibration
+    machine = in_catalogue(cluster)
+    known = shipped(machine) if calibration == AUTO else calibration
+    if not isinstance(known, Calibration):
+        raise CalibrationError(f"nothing to scale by {anchor.path}: {why_not(machine)}; write `calibration`")
+    return anchor.scale(known, split(cluster)[0], settings)

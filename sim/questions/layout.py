@@ -1,0 +1,182 @@
+"""Fields of a layout: degrees of parallelism, strategy and schedule."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+from ringside.sim.program.proof.check import FAILS, HANGS, check
+from ringside.sim.questions.question import Question, choices, option
+from ringside.sim.training.context import METHODS
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.layout import (
+    AT_ONCE,
+    CLIPPING,
+    CONTEXT_METHODS,
+    STRATEGIES,
+    TORCH_CONTEXT_METHOD,
+    Layout,
+    LayoutError,
+)
+from ringside.sim.training.pipeline.actions import COMPUTES, Table, read_tables, singles
+from ringside.sim.training.pipeline.lowering import find_placement
+from ringside.sim.training.pipeline.placement import Placement
+from ringside.sim.training.pipeline.program import find_runtime, pipeline
+from ringside.sim.training.pipeline.schedules import SCHEDULES, find_schedule
+from ringside.sim.training.tensor import STYLES
+from ringside.sim.workload.decoder import CHECKPOINTING
+from ringside.sim.workload.devices import full_name
+
+INTERLEAVED = 2
+"""The default number of stages of a pipeline rank where a schedule may have any."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByLayout(Question):
+    """How a training is laid out over ranks."""
+
+    strategy: str = option(
+        f"What data-parallel ranks do: {', '.join(STRATEGIES)} (docs/parallel.md).",
+        metavar="NAME", default="ddp",
+    )  # fmt: skip
+    tp: int = option("Tensor-parallel ranks, which share each layer.", default=1)
+    tp_style: str | None = option(
+        "Products of one input as one, or each alone.",
+        metavar=choices(STYLES), default=None, default_text="dtensor with --async-tp",
+    )  # fmt: skip
+    cp: int = option("Context-parallel ranks, which share each sequence.", default=1)
+    cp_method: str | None = option(
+        "How they pass keys and values.",
+        metavar=choices(METHODS), default=None, default_text="the framework's own",
+    )  # fmt: skip
+    async_tp: bool = option("Hide tensor-parallel exchanges behind products, as torch can.", default=False)
+    pp: int = option("Pipeline-parallel ranks, which share the layers.", default=1)
+    shard: int | None = option(
+        "hsdp, hybrid_zero: ranks that shard together.", default=None, default_text="a machine's; all"
+    )
+    schedule: str | None = option(
+        f"Of the pipeline: {', '.join(SCHEDULES)}, or torch's CSV.",
+        metavar="NAME|FILE.csv", default=None, default_text="1f1b",
+    )  # fmt: skip
+    virtual: int | None = option(
+        "Stages of a pipeline rank.", default=None, default_text="2 where interleaved, else 1"
+    )
+    micro_batch: int | None = option(
+        "Samples that pass at once, of a --batch.",
+        default=None, default_text="1 under a layout, all in data_parallel",
+    )  # fmt: skip
+    checkpointing: str = option(
+        "Which activations are recomputed.", metavar=choices(CHECKPOINTING), default="none"
+    )
+    sequence_parallel: bool = option(
+        "Cut tokens among tensor-parallel ranks between products.", default=False
+    )
+    clip: bool | None = option(
+        "Clip gradients by their norm, which all ranks sum.", "--clip/--no-clip",
+        default=None, default_text="as Megatron-LM does, as others do not",
+    )  # fmt: skip
+    overlap_grad_reduce: bool = option(
+        "distributed_optimizer: scatter gradients bucket by bucket in backward.", default=False
+    )
+    overlap_param_gather: bool = option(
+        "distributed_optimizer: gather parameters beside the next forward.", default=False
+    )
+    no_sync: bool = option(
+        "DDP, FSDP: reduce gradients in the last backward alone, not in each (no_sync).", default=False
+    )
+    param_dtype: str | None = option(
+        "FSDP: type in which parameters are gathered.", default=None, default_text="the products'"
+    )
+    reduce_dtype: str | None = option(
+        "FSDP: type in which gradients are summed.", default=None, default_text="the parameters'"
+    )
+    ep: int = option("Expert-parallel ranks, neighbours among the data-parallel ones.", default=1)
+    ep_imbalance: float = option("Tokens of the busiest expert-parallel rank, over the mean.", default=1.0)
+    capacity_factor: float | None = option(
+        "Tokens of each expert over the mean, padded and dropped.", default=None, default_text="no limit"
+    )
+
+    @cached_property
+    def is_parallel(self) -> bool:
+        """Whether any field changes more than a step of DistributedDataParallel alone has."""
+        return bool(self.changed(*(one.name for one in fields(ByLayout) if one.name != "no_sync")))
+
+    def simplified(self, batch: Callable[[], int]) -> Self:
+        """Return the question without usual clipping, and without a micro-batch of all ``batch`` samples."""
+        question = replace(self, clip=None) if self.clip is (self.strategy in CLIPPING) else self
+        plain = replace(question, micro_batch=None)
+        is_usual = question.micro_batch is not None and not plain.is_parallel
+        return plain if is_usual and question.micro_batch == batch() else question
+
+    def layout(self) -> Layout:
+        """Return the layout; raise LayoutError for an invalid one."""
+        if self.pp == 1 and (self.schedule, self.virtual) != (None, None):
+            name = "virtual" if self.schedule is None else "schedule"
+            raise LayoutError(
+                f"`{name}` is a pipeline's, of which there is none; add `pp` 2, or leave it out"
+            )
+        if self.cp == 1 and self.cp_method is not None:
+            raise LayoutError(
+                "`cp_method` is of context-parallel ranks, of which there is one; add `cp` 2, or leave it out"
+            )
+        schedule = "1f1b" if self.schedule is None else self.schedule
+        tables = self._tables()
+        if tables:
+            usual = find_placement(tables).stages_a_rank
+        else:
+            usual = 1 if self.pp == 1 else find_schedule(schedule).stages_a_rank or INTERLEAVED
+        if self.micro_batch is not None and self.micro_batch < 1:
+            raise LayoutError(f"`micro_batch` {self.micro_batch}; write 1 or more")
+        whole = self.strategy in AT_ONCE and (self.tp, self.cp, self.pp, self.ep) == (1, 1, 1, 1)
+        layout = Layout(
+            strategy=self.strategy, tensor=self.tp, tensor_style=self.tp_style, context=self.cp,
+            context_method=self._method,
+            async_tensor=self.async_tp, pipeline=self.pp, shard=self.shard, schedule=schedule,
+            virtual=self.virtual if self.virtual is not None else usual,
+            micro_batch=self.micro_batch or (0 if whole else 1),
+            checkpointing=self.checkpointing, sequence_parallel=self.sequence_parallel,
+            clip=self.strategy in CLIPPING if self.clip is None else self.clip,
+            overlap_grad_reduce=self.overlap_grad_reduce, overlap_param_gather=self.overlap_param_gather,
+            no_sync=self.no_sync, tables=tables, expert=self.ep, ep_imbalance=self.ep_imbalance,
+            capacity_factor=self.capacity_factor,
+            param_dtype=full_name(self.param_dtype), reduce_dtype=full_name(self.reduce_dtype),
+        )  # fmt: skip
+        if layout.strategy == "fsdp1" and layout.pipeline > 1 and schedule not in ("gpipe", "1f1b"):
+            raise LayoutError(
+                f"FSDP1 has no part in {schedule}, which gathers and sums whole stages; write `strategy` "
+                "fsdp, or `schedule` 1f1b or gpipe"
+            )
+        return layout
+
+    @property
+    def _method(self) -> str:
+        """How context-parallel ranks pass keys and values, by default as the strategy's framework does."""
+        if self.cp_method is not None or self.cp == 1:
+            return self.cp_method or "zigzag"
+        return CONTEXT_METHODS.get(self.strategy, TORCH_CONTEXT_METHOD)
+
+    def _tables(self) -> tuple[Table, ...]:
+        """Return the actions of a file; raise LayoutError for another number of ranks or stages."""
+        if self.schedule is None or not self.schedule.endswith(".csv"):
+            return ()
+        actions = read_tables(Path(self.schedule))
+        if len(actions) != self.pp:
+            raise LayoutError(
+                f"{self.schedule} has actions of {len(actions)} ranks; write `pp` {len(actions)}"
+            )
+        where = find_placement(actions)
+        each = where.stages_a_rank
+        if self.virtual not in (None, each):
+            raise LayoutError(f"{self.schedule} has {each} stages on each rank; leave `virtual` out")
+        if any(one.kind not in COMPUTES for table in actions for one in singles(table)):
+            self._prove(actions, where)
+        return actions
+
+    def _prove(self, actions: tuple[Table, ...], where: Placement) -> None:
+        """Raise LayoutError for a file's own messages that never meet; those that torch adds always do."""
+        layers = (RankLayer(name="layer"),)
+        alone = pipeline(str(self.schedule), actions, where, lambda _: layers, find_runtime("torch"))
+        verdict = check(alone)
+        if verdict.verdict in (HANGS, FAILS):
+            raise LayoutError(f"{self.schedule} never ends: {'; '.join(verdict.story)}")
