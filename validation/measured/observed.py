@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 
 from ringside.sim.libraries.find import Options
 from ringside.sim.libraries.nccl.cluster import communicator_of
-from ringside.sim.libraries.nccl.communicator import Communicator, Settings
+from ringside.sim.libraries.nccl.communicator import Communicator, Facts, Settings
 from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.libraries.nccl.measured.messages import KINDS, Launch, Task, has_form
-from ringside.sim.libraries.nccl.measured.model import Facts
 from ringside.sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION, names_one
 from ringside.sim.libraries.nccl.tuning.tuner import cost_table

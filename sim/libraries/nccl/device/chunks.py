@@ -133,7 +133,7 @@ def _blocks(comm: Communicator, algorithm: str) -> int:
 
 
 def _heads(comm: Communicator) -> int:
-    graph = comm.graph("nvls")
+    graph = comm.usable.get("nvls")
     return graph.channels if graph else 1
 
 

@@ -100,7 +100,7 @@ def check_schedulable(comm: Communicator, collective: Collective, algorithm: str
 
 def _lacking(comm: Communicator, kind: str, algorithm: str) -> str:
     """Return why an algorithm has no schedule on these machines, if it has none."""
-    if comm.graph(algorithm) is None:
+    if algorithm not in comm.usable:
         if algorithm.startswith("nvls"):
             return "needs NVSwitch, 2 GPUs a node of Hopper or later, a rank on each, and NCCL_NVLS_ENABLE"
         return f"needs a network that adds: NCCL_COLLNET_ENABLE=1, on {max(2, comm.nodes)} nodes or more"

@@ -121,7 +121,7 @@ def _nvlink(comm: Communicator, link: Link) -> float:
 def _claimed(comm: Communicator) -> tuple[float, float]:
     """Return the factor by which a graph file or a log exceeds a GPU's links, or the cards."""
     system = comm.system
-    graphs = [graph for algorithm in ALGORITHMS if (graph := comm.graph(algorithm))]
+    graphs = comm.usable.values()
     gpu = nvlink_in_datasheet(system.nvlink, system.compute_capability) + system.pcie
     cards = system.nics * system.nic
     inside = max(graph.channels * graph.bw_intra for graph in graphs)
@@ -140,7 +140,7 @@ def _sends(comm: Communicator, collective: Collective, algorithm: str, protocol:
         for node in ends or [[]]:
             own = (one for one in (*inside, *node) if not _is_cut(comm, collective, one))
             yield [(one.links, weights[one.channel]) for one in own]
-    elif comm.graph(algorithm) is not None:
+    elif algorithm in comm.usable:
         for degrees in roles(comm.nodes) if algorithm == "nvls_tree" else [[[True], [True]]]:
             yield list(_switched(comm, collective, algorithm, [sum(degree) for degree in degrees]))
 
@@ -266,7 +266,7 @@ def cable_bytes(
     if algorithm in ("ring", "tree"):
         weights = _by_channel(comm, collective, algorithm, protocol)
         carried = connections(comm, algorithm, weights)
-    elif comm.graph(algorithm) is None:
+    elif algorithm not in comm.usable:
         return None
     elif algorithm == "nvls_tree":
         carried = _over_trees(comm, collective, cards)

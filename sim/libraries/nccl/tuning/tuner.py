@@ -213,7 +213,7 @@ def launch(comm: Communicator, algorithm: str, protocol: str, nbytes: int) -> tu
 
 def _ll128_is_safe(comm: Communicator, algorithm: str) -> bool:
     """Return whether every path keeps the order of 128-byte stores, which LL128 requires."""
-    graph, capability = comm.graph(algorithm), comm.system.compute_capability
+    graph, capability = comm.usable.get(algorithm), comm.system.compute_capability
     worst = PathClass.PXN if capability >= 90 else PathClass.PXB
     known = comm.constants.ll128_capabilities
     return (

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringside.sim.libraries.nccl import SYSTEMS, Settings, communicator
+from ringside.sim.libraries.nccl.communicator import Facts
 from ringside.sim.libraries.nccl.measured.messages import (
     KINDS,
     PAIRS,
@@ -19,7 +20,6 @@ from ringside.sim.libraries.nccl.measured.messages import (
 from ringside.sim.libraries.nccl.measured.model import (
     AMPLITUDE,
     LEAST_AMPLITUDE,
-    Facts,
     Measured,
     corrected,
     log_form,
@@ -38,7 +38,7 @@ def tasks(draw):
     machine = draw(st.sampled_from(MACHINES))
     comm = communicator(machine, draw(st.sampled_from((1, 2, 3, 8, 512))))
     pairs = [pair for pair in PAIRS if pair[0] != ("nvls_tree" if comm.nodes == 1 else "nvls")]
-    if comm.graph("nvls") is None:
+    if "nvls" not in comm.usable:
         pairs = pairs[:6]
     kind = draw(st.sampled_from(KINDS))
     pair = draw(st.sampled_from([pair for pair in pairs if kind == "all_reduce" or pair[0] == "ring"]))
