@@ -1,7 +1,7 @@
 """The interface of every library of collectives: questions and answers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from ringside.sim.collective import Collective
@@ -69,6 +69,7 @@ class Prediction:
     ``caveat`` is a warning about the answer.
     ``network`` is how links serve messages, where a schedule is played or behind a closed form.
     ``channels`` and ``belief_us``, the library's own estimate in microseconds, are NCCL's.
+    ``algbw`` and ``busbw`` are its bandwidths in bytes/s, as nccl-tests defines them.
     """
 
     collective: Collective
@@ -83,20 +84,15 @@ class Prediction:
     channels: int = 1
     belief_us: float | None = None
     network: str = "fifo"
+    algbw: float = field(init=False)
+    busbw: float = field(init=False)
 
     def __post_init__(self) -> None:
         what = f"{self.algorithm} {self.collective.kind} of {self.collective.nbytes} B"
         check_band(what, self.time_lo_s, self.time_s, self.time_hi_s)
-
-    @property
-    def algbw(self) -> float:
-        """Algorithm bandwidth in bytes/s, as nccl-tests defines it."""
-        return self.collective.nbytes / self.time_s if self.time_s else 0.0
-
-    @property
-    def busbw(self) -> float:
-        """Bus bandwidth in bytes/s, as nccl-tests defines it."""
-        return self.algbw * self.collective.busbw_factor
+        algbw = self.collective.nbytes / self.time_s if self.time_s else 0.0
+        object.__setattr__(self, "algbw", algbw)
+        object.__setattr__(self, "busbw", algbw * self.collective.busbw_factor)
 
 
 class Library:
