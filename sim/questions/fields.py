@@ -1,7 +1,7 @@
 """Fields that several questions share, each defined once."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ringside.sim.calibration import (
@@ -112,7 +112,9 @@ class ByLibrary(OnCluster):
     def read_calibration(self) -> Calibration | str | None:
         """Return the calibration, scaled by the anchor's rows where there is one."""
         text = self.calibration
-        calibration = find_calibration(text, self.cluster) if isinstance(text, str) else text
+        calibration = text
+        if isinstance(text, str) and text != AUTO:
+            calibration = find_calibration(text, self.cluster)
         if self.anchor is None:
             return calibration
         machine = in_catalogue(self.cluster)
@@ -134,7 +136,10 @@ class OfType(Question):
 
 @dataclass(frozen=True, kw_only=True)
 class BySize(Question):
-    """Of which sizes: those listed, or a series from ``begin`` to ``end`` bytes by ``factor``."""
+    """Of which sizes: those listed, or a series from ``begin`` to ``end`` bytes by ``factor``.
+
+    ``sizes`` are they, in bytes.
+    """
 
     begin: int = option("Smallest size.", "-b", "--begin", metavar="SIZE", default="8", parse=parse_size)
     end: int = option("Largest size.", "-e", "--end", metavar="SIZE", default="128M", parse=parse_size)
@@ -145,6 +150,7 @@ class BySize(Question):
         "One size, or several, in place of -b, -e and -f.",
         metavar="SIZE,...", default=None, parse=_parse_sizes,
     )  # fmt: skip
+    sizes: list[int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -152,17 +158,17 @@ class BySize(Question):
             raise QuestionError(
                 "`size` lists sizes, `begin`, `end` and `factor` make a series; leave one or the other out"
             )
-        begin, end = format_size(self.begin), format_size(self.end)
         if self.begin > self.end:
-            raise QuestionError(f"`begin` {begin} is more than `end` {end}; write the smaller size first")
+            raise QuestionError(
+                f"`begin` {format_size(self.begin)} is more than `end` {format_size(self.end)}; "
+                "write the smaller size first"
+            )
         if self.begin == 0:
             raise QuestionError("`begin` 0 grows to nothing; write `begin` 1 or more, or `size` 0")
+        sizes = self._series() if self.size is None else list(self.size)
+        object.__setattr__(self, "sizes", sizes)
 
-    @property
-    def sizes(self) -> list[int]:
-        """The sizes in bytes, in ascending order."""
-        if self.size is not None:
-            return list(self.size)
+    def _series(self) -> list[int]:
         sizes = [self.begin]
         while sizes[-1] * self.factor <= self.end:
             sizes.append(sizes[-1] * self.factor)

@@ -60,7 +60,7 @@ def run(
     disturbances: Disturbances,
 ) -> None:
     """Record, prove, simulate and print."""
-    disturbance = disturbances.disturbance()
+    disturbance = disturbances.disturbance
     files = [*(str(job.file) for job in jobs), cluster]
     check_format(plot)
     check_outputs((plot, trace), files)
@@ -115,9 +115,9 @@ def _check_many(disturbances: Disturbances, *, drawn: bool) -> None:
             "a picture, a trace or an export is of one job; ask for one, or leave --plot, --trace, "
             "--export out"
         )
-    if disturbances.disturbance():
+    if disturbances.disturbance:
         raise ValueError(
-            f"{disturbances.disturbed_by()}: what disturbs is of one job; ask for one, or leave it out"
+            f"{disturbances.disturbed_by}: what disturbs is of one job; ask for one, or leave it out"
         )
 
 

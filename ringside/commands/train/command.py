@@ -249,7 +249,7 @@ def run(asked: Asked, *, plot: Path | None, trace: Path | None) -> Answer:
     question = asked.question
     training, cluster, ddp = question.training, question.cluster, question.training.ddp
     parameter, values = _checked(asked, ddp)
-    disturbance = asked.disturbances.disturbance()
+    disturbance = asked.disturbances.disturbance
     _check_outputs(plot, trace, asked.sweep, asked.read)
     counted = [f"{cluster}:{whole_nodes(value)}" for value in values] if parameter == "nodes" else [cluster]
     libraries = [question.bound(one) for one in counted]
@@ -317,7 +317,7 @@ def _checked(asked: Asked, ddp: DataParallel) -> tuple[str | None, list[float]]:
         asked.question.ranks is not None or split(asked.question.cluster)[1] is not None
     ):
         raise ValueError("a sweep of nodes counts for itself; leave -g and the cluster's own count out")
-    if parameter and (said := asked.disturbances.disturbed_by()):
+    if parameter and (said := asked.disturbances.disturbed_by):
         raise ValueError(f"{said}: what disturbs a step is of one, not of a sweep; leave one of them out")
     bucketing = ddp.bucketing
     if parameter == "bucket-cap-mb" and (bucketing.bucket_cap_mb is not None or bucketing.bucket_cap_mb_list):

@@ -245,7 +245,7 @@ def run(
     trace: Path | None,
 ) -> ParallelAnswer:
     """Simulate the step."""
-    disturbance = disturbances.disturbance()
+    disturbance = disturbances.disturbance
     what, job = question.laid_out, question.job
     with console.simulating("simulating", 1) as bar:
         step = simulate_parallel(job, what.libraries)
