@@ -85,7 +85,7 @@ def _beside_collnet(named: str, kind: str, comm: Communicator) -> bool:
     """Whether the names include anything that such an NCCL considers possible without CollNet."""
     if named == "auto":
         return True
-    allowed = Pins(named).algorithms(kind) if named else frozenset[str]()
+    allowed = Pins(named).algorithms[kind] if named else frozenset[str]()
     return bool(allowed & {"tree", "ring", "nvls" if comm.nodes == 1 else "nvls_tree"})
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ringside.sim.calibration import AUTO, Calibration
 from ringside.sim.libraries import rules
@@ -20,9 +20,6 @@ from ringside.topologies import Topology
 from ringside.topologies.graph import name_of
 from ringside.topologies.placement import EVEN, check_spread
 from ringside.topologies.words import one_of
-
-if TYPE_CHECKING:
-    from ringside.sim.libraries.nccl.communicator import Settings
 
 log = logging.getLogger(__name__)
 
@@ -48,15 +45,6 @@ class Options:
     times: str | None = None
     network: str = "fifo"
     placement: str = EVEN
-
-    def settings(self) -> "Settings":
-        """Return them as settings of NCCL's model."""
-        from ringside.sim.libraries.nccl.communicator import Settings
-        from ringside.sim.libraries.nccl.pins import Pins
-        from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
-
-        algorithm, protocol = ("" if text == "auto" else text for text in (self.algorithm, self.protocol))
-        return Settings(self.nccl_version or DEFAULT_VERSION, Pins(algorithm, protocol))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,9 +56,6 @@ class Estimate:
     timeline: Timeline | None = None
     caveat: str = ""
 
-    def __post_init__(self) -> None:
-        check_band(self.algorithm, self.time_lo_s, self.time_s, self.time_hi_s)
-
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
@@ -181,6 +178,13 @@ class Library:
         self, collective: Collective, candidate: Candidate, engine: str = "auto", *, traced: bool = False
     ) -> Estimate:
         """How long the candidate takes alone, launch included."""
+        check_engine(engine)
+        check_ranks(self, collective)
+        estimate = self._time(collective, candidate, engine, traced=traced)
+        check_band(estimate.algorithm, estimate.time_lo_s, estimate.time_s, estimate.time_hi_s)
+        return estimate
+
+    def _time(self, collective: Collective, candidate: Candidate, engine: str, *, traced: bool) -> Estimate:
         raise NotImplementedError
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -182,7 +183,7 @@ def _capped(comm: Communicator, channels: int) -> Communicator:
     return replace(comm, settings=fewer)
 
 
-def _pinned(comm: Communicator, pins: Mapping[str, str]) -> Communicator:
+def _pinned(comm: Communicator, pins: Mapping[str, Any]) -> Communicator:
     return replace(comm, settings=replace(comm.settings, pins=replace(comm.settings.pins, **pins)))
 
 

@@ -162,9 +162,9 @@ def enabled(comm: Communicator, kind: str, algorithm: str, protocol: str, dtype:
     if algorithm not in comm.constants.algorithms:
         return False
     pins = comm.settings.pins
-    if algorithm not in pins.algorithms(kind):
+    if algorithm not in pins.algorithms[kind]:
         return False
-    pinned = pins.protocols(kind)
+    pinned = pins.protocols.get(kind)
     if pinned is not None and protocol not in pinned:
         return False
     if protocol == "ll128" and pinned is None and not _ll128_is_safe(comm, algorithm):
