@@ -1,13 +1,13 @@
 """What machines are made of: the facts on a topology's graph, and bytes/s of one direction of its links.
 
-On a topology's graph stand, beside its links, ``device``, the name of its GPU (`ringside.topologies.gpus`),
+On a topology's graph stand, beside its links, ``device``, the name of its GPU (`ringside.topologies.gpu`),
 from which its compute capability follows, and from that the generation of its NVLinks (`nvlink`); ``cpu`` is
 who makes the CPUs.
 """
 
 from typing import TypedDict
 
-from ringside.topologies.gpus import GPUS
+from ringside.topologies.gpu import GPUS
 
 NVLINK = {60: 20e9, 70: 25e9, 80: 25e9, 86: 14.0625e9, 90: 25e9, 100: 50e9}
 """One NVLink by the first compute capability it holds for: P100 to B200 (NVIDIA's white papers)."""

@@ -76,7 +76,7 @@ class Machine(Routes):
         gpus = self._paths.nodes.of["gpu"]
         self._gpu = sorted(range(comm.gpus), key=lambda gpu: gpus[gpu].rank)
         """Where the GPU of each local rank stands among the machine's."""
-        self._ports = [self._paths.ports_of(gpu) for gpu in range(comm.gpus)]
+        self._ports = [self._paths.ports[gpu] for gpu in range(comm.gpus)]
         self._channel = 0
         self._of_channel: dict[int, Machine] = {}
         self._copied: set[tuple[int, int, int]] = set()

@@ -226,7 +226,7 @@ def _by_cards(
 ) -> Iterator[tuple[Sequence[Link], float]]:
     """Yield a GPU's sends to other nodes and receives from them, its cards alike."""
     paths = paths_of(comm)
-    ports = paths.ports_of(gpu) if comm.nodes > 1 else []
+    ports = paths.ports[gpu] if comm.nodes > 1 else []
     for port in ports:
         yield paths.out[gpu][port].links, out / len(ports)
         yield paths.back[port][gpu].links, into / len(ports)
@@ -283,7 +283,7 @@ def _over_trees(comm: Communicator, collective: Collective, cards: int) -> dict[
     carried, paths = carried_bytes(comm, collective, "nvls_tree", "simple"), paths_of(comm)
     number = comm.machines or range(comm.nodes)
     place = _places(comm)
-    ports = [paths.ports_of(place[head]) for head in heads(comm, "nvls_tree").tolist()]
+    ports = [paths.ports[place[head]] for head in heads(comm, "nvls_tree").tolist()]
     for parity, parent in enumerate(node_trees(comm.nodes)):
         for own in ports:
             nbytes = sum(carried[parity::2]) / len(ports) / max(len(own), 1)
@@ -329,7 +329,7 @@ def _heads_and_bytes(
         shares = len(own) if collective.kind == "all_reduce" else 1
         parts = [(head, sum(carried) / shares) for head in own]
     for head, nbytes in parts:
-        ports = paths.ports_of(place[head])
+        ports = paths.ports[place[head]]
         for port in ports:
             yield port, nbytes / len(ports)
 
