@@ -15,7 +15,7 @@ from ringside.sim.libraries.nccl.cluster import communicator_of, is_machine
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS
 from ringside.sim.libraries.nccl.pins import Pins
-from ringside.sim.libraries.nccl.tuning.tuner import cost_table
+from ringside.sim.libraries.nccl.tuner import cost_table
 from ringside.sim.record import Record, collective_of
 from ringside.topologies.catalogue import split
 from ringside.validation.machines import with_nodes

@@ -14,7 +14,7 @@ from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.libraries.nccl.measured.messages import FORMS, KINDS, Launch, Task
 from ringside.sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION, names_one
-from ringside.sim.libraries.nccl.tuning.tuner import cost_table
+from ringside.sim.libraries.nccl.tuner import cost_table
 from ringside.sim.record import Record
 from ringside.validation.machines import with_nodes
 

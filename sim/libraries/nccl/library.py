@@ -28,7 +28,7 @@ from ringside.sim.libraries.nccl.measured.model import Measured
 from ringside.sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
 from ringside.sim.libraries.nccl.rescaled import change as changed
-from ringside.sim.libraries.nccl.tuning.tuner import CostTable, check_function, cost_table, launch
+from ringside.sim.libraries.nccl.tuner import CostTable, check_function, cost_table, launch
 from ringside.sim.libraries.scaling import raised, scaled, widened
 from ringside.sim.libraries.scheduled import evaluate
 from ringside.sim.parameters import Parameters

@@ -23,10 +23,10 @@ import networkx as nx
 
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.device.shares import paths_of
+from ringside.sim.libraries.nccl.figures import hop_us
 from ringside.sim.libraries.nccl.graph.graph import PathClass
 from ringside.sim.libraries.nccl.graph.nodes import LOCAL, Link, Node
 from ringside.sim.libraries.nccl.graph.system import nvlink_link
-from ringside.sim.libraries.nccl.tuning.figures import hop_us
 from ringside.topologies import Routes, Topology
 from ringside.topologies.graph import Hop
 

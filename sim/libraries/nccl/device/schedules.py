@@ -24,7 +24,7 @@ from ringside.sim.libraries.nccl.device.connect import rings, trees
 from ringside.sim.libraries.nccl.device.pat import aggregated
 from ringside.sim.libraries.nccl.device.switched import HEADED, heads, switches
 from ringside.sim.libraries.nccl.names import ALGORITHMS_OF, PROTOCOLS, PROTOCOLS_OF
-from ringside.sim.libraries.nccl.tuning.tuner import check_function
+from ringside.sim.libraries.nccl.tuner import check_function
 from ringside.sim.schedule import Chunks, Schedule, Step, step
 from ringside.topologies.words import one_of
 

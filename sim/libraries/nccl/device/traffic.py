@@ -30,7 +30,7 @@ from ringside.sim.libraries.nccl.graph.graph import PathClass
 from ringside.sim.libraries.nccl.graph.nodes import Link
 from ringside.sim.libraries.nccl.graph.system import nvlink_in_datasheet
 from ringside.sim.libraries.nccl.names import ALGORITHMS
-from ringside.sim.libraries.nccl.tuning.tuner import cost_table
+from ringside.sim.libraries.nccl.tuner import cost_table
 from ringside.topologies.fabrics.fabric import carried as carried_by_cables
 from ringside.topologies.graph import Hop, Node
 

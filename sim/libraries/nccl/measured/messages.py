@@ -16,7 +16,7 @@ from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.constants import BASE_US, HOP_US
 from ringside.sim.libraries.nccl.device.chunks import channel_bytes, chunking
 from ringside.sim.libraries.nccl.graph.graph import PathClass
-from ringside.sim.libraries.nccl.tuning.tuner import launch
+from ringside.sim.libraries.nccl.tuner import launch
 
 Floats = NDArray[np.float64]
 

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.figures import bandwidth, latency_us
 from ringside.sim.libraries.nccl.graph.graph import PathClass
 from ringside.sim.libraries.nccl.graph.system import GB
 from ringside.sim.libraries.nccl.names import ALGORITHMS, ALGORITHMS_OF, FUNCTIONS, PROTOCOLS, PROTOCOLS_OF
 from ringside.sim.libraries.nccl.pins import Pins
-from ringside.sim.libraries.nccl.tuning.figures import bandwidth, latency_us
 
 Floats = NDArray[np.float64]
 
