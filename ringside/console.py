@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ringside.validation.questions.fields import Measured
 
 Cell = str | int | float
+Comment = str | Mapping[str, Any]
+"""A line of text, or inputs by name."""
 
 PERIOD_S = 5.0
 """Seconds between progress lines in a pipe."""
@@ -66,7 +68,7 @@ def print_json(schema: str, content: Mapping[str, Any]) -> None:
 
 
 def print_table(
-    comments: Iterable[str], heads: Sequence[tuple[str, str]], rows: Iterable[Sequence[Cell]]
+    comments: Iterable[Comment], heads: Sequence[tuple[str, str]], rows: Iterable[Sequence[Cell]]
 ) -> None:
     """Print comments, heads (name and unit) and rows; all but the rows begin with ``#``, as in nccl-tests.
 
@@ -87,9 +89,10 @@ def print_table(
         print((mark + "".join(word.rjust(gap + width) for word, width in kept)).rstrip())
 
 
-def print_comments(comments: Iterable[str]) -> None:
+def print_comments(comments: Iterable[Comment]) -> None:
     """Print lines after ``#``, wrapped by `print_wrapped`; they continue after ``#`` and three blanks."""
-    for comment in comments:
+    for line in comments:
+        comment = line if isinstance(line, str) else spelled(line)
         indent = len(comment) - len(comment.lstrip())
         print_wrapped(f"# {comment}", "#   " + " " * indent)
 

@@ -36,7 +36,7 @@ class Disturbed:
         """Return the content for JSON."""
         drawn = self.drawn
         return {
-            "said": self.question.disturbed_by(),
+            "said": self.question.disturbed_by,
             "draws": len(drawn.times_s),
             "seed": drawn.seed,
             "undisturbed_s": drawn.undisturbed_s,
@@ -56,7 +56,7 @@ class Disturbed:
         times = ", ".join(
             f"{name} {format_duration(drawn.quantile(share), 4)}" for name, share in QUANTILES.items()
         )
-        first = f"disturbed ({self.question.disturbed_by()}; {of}): "
+        first = f"disturbed ({self.question.disturbed_by}; {of}): "
         first += times if many else format_duration(drawn.median_s, 4)
         if drawn.undisturbed_s:
             first += (
@@ -75,7 +75,7 @@ class Disturbed:
     def headline(self, what: str) -> str:
         """Return the time in a sentence."""
         drawn = self.drawn
-        sentence = f"With {self.question.disturbed_by()} {what} takes {format_duration(drawn.median_s, 4)}"
+        sentence = f"With {self.question.disturbed_by} {what} takes {format_duration(drawn.median_s, 4)}"
         if len(drawn.times_s) > 1:
             late = format_duration(drawn.quantile(QUANTILES["p95"]), 4)
             sentence += f" in the median of {len(drawn.times_s)} draws, {late} at the 95th percentile"

@@ -1,7 +1,7 @@
 """The collectives, in nccl-tests' terms: the data each moves, and its bus bandwidth."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ringside.topologies.words import one_of
 
@@ -111,6 +111,9 @@ class Collective:
     ``input_split_sizes`` of all_to_all_single state on every rank; `uneven` makes one. ``nbytes`` is then the
     largest send buffer, and a part of no elements need not arrive.
 
+    ``busbw_factor`` is bus over algorithm bandwidth; with uneven parts, the busiest port's bytes over
+    ``nbytes``.
+
     The contributors to a block are a set of ranks, written as an integer whose bit r is rank r.
     """
 
@@ -122,6 +125,7 @@ class Collective:
     dtype: str | None = None
     redop: str = "sum"
     splits: Splits | None = None
+    busbw_factor: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.dtype is not None:
@@ -143,6 +147,7 @@ class Collective:
             )
         if not 0 <= self.root < self.ranks:
             raise ValueError(f"root {self.root} is not a rank; allowed: 0 to {self.ranks - 1}")
+        object.__setattr__(self, "busbw_factor", self._busbw_factor())
 
     def _itemsize(self, dtype: str) -> int:
         """Return the bytes per element of the type, which an itemsize other than the default must match."""
@@ -173,9 +178,7 @@ class Collective:
         if self.nbytes != most:
             raise ValueError(f"{self.nbytes} bytes, but by its splits a rank sends {most}; write these")
 
-    @property
-    def busbw_factor(self) -> float:
-        """Bus over algorithm bandwidth; with uneven parts, the busiest port's bytes over ``nbytes``."""
+    def _busbw_factor(self) -> float:
         if self.splits is None:
             return KINDS[self.kind].busbw_factor(self.ranks)
         own = [row[rank] for rank, row in enumerate(self.splits)]

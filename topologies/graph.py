@@ -29,7 +29,7 @@ from typing import TypeAlias
 
 import networkx as nx
 
-from ringside.topologies.gpus import GPUS
+from ringside.topologies.gpu import GPUS
 from ringside.topologies.units import MAX_DURATION, MAX_RATE, MIN_RATE
 
 Node = str

@@ -1,12 +1,12 @@
 """Hardware facts on a topology's graph, and the bandwidths of links in bytes/s of one direction.
 
-The graph's ``device`` names its GPU (`ringside.topologies.gpus`). The compute capability follows from it,
+The graph's ``device`` names its GPU (`ringside.topologies.gpu`). The compute capability follows from it,
 and the generation of its NVLinks from that (`nvlink`). ``cpu`` is the maker of the CPUs.
 """
 
 from typing import TypedDict
 
-from ringside.topologies.gpus import GPUS
+from ringside.topologies.gpu import GPUS
 
 NVLINK = {60: 20e9, 70: 25e9, 80: 25e9, 86: 14.0625e9, 90: 25e9, 100: 50e9}
 """Bandwidth of one NVLink by the first compute capability with it: P100 to B200 (NVIDIA's white papers)."""

@@ -1,7 +1,7 @@
 """Predictions against measurements, with fitted, held-out and uncalibrated rows kept apart."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -29,7 +29,10 @@ SETS = ("fitted", "held_out", "unfitted")
 class Compared:
     """One record and its prediction; ``lo_s`` and ``hi_s`` are the calibration's band.
 
-    ``choice`` names what was predicted: an algorithm, with its protocol where there are several.
+    ``choice`` names what was predicted: an algorithm, with its protocol where there are several. ``error`` is
+    predicted over measured time, minus one; ``factor`` that by which the prediction is too long or too short,
+    at least 1; ``predicted_busbw`` the bus bandwidth of the predicted time, in bytes/s. ``way`` is what
+    carried out the collective: a schedule, or a library by its own choice or as pinned.
     """
 
     record: Record
@@ -38,37 +41,29 @@ class Compared:
     hi_s: float
     set: str
     choice: str = ""
+    error: float = field(init=False)
+    factor: float = field(init=False)
+    predicted_busbw: float = field(init=False)
+    way: str = field(init=False)
 
     def __post_init__(self) -> None:
         record = self.record
         what = f"{record.algorithm} {record.collective} of {record.nbytes} B"
         check_band(what, self.lo_s, self.predicted_s, self.hi_s)
+        ratio = self.predicted_s / record.time_s
+        object.__setattr__(self, "error", ratio - 1)
+        object.__setattr__(self, "factor", max(ratio, record.time_s / self.predicted_s))
+        object.__setattr__(self, "predicted_busbw", record.busbw * record.time_s / self.predicted_s)
+        object.__setattr__(self, "way", _way(record))
 
-    @property
-    def error(self) -> float:
-        """Predicted over measured time, minus one."""
-        return self.predicted_s / self.record.time_s - 1
 
-    @property
-    def factor(self) -> float:
-        """The factor by which the prediction is too long or too short, at least 1."""
-        return max(self.predicted_s / self.record.time_s, self.record.time_s / self.predicted_s)
-
-    @property
-    def predicted_busbw(self) -> float:
-        """The bus bandwidth of the predicted time, in bytes/s."""
-        return self.record.busbw * self.record.time_s / self.predicted_s
-
-    @property
-    def way(self) -> str:
-        """What carried out the collective: a schedule, or a library by its own choice or as pinned."""
-        record = self.record
-        if record.library in LIBRARIES and not LIBRARIES[record.library].by_default:
-            return record.algorithm
-        if record.algorithm == record.protocol == "auto":
-            return f"{record.library}'s own"
-        pins = [word for word in (record.algorithm, record.protocol) if word != "auto"]
-        return f"{record.library} {'/'.join(pins)}"
+def _way(record: Record) -> str:
+    if record.library in LIBRARIES and not LIBRARIES[record.library].by_default:
+        return record.algorithm
+    if record.algorithm == record.protocol == "auto":
+        return f"{record.library}'s own"
+    pins = [word for word in (record.algorithm, record.protocol) if word != "auto"]
+    return f"{record.library} {'/'.join(pins)}"
 
 
 @dataclass(frozen=True, slots=True)

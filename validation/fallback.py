@@ -15,7 +15,7 @@ from ringside.sim.libraries.nccl.cluster import communicator_of, is_machine
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS
 from ringside.sim.libraries.nccl.pins import Pins
-from ringside.sim.libraries.nccl.tuning.tuner import cost_table
+from ringside.sim.libraries.nccl.tuner import cost_table
 from ringside.sim.record import Record, collective_of
 from ringside.topologies.catalogue import split
 from ringside.validation.machines import with_nodes
@@ -85,7 +85,7 @@ def _beside_collnet(named: str, kind: str, comm: Communicator) -> bool:
     """Return whether the names include anything that such an NCCL considers possible without CollNet."""
     if named == "auto":
         return True
-    allowed = Pins(named).algorithms(kind) if named else frozenset[str]()
+    allowed = Pins(named).algorithms[kind] if named else frozenset[str]()
     return bool(allowed & {"tree", "ring", "nvls" if comm.nodes == 1 else "nvls_tree"})
 
 

@@ -2,14 +2,14 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field
 from types import NoneType, UnionType
 from typing import Annotated, Any, get_args
 
 import typer
 
 import ringside.parsers  # noqa: F401  (registers them)
-from ringside.sim.questions.question import Question, option_of, types_of
+from ringside.sim.questions.question import Question, option_of, options_of, types_of
 
 Command = Callable[..., None]
 
@@ -21,7 +21,7 @@ def asks(question: type[Question]) -> Callable[[Command], Command]:
     def decorate(run: Command) -> Command:
         _, *others = inspect.signature(run, eval_str=True).parameters.values()
         rest = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in others]
-        options = [_parameter(one, types[one.name]) for one in fields(question)]
+        options = [_parameter(one, types[one.name]) for one in options_of(question)]
         names = {one.name for one in options}
 
         def command(**given: Any) -> None:

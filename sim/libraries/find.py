@@ -9,25 +9,25 @@ from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ringside.sim.calibration import AUTO, Calibration
 from ringside.sim.libraries import rules
 from ringside.sim.libraries.library import Library
 from ringside.sim.libraries.rules import Rules
-from ringside.sim.network.message import check_network
+from ringside.sim.network.message import NETWORKS
 from ringside.topologies import Topology
 from ringside.topologies.graph import name_of
-from ringside.topologies.placement import EVEN, check_spread
+from ringside.topologies.placement import EVEN, NUMBERED, SPREADS
 from ringside.topologies.words import one_of
-
-if TYPE_CHECKING:
-    from ringside.sim.libraries.nccl.communicator import Settings
 
 log = logging.getLogger(__name__)
 
 COMMON = ("algorithm", "network", "placement")
 """Options that every library takes."""
+
+CHOICES = {"network": NETWORKS, "placement": SPREADS}
+"""What people may write for an option, whatever the library; callers may also have `NUMBERED` the ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,6 @@ class Options:
     times: str | None = None
     network: str = "fifo"
     placement: str = EVEN
-
-    def settings(self) -> "Settings":
-        """Return them as settings of NCCL's model."""
-        from ringside.sim.libraries.nccl.communicator import Settings
-        from ringside.sim.libraries.nccl.pins import Pins
-        from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
-
-        algorithm, protocol = ("" if text == "auto" else text for text in (self.algorithm, self.protocol))
-        return Settings(self.nccl_version or DEFAULT_VERSION, Pins(algorithm, protocol))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,15 +160,16 @@ def find_library(
         raise ValueError(f"unknown library {name!r}; write {one_of(LIBRARIES, name)}")
     if ranks is not None and ranks < 1:
         raise ValueError(f"-g {ranks}; write 1 rank or more")
-    check_network(options.network)
-    check_spread(options.placement)
-    _refuse_unknown(name, options)
+    _check_options(name, options)
     library: Library = LIBRARIES[name].module.bind(cluster, values or {}, ranks, options, calibration)
     return library
 
 
-def _refuse_unknown(name: str, options: Options) -> None:
-    """Refuse options that the library does not take."""
+def _check_options(name: str, options: Options) -> None:
+    """Refuse options that the library does not take, and values that none takes."""
+    for option, allowed in CHOICES.items():
+        if (value := getattr(options, option)) not in (*allowed, NUMBERED):
+            raise ValueError(f"{value!r} is no known {option}; write {one_of(allowed, value)}")
     known = {*COMMON, *LIBRARIES[name].options}
     given = [one.name for one in fields(Options) if getattr(options, one.name) != one.default]
     if strange := ", ".join(f"--{one.replace('_', '-')}" for one in given if one not in known):

@@ -1,7 +1,7 @@
 """The interface of every library of collectives: questions and answers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from ringside.sim.collective import Collective
@@ -56,9 +56,6 @@ class Estimate:
     timeline: Timeline | None = None
     caveat: str = ""
 
-    def __post_init__(self) -> None:
-        check_band(self.algorithm, self.time_lo_s, self.time_s, self.time_hi_s)
-
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
@@ -69,6 +66,7 @@ class Prediction:
     ``caveat`` is a warning about the answer.
     ``network`` is how links serve messages, where a schedule is played or behind a closed form.
     ``channels`` and ``belief_us``, the library's own estimate in microseconds, are NCCL's.
+    ``algbw`` and ``busbw`` are its bandwidths in bytes/s, as nccl-tests defines them.
     """
 
     collective: Collective
@@ -83,20 +81,15 @@ class Prediction:
     channels: int = 1
     belief_us: float | None = None
     network: str = "fifo"
+    algbw: float = field(init=False)
+    busbw: float = field(init=False)
 
     def __post_init__(self) -> None:
         what = f"{self.algorithm} {self.collective.kind} of {self.collective.nbytes} B"
         check_band(what, self.time_lo_s, self.time_s, self.time_hi_s)
-
-    @property
-    def algbw(self) -> float:
-        """Algorithm bandwidth in bytes/s, as nccl-tests defines it."""
-        return self.collective.nbytes / self.time_s if self.time_s else 0.0
-
-    @property
-    def busbw(self) -> float:
-        """Bus bandwidth in bytes/s, as nccl-tests defines it."""
-        return self.algbw * self.collective.busbw_factor
+        algbw = self.collective.nbytes / self.time_s if self.time_s else 0.0
+        object.__setattr__(self, "algbw", algbw)
+        object.__setattr__(self, "busbw", algbw * self.collective.busbw_factor)
 
 
 class Library:
@@ -185,6 +178,13 @@ class Library:
         self, collective: Collective, candidate: Candidate, engine: str = "auto", *, traced: bool = False
     ) -> Estimate:
         """Return the candidate's time alone, including launch."""
+        check_engine(engine)
+        check_ranks(self, collective)
+        estimate = self._time(collective, candidate, engine, traced=traced)
+        check_band(estimate.algorithm, estimate.time_lo_s, estimate.time_s, estimate.time_hi_s)
+        return estimate
+
+    def _time(self, collective: Collective, candidate: Candidate, engine: str, *, traced: bool) -> Estimate:
         raise NotImplementedError
 
 

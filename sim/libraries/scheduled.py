@@ -17,7 +17,7 @@ from ringside.sim.engine.laws import check_time
 from ringside.sim.engine.timeline import Timeline
 from ringside.sim.engine.wiring import wire
 from ringside.sim.libraries.find import Options, named
-from ringside.sim.libraries.library import Candidate, Estimate, Library, check_engine, check_ranks
+from ringside.sim.libraries.library import Candidate, Estimate, Library
 from ringside.sim.libraries.scaling import wider
 from ringside.sim.network.message import check_network
 from ringside.sim.parameters import Parameters, preset_of
@@ -252,15 +252,11 @@ class Scheduled(Library):
             self._bounds[key] = lower_bounds(plan, graph, self.routes)
         return self._bounds[key]
 
-    def time(
-        self, collective: Collective, candidate: Candidate, engine: str = "auto", *, traced: bool = False
-    ) -> Estimate:
-        """Return how long the candidate takes alone: by preset or calibration, launch included."""
-        check_engine(engine)
-        check_ranks(self, collective)
+    def _time(self, collective: Collective, candidate: Candidate, engine: str, *, traced: bool) -> Estimate:
+        """Return the candidate's time by preset or calibration; each is computed once."""
         key = collective, candidate.algorithm, engine
         if traced or key not in self._known:
-            estimate = self._time(collective, candidate, engine, traced=traced)
+            estimate = self._computed(collective, candidate, engine, traced=traced)
             if traced:
                 return estimate
             self._known[key] = self._known[*key[:2], estimate.engine] = estimate
@@ -268,7 +264,9 @@ class Scheduled(Library):
         caveat = "; ".join(filter(None, (candidate.caveat, estimate.caveat)))
         return replace(estimate, caveat=caveat) if caveat != estimate.caveat else estimate
 
-    def _time(self, collective: Collective, candidate: Candidate, engine: str, *, traced: bool) -> Estimate:
+    def _computed(
+        self, collective: Collective, candidate: Candidate, engine: str, *, traced: bool
+    ) -> Estimate:
         plan = self.schedule(collective, candidate)
         parameters, graph, (low, high) = self._figures(collective, candidate)
         bounds = self._bounds.get((collective, candidate.algorithm))

@@ -101,9 +101,7 @@ class CollectiveTime(Disturbances, BySize, OfType, ByLibrary):
     ) -> "CollectiveTimes":
         """Predict each size; ``traced`` keeps timelines, ``on_size`` is called after each."""
         questions = self.by_nodes()
-        return CollectiveTimes(
-            self, {count: one._predicted(traced, on_size) for count, one in questions.items()}
-        )
+        return _answer(self, {count: one._predicted(traced, on_size) for count, one in questions.items()})
 
     def _predicted(self, traced: bool, on_size: Callable[[str], None]) -> "Predicted":
         start = perf_counter()
@@ -144,66 +142,64 @@ class Predicted:
     idle: Sequence[str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CollectiveTimes:
-    """The answer: predictions by node count; the key is None without ``nodes``."""
+    """The answer: what was predicted on each count of nodes, None where the question has no counts.
+
+    ``predictions`` are those of all counts, and ``rows`` the same in plain values: seconds, bytes, GB/s.
+    ``inputs`` are the question as understood: the library and its release, the ranks and where they are.
+    ``notes`` are what to know before the times are believed, ``idle`` the settings without effect on any
+    row, a sentence each. ``basis`` is what the times rest on, empty where a schedule's links say it all;
+    ``is_measured`` whether any rests on measurements.
+    """
 
     question: CollectiveTime
     by_nodes: Mapping[int | None, Predicted]
+    first: Predicted
+    predictions: Sequence[Prediction]
+    inputs: Mapping[str, Any]
+    rows: Sequence[dict[str, Any]]
+    notes: Sequence[str]
+    idle: Sequence[str]
+    basis: str
+    is_measured: bool
 
-    @property
-    def first(self) -> Predicted:
-        """The predictions on the first node count."""
-        return next(iter(self.by_nodes.values()))
 
-    @property
-    def predictions(self) -> list[Prediction]:
-        """All predictions, in the order of rows."""
-        return [prediction for one in self.by_nodes.values() for prediction in one.predictions]
-
-    @property
-    def inputs(self) -> dict[str, Any]:
-        """The resolved inputs: the library, its release, the ranks and their placement."""
-        question, library = self.question, self.first.library
-        inputs = question.inputs() | {"collective": question.kind, "library": library.name}
-        if isinstance(question.collective, ScheduleFile):
-            inputs["file"] = str(question.collective)
-        if question.nodes is None:
-            inputs["ranks"] = library.ranks
-        if library.version:
-            inputs["nccl_version"] = library.version
-        return inputs | {"placed": in_words(library.placed)}
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether any time is measured."""
-        return any(one.engine == "measured" for one in self.predictions)
-
-    @property
-    def basis(self) -> str:
-        """The source of the times; empty for simulated schedules."""
-        return self.first.library.note(self.question.engine, is_measured=self.is_measured)
-
-    @property
-    def idle(self) -> list[str]:
-        """Settings without effect on any row, a sentence each."""
-        return [one for one in self.first.idle if all(one in other.idle for other in self.by_nodes.values())]
-
-    @property
-    def notes(self) -> list[str]:
-        """Caveats of the times, a sentence each."""
-        placed = placement_told(self.question.ranks, self.question.placement, self.first.library.placed)
-        caveats = dict.fromkeys(one.caveat for one in self.predictions if one.caveat)
-        return [*placed, *caveats, *self.idle]
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each node count and size: seconds, bytes, GB/s."""
-        return [
+def _answer(question: CollectiveTime, by_nodes: Mapping[int | None, Predicted]) -> CollectiveTimes:
+    first, *others = by_nodes.values()
+    library = first.library
+    predictions = [prediction for one in by_nodes.values() for prediction in one.predictions]
+    is_measured = any(one.engine == "measured" for one in predictions)
+    placed = placement_told(question.ranks, question.placement, library.placed) if question.ranks else []
+    caveats = dict.fromkeys(one.caveat for one in predictions if one.caveat)
+    idle = [one for one in first.idle if all(one in other.idle for other in others)]
+    return CollectiveTimes(
+        question=question,
+        by_nodes=by_nodes,
+        first=first,
+        predictions=predictions,
+        inputs=_inputs(question, library),
+        rows=[
             ({} if count is None else {"num_nodes": count}) | _row(one.library, prediction)
-            for count, one in self.by_nodes.items()
+            for count, one in by_nodes.items()
             for prediction in one.predictions
-        ]
+        ],
+        notes=[*placed, *caveats, *idle],
+        idle=idle,
+        basis=library.note(question.engine, is_measured=is_measured),
+        is_measured=is_measured,
+    )
+
+
+def _inputs(question: CollectiveTime, library: Library) -> dict[str, Any]:
+    inputs = question.inputs() | {"collective": question.kind, "library": library.name}
+    if isinstance(question.collective, ScheduleFile):
+        inputs["file"] = str(question.collective)
+    if question.nodes is None:
+        inputs["ranks"] = library.ranks
+    if library.version:
+        inputs["nccl_version"] = library.version
+    return inputs | {"placed": in_words(library.placed)}
 
 
 def _row(library: Library, prediction: Prediction) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Fields that disturb a question: slow ranks and links, jitter, noise, late ranks."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,7 +14,10 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, kw_only=True)
 class Disturbances(Question):
-    """Disturbances of the answer; None and empty values mean none."""
+    """What disturbs the answer; None is no such disturbance.
+
+    ``disturbance`` is all of it, and ``disturbed_by`` the options as they were written; empty without any.
+    """
 
     straggler: Sequence[str] = option(
         "A slower rank; repeat for more.",
@@ -39,26 +42,30 @@ class Disturbances(Question):
     )  # fmt: skip
     draws: int | None = option("Monte Carlo draws.", default=None, default_text="100")
     seed: int | None = option("Random seed.", default=None, default_text="0")
+    disturbance: Disturbance | None = field(init=False, repr=False, compare=False)
+    disturbed_by: str = field(init=False, repr=False, compare=False)
 
-    def disturbance(self) -> Disturbance | None:
-        """Return the disturbance, or None; raise ValueError for an invalid one."""
-        disturbance = Disturbance(
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "disturbed_by", self._as_written())
+        object.__setattr__(self, "disturbance", self._parsed() if self.disturbed_by else None)
+        for name, value in (("draws", self.draws), ("seed", self.seed)):
+            if value is not None and not (self.disturbance and self.disturbance.is_random):
+                raise ValueError(
+                    f"`{name}` {value}: nothing is random; add `jitter` lognormal:0.1 or "
+                    "`os_noise` 1ms=25us, or remove it"
+                )
+
+    def _parsed(self) -> Disturbance:
+        return Disturbance(
             slow_ranks=parse_stragglers(self.straggler),
             slow_links=tuple(map(_slow_link, self.slow_link)),
             jitter=_jitter(self.jitter) if self.jitter else None,
             noise=_noise(self.os_noise) if self.os_noise else None,
             late=_by_rank(self.late, "late rank", "3=20us", "`late`", parse_duration),
         )
-        for name, value in (("draws", self.draws), ("seed", self.seed)):
-            if value is not None and not disturbance.is_random:
-                raise ValueError(
-                    f"`{name}` {value}: nothing is random; add `jitter` lognormal:0.1 or "
-                    "`os_noise` 1ms=25us, or remove it"
-                )
-        return None if disturbance == Disturbance() else disturbance
 
-    def disturbed_by(self) -> str:
-        """Return the options as written; empty without any."""
+    def _as_written(self) -> str:
         lists = {"straggler": self.straggler, "slow-link": self.slow_link, "late": self.late}
         options = [f"--{name} {one}" for name, values in lists.items() for one in values]
         options += [f"--jitter {self.jitter}"] if self.jitter else []

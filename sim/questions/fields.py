@@ -1,7 +1,7 @@
 """Fields that several questions share, each defined once."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,7 @@ class OfType(Question):
 
 @dataclass(frozen=True, kw_only=True)
 class BySize(Question):
-    """Sizes: a list, or a series from ``begin`` to ``end`` bytes by ``factor``."""
+    """Sizes in bytes: a list, or a series from ``begin`` to ``end`` by ``factor``; ``sizes`` are all of them."""
 
     begin: int = option("Smallest size.", "-b", "--begin", metavar="SIZE", default="8", parse=parse_size)
     end: int = option("Largest size.", "-e", "--end", metavar="SIZE", default="128M", parse=parse_size)
@@ -120,6 +120,7 @@ class BySize(Question):
         "One size or several, instead of -b, -e and -f.",
         metavar="SIZE,...", default=None, parse=_parse_sizes,
     )  # fmt: skip
+    sizes: list[int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -127,17 +128,17 @@ class BySize(Question):
             raise QuestionError(
                 "`size` is a list, `begin`, `end` and `factor` are a series; remove one of them"
             )
-        begin, end = format_size(self.begin), format_size(self.end)
         if self.begin > self.end:
-            raise QuestionError(f"`begin` {begin} is more than `end` {end}; write the smaller size first")
+            raise QuestionError(
+                f"`begin` {format_size(self.begin)} is more than `end` {format_size(self.end)}; "
+                "write the smaller size first"
+            )
         if self.begin == 0:
             raise QuestionError("`begin` 0 cannot grow; write `begin` 1 or more, or `size` 0")
+        sizes = self._series() if self.size is None else list(self.size)
+        object.__setattr__(self, "sizes", sizes)
 
-    @property
-    def sizes(self) -> list[int]:
-        """The sizes in bytes, in ascending order."""
-        if self.size is not None:
-            return list(self.size)
+    def _series(self) -> list[int]:
         sizes = [self.begin]
         while sizes[-1] * self.factor <= self.end:
             sizes.append(sizes[-1] * self.factor)

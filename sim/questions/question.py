@@ -62,6 +62,11 @@ def option_of(one: "Field[Any]") -> Option:
     return written
 
 
+def options_of(question: "Question | type[Question]") -> list["Field[Any]"]:
+    """Return the fields that are options; the others follow from these."""
+    return [one for one in fields(question) if _KEY in one.metadata]
+
+
 def types_of(question: "type[Question]") -> dict[str, Any]:
     """Return the type of each field."""
     if question not in _TYPES:
@@ -103,17 +108,17 @@ class Question:
 
     def __post_init__(self) -> None:
         types = types_of(type(self))
-        for one in fields(self):
+        for one in options_of(self):
             object.__setattr__(self, one.name, _value(one, types[one.name], getattr(self, one.name)))
 
     def inputs(self) -> dict[str, Any]:
-        """Return every field by name, in plain values, arguments first."""
-        ordered = sorted(fields(self), key=lambda one: not option_of(one).is_argument)
+        """Return every option by name, in plain values, arguments first."""
+        ordered = sorted(options_of(self), key=lambda one: not option_of(one).is_argument)
         return {one.name: _plain(getattr(self, one.name)) for one in ordered}
 
     def changed(self, *names: str) -> list[str]:
         """Return the fields that differ from their defaults."""
-        types, own = types_of(type(self)), {one.name: one for one in fields(self)}
+        types, own = types_of(type(self)), {one.name: one for one in options_of(self)}
         defaults = {name: _value(own[name], types[name], _default(own[name])) for name in names}
         return [name for name in names if getattr(self, name) != defaults[name]]
 

@@ -13,7 +13,7 @@ from functools import cache
 from ringside.sim.collective import ITEMSIZE
 from ringside.topologies import MAKERS, load, make
 from ringside.topologies.catalogue import split
-from ringside.topologies.gpus import GPUS
+from ringside.topologies.gpu import GPUS
 from ringside.topologies.lazy import Lazy
 from ringside.topologies.words import one_of
 

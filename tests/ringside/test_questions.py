@@ -1,14 +1,13 @@
 """A question's fields are its options everywhere: on the command line, in Python and in JSON."""
 
 import json
-from dataclasses import fields
 
 import pytest
 import typer
 
 import ringside as package
 from ringside.cli import commands
-from ringside.sim.questions.question import Question, QuestionError, option_of
+from ringside.sim.questions.question import Question, QuestionError, option_of, options_of
 
 QUESTIONS = [
     one for name in package.__all__ if isinstance(one := getattr(package, name), type)
@@ -32,7 +31,7 @@ def test_there_are_questions():
 def test_every_field_is_an_option_of_the_same_name(question):
     command = typer.main.get_command(commands({question.schema})).commands[question.schema]
     params = {param.name: param for param in command.params}
-    for one in fields(question):
+    for one in options_of(question):
         how, param = option_of(one), params[one.name]
         assert how.help.strip()
         assert param.help == how.help
@@ -43,7 +42,7 @@ def test_every_field_is_an_option_of_the_same_name(question):
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda one: one.__name__)
 def test_every_field_stands_in_the_inputs_in_plain_values(question):
     inputs = question(**REQUIRED.get(question.__name__, {})).inputs()
-    assert set(inputs) == {one.name for one in fields(question)}
+    assert set(inputs) == {one.name for one in options_of(question)}
     assert json.loads(json.dumps(inputs)) == inputs
 
 

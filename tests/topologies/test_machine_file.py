@@ -16,7 +16,7 @@ from ringside.topologies import (
     ranks,
 )
 from ringside.topologies.file import dumps, loads
-from ringside.topologies.gpus import GPUS
+from ringside.topologies.gpu import GPUS
 from ringside.topologies.graph import CPUS, check
 from ringside.topologies.machines.described import EXAMPLE, Cpu, Facts, cluster
 from ringside.topologies.machines.hosts import cpu_node

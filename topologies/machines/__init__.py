@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from ringside.topologies import strict_yaml
-from ringside.topologies.gpus import GPUS
+from ringside.topologies.gpu import GPUS
 from ringside.topologies.graph import Topology, TopologyError
 from ringside.topologies.machines.described import KEY, build_of, latencies_of, parse
 from ringside.topologies.machines.hosts import Processes

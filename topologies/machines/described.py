@@ -28,7 +28,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, 
 
 from ringside.topologies import strict_yaml
 from ringside.topologies.disk import regular
-from ringside.topologies.gpus import GPUS
+from ringside.topologies.gpu import GPUS
 from ringside.topologies.graph import Topology, TopologyError
 from ringside.topologies.hardware import facts as hardware_of
 from ringside.topologies.hardware import nvlink_of, slot_of

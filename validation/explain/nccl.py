@@ -2,17 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ringside.sim.libraries.gaussian import EIGHTY
 from ringside.sim.libraries.nccl.cluster import as_measured
-from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.communicator import Communicator, Facts
 from ringside.sim.libraries.nccl.device.traffic import least_traffic
 from ringside.sim.libraries.nccl.graph.graph import Graph
 from ringside.sim.libraries.nccl.measured.messages import Launch, work_of
-from ringside.sim.libraries.nccl.measured.model import Facts, Measured
+from ringside.sim.libraries.nccl.measured.model import Measured
 from ringside.sim.libraries.nccl.pins import Pins
 from ringside.sim.libraries.scaling import OPEN
 from ringside.sim.record import Record, RecordError, collective_of
@@ -182,7 +183,7 @@ def _capped(comm: Communicator, channels: int) -> Communicator:
     return replace(comm, settings=fewer)
 
 
-def _pinned(comm: Communicator, pins: Mapping[str, str]) -> Communicator:
+def _pinned(comm: Communicator, pins: Mapping[str, Any]) -> Communicator:
     return replace(comm, settings=replace(comm.settings, pins=replace(comm.settings.pins, **pins)))
 
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ringside.sim.libraries.nccl.figures import steps
 from ringside.sim.libraries.nccl.library import LAUNCH_S
-from ringside.sim.libraries.nccl.tuning.figures import steps
-from ringside.sim.libraries.nccl.tuning.tuner import cost_table
+from ringside.sim.libraries.nccl.tuner import cost_table
 from ringside.validation.measured.observed import Observed
 
 Floats = NDArray[np.float64]

@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from ringside.sim.libraries.nccl.communicator import MAX_CHANNELS
+from ringside.sim.libraries.nccl.communicator import MAX_CHANNELS, Facts
 from ringside.sim.libraries.nccl.measured.messages import Work, time_us, work_of
 from ringside.sim.libraries.nccl.measured.model import (
     SITE_BANDWIDTH,
     SITE_LATENCY,
-    Facts,
     Measured,
     asked_by,
     corrected,

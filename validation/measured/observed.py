@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.sim.libraries.find import Options
+from ringside.sim.libraries.nccl.bind import nccl_settings
 from ringside.sim.libraries.nccl.cluster import communicator_of
-from ringside.sim.libraries.nccl.communicator import Communicator, Settings
+from ringside.sim.libraries.nccl.communicator import Communicator, Facts, Settings
 from ringside.sim.libraries.nccl.library import Nccl
-from ringside.sim.libraries.nccl.measured.messages import KINDS, Launch, Task, has_form
-from ringside.sim.libraries.nccl.measured.model import Facts
+from ringside.sim.libraries.nccl.measured.messages import FORMS, KINDS, Launch, Task
 from ringside.sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION, names_one
-from ringside.sim.libraries.nccl.tuning.tuner import cost_table
+from ringside.sim.libraries.nccl.tuner import cost_table
 from ringside.sim.record import Record
 from ringside.validation.machines import with_nodes
 
@@ -77,7 +77,7 @@ def is_observable(record: Record) -> bool:
 def settings_of(record: Record) -> Settings:
     """Return NCCL's settings of the record; of an unknown release the newest."""
     release = record.library_version if names_one(record.library_version) else DEFAULT_VERSION
-    return Options(record.algorithm, record.protocol, release).settings()
+    return nccl_settings(Options(record.algorithm, record.protocol, release))
 
 
 def launch_of(record: Record) -> Launch:
@@ -107,7 +107,7 @@ def choose(rows: Sequence[Observed], facts: Facts) -> Chosen:
         order = np.argsort(beliefs, axis=1, kind="stable")
         for place, nbytes, belief, (best, second, *_) in zip(places, sizes, beliefs, order, strict=True):
             pair = list(ALGORITHMS)[best // len(PROTOCOLS)], list(PROTOCOLS)[best % len(PROTOCOLS)]
-            if np.isfinite(belief[best]) and has_form(kind, pair):
+            if np.isfinite(belief[best]) and (kind, pair) in FORMS:
                 sure = float(np.clip(np.log(belief[second] / belief[best]) / _CLEAR, 0.1, 1.0))
                 tasks[place] = Task(comm, kind, nbytes, pair, rows[place].launch), sure
     kept = sorted(tasks)

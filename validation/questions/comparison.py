@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 from ringside.sim.calibration import AUTO, find_calibration
@@ -36,39 +35,38 @@ class Comparison(ByCalibration):
             measured.records, cluster, self.settings, calibration, network=self.network,
             pool_sites=self.pool_sites,
         )  # fmt: skip
-        return Comparisons(self, measured, compared, basis)
+        return Comparisons(
+            question=self,
+            measured=measured,
+            compared=compared,
+            notes=[
+                *([f"machine: {cluster}, {measured.source}"] if self.cluster is None else []),
+                *([basis] if basis else []),
+                *([f"schedules played on the {self.network} network"] if self.network != "fifo" else []),
+                *measured.fallbacks("predicted"),
+            ],
+            summaries=summaries(compared),
+        )
 
 
 @dataclass(frozen=True)
 class Comparisons:
-    """The answer: ``basis`` says what NCCL's times rest on."""
+    """The answer.
+
+    ``notes`` are where the machine's name is from and what the predictions rest on, a sentence each;
+    ``summaries`` the errors of fitted, held-out and uncalibrated rows, kept apart.
+    """
 
     question: Comparison
     measured: Measured
     compared: Sequence[Compared]
-    basis: str
+    notes: Sequence[str]
+    summaries: Mapping[str, Summary]
 
     @property
     def inputs(self) -> dict[str, Any]:
         """The question as understood."""
         return self.question.inputs() | {"cluster": self.measured.cluster}
-
-    @property
-    def notes(self) -> list[str]:
-        """Where the machine's name is from and what the predictions rest on, a sentence each."""
-        network, measured = self.question.network, self.measured
-        inferred = self.question.cluster is None
-        return [
-            *([f"machine: {measured.cluster}, {measured.source}"] if inferred else []),
-            *([self.basis] if self.basis else []),
-            *([f"schedules played on the {network} network"] if network != "fifo" else []),
-            *measured.fallbacks("predicted"),
-        ]
-
-    @cached_property
-    def summaries(self) -> Mapping[str, Summary]:
-        """The errors of fitted, held-out and uncalibrated rows, kept apart."""
-        return summaries(self.compared)
 
     @property
     def content(self) -> dict[str, Any]:

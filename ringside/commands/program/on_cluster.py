@@ -60,7 +60,7 @@ def run(
     disturbances: Disturbances,
 ) -> None:
     """Record, prove, simulate and print."""
-    disturbance = disturbances.disturbance()
+    disturbance = disturbances.disturbance
     files = [*(str(job.file) for job in jobs), cluster]
     check_format(plot)
     check_outputs((plot, trace), files)
@@ -114,9 +114,9 @@ def _check_many(disturbances: Disturbances, *, drawn: bool) -> None:
         raise ValueError(
             "a picture, trace or export shows one job; write one, or remove --plot, --trace and --export"
         )
-    if disturbances.disturbance():
+    if disturbances.disturbance:
         raise ValueError(
-            f"{disturbances.disturbed_by()}: a disturbance applies to one job; write one, or remove it"
+            f"{disturbances.disturbed_by}: a disturbance applies to one job; write one, or remove it"
         )
 
 

@@ -54,7 +54,7 @@ def command(
         raise ValueError(f"--top {top} limits the links that --links prints; add --links, or remove it")
     outputs = Outputs(trace=trace, timeline=timeline, plot=plot, export=export, links=links)
     outputs.check(question)
-    disturbance = question.disturbance()
+    disturbance = question.disturbance
     with forced(force):
         with console.simulating("simulating") as bar:
             answer = question.ask(traced=bool(trace or timeline), on_size=bar.done)
@@ -104,7 +104,7 @@ def _show(
         return
     rows, question = answer.rows, answer.question
     is_nccl = "choices_us" in rows[0]
-    comments = [console.spelled(_headline(answer)), *answer.notes, *exported]
+    comments: list[console.Comment] = [_headline(answer), *answer.notes, *exported]
     comments += [answer.basis] if answer.basis else []
     if is_nccl:
         comments += [*([FACTOR_WORDS] if answer.is_measured else ()), *WORDS]

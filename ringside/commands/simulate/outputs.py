@@ -35,7 +35,7 @@ class Outputs:
             check_outputs(files, inputs=[str(one) for one in inputs if one])
             check_format(self.plot)
             check_format(self.timeline)
-        disturbed = question.disturbed_by()
+        disturbed = question.disturbed_by
         if disturbed and (self.trace or self.timeline or self.links):
             raise ValueError(
                 f"{disturbed}: --trace, --timeline and --links show undisturbed runs; remove one of them"

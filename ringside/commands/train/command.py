@@ -97,7 +97,7 @@ def run(question: StepTime, sweep: str | None, *, plot: Path | None, trace: Path
     """Simulate one step, or one for each value of a sweep."""
     cluster, ddp = question.cluster, question.ddp
     parameter, values = _checked(question, sweep)
-    disturbance = question.disturbances.disturbance()
+    disturbance = question.disturbances.disturbance
     counted = [f"{cluster}:{whole_nodes(value)}" for value in values] if parameter == "nodes" else [cluster]
     libraries = [question.bound(one) for one in counted]
     caps = values if parameter == "bucket-cap-mb" else [ddp.bucketing.bucket_cap_mb]
@@ -160,7 +160,7 @@ def _checked(question: StepTime, sweep: str | None) -> tuple[str | None, list[fl
     parameter, values = sweep_of(sweep)
     if parameter == "nodes" and (question.ranks is not None or split(question.cluster)[1] is not None):
         raise ValueError("a sweep of nodes counts for itself; leave -g and the cluster's own count out")
-    if parameter and (disturbed_by := question.disturbances.disturbed_by()):
+    if parameter and (disturbed_by := question.disturbances.disturbed_by):
         raise ValueError(
             f"{disturbed_by}: what disturbs a step is of one, not of a sweep; remove one of them"
         )

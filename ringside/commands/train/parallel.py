@@ -237,7 +237,7 @@ class ParallelAnswer(LaidOutStep):
 def run(question: StepTime, *, plot: Path | None, trace: Path | None) -> ParallelAnswer:
     """Simulate the step."""
     disturbances = question.disturbances
-    disturbance = disturbances.disturbance()
+    disturbance = disturbances.disturbance
     libraries, job = question.libraries, question.job
     with console.simulating("simulating", 1) as bar:
         step = simulate_parallel(job, libraries)

@@ -9,7 +9,7 @@ from ringside.sim.algorithms import schedule
 from ringside.sim.calibration import AUTO, Calibration, CalibrationError, shipped
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import Options, named
-from ringside.sim.libraries.library import Candidate, Estimate, check_engine, check_ranks
+from ringside.sim.libraries.library import Candidate, Estimate
 from ringside.sim.libraries.mpi.decisions import decide
 from ringside.sim.libraries.mpi.form import PROTOCOLS, Port, Task, time_us, work_of
 from ringside.sim.libraries.mpi.measured import Measured, changes, expected
@@ -135,17 +135,13 @@ class Mpi(Scheduled):
         senders = port.per_node if collective.kind == "all_to_all" else 1
         return collective.nbytes * crossing * senders / port.node_rate * 1e-9
 
-    def time(
-        self, collective: Collective, candidate: Candidate, engine: str = "auto", *, traced: bool = False
-    ) -> Estimate:
+    def _time(self, collective: Collective, candidate: Candidate, engine: str, *, traced: bool) -> Estimate:
         """Return the time as measured or by closed form; ``simpy`` and ``fast`` play the schedule."""
-        check_engine(engine)
-        check_ranks(self, collective)
         check_supported(collective)
         if engine in ("simpy", "fast") or traced:
             if engine not in ("simpy", "fast"):
                 raise ValueError("MPI's closed form has no timeline; add --engine simpy")
-            return super().time(collective, candidate, engine, traced=traced)
+            return super()._time(collective, candidate, engine, traced=traced)
         if self.network != "fifo":
             raise ValueError(
                 f"MPI's closed form knows no {self.network} network; simulate with --engine simpy, or leave "

@@ -16,7 +16,7 @@ from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, Se
 from ringside.sim.libraries.nccl.graph.system import System
 from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
 from ringside.sim.libraries.nccl.pins import Pins
-from ringside.sim.libraries.nccl.tuning.tuner import Choice, CostTable, cost_table
+from ringside.sim.libraries.nccl.tuner import Choice, CostTable, cost_table
 
 __all__ = [
     "SYSTEMS",

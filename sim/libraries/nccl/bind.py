@@ -7,11 +7,13 @@ from typing import Any
 from ringside.sim.calibration import AUTO, Calibration, CalibrationError, shipped, why_not
 from ringside.sim.libraries.find import Options, named
 from ringside.sim.libraries.nccl.cluster import as_measured, communicator_of, is_machine, system_in_use
-from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.communicator import Communicator, Settings
 from ringside.sim.libraries.nccl.graph.system import System
 from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
 from ringside.sim.libraries.nccl.library import Calibrated, Nccl
 from ringside.sim.libraries.nccl.names import ALGORITHMS
+from ringside.sim.libraries.nccl.pins import Pins
+from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
 from ringside.sim.libraries.nccl.rescaled import told
 from ringside.topologies import Topology
 from ringside.topologies.catalogue import split
@@ -21,6 +23,12 @@ log = logging.getLogger(__name__)
 
 
 algorithms = (*ALGORITHMS, "auto")
+
+
+def nccl_settings(options: Options) -> Settings:
+    """Return a user's options as settings of NCCL's model."""
+    algorithm, protocol = ("" if text == "auto" else text for text in (options.algorithm, options.protocol))
+    return Settings(options.nccl_version or DEFAULT_VERSION, Pins(algorithm, protocol))
 
 
 def shipped_for(cluster: str, values: Mapping[str, Any]) -> tuple[Calibration | None, str]:
@@ -38,7 +46,7 @@ def bind(
     calibration: "Calibration | str | None",
 ) -> Nccl:
     """Return NCCL with the tuner's or modelled times, or calibrated."""
-    settings, packed = options.settings(), options.placement != EVEN
+    settings, packed = nccl_settings(options), options.placement != EVEN
     comm = communicator_of(cluster, values, ranks, settings, options.nccl_graph, packed=packed)
     if options.times is not None:
         return Nccl(comm, clock=options.times, network=options.network)

@@ -99,7 +99,8 @@ def as_measured(
 ) -> Communicator:
     """Return a cluster's communicator with the rates that its machines were ``measured`` with."""
     system = _machines(cluster, values, comm.ranks, measured)[1]
-    if replace(system, name=comm.system.name) == comm.system:  # however its rates are spelled
+    # a name that spells the same rates otherwise makes no other machine
+    if system == comm.system or replace(system, name=comm.system.name) == comm.system:
         return comm
     return _with_graphs(system, comm.nodes, comm.gpus, comm.settings, graph_file)
 
@@ -192,13 +193,14 @@ def machine(name: str, values: Mapping[str, Any]) -> System:
     if path.is_file():
         text = regular(path).read_text(encoding="utf-8", errors="replace")
         return _changed(_of_text(text, path.stem, name, str(rest.pop("gpus", ""))), rest)
-    return _changed(find_system(name), changed_of(name, rest))
+    return _changed(find_system(name), changed_of(name, rest) if rest else {})
 
 
 def _changed(system: System, values: Mapping[str, Any]) -> System:
     """Return a machine with other figures, or several ranks per GPU."""
     rates = {key: str(value) for key, value in values.items()}
-    system = replace(system, ranks_per_gpu=_count(rates.pop("ranks_per_gpu", "1")))
+    if "ranks_per_gpu" in rates:
+        system = replace(system, ranks_per_gpu=_count(rates.pop("ranks_per_gpu")))
     unknown = [key for key in rates if key not in RATES]
     if unknown:
         raise ValueError(

@@ -1,12 +1,15 @@
 """The communicator: its ranks, their machines, and NCCL's settings."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ringside.sim.libraries.nccl.constants import Constants
 from ringside.sim.libraries.nccl.graph.found import graphs as known_graphs
-from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs
+from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass
 from ringside.sim.libraries.nccl.graph.system import GB, System
 from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
+from ringside.sim.libraries.nccl.names import ALGORITHMS
 from ringside.sim.libraries.nccl.pins import Pins
 from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION, constants, release_of, stand_in
 from ringside.topologies import Topology
@@ -56,6 +59,13 @@ class Communicator:
     is the cluster's topology if its machines hang on a fabric, which NCCL does not see; otherwise the network
     is never the bottleneck. ``machines`` are the nodes' numbers there, by default the first
     ones.
+
+    The other fields follow from these. ``constants`` are the tuner's tables of this release; ``generation``
+    is their row for these GPUs (0 Volta, 1 Ampere, 2 Hopper, 3 Blackwell), ``scale`` their column (0 for one
+    node, 1 for two, 2 for more). ``collnet``: the network reduces (SHARP), through ``collnet_heads`` GPUs of
+    a node. ``usable`` are the graphs by algorithm, without what the machine or the settings rule out.
+    ``channels`` are those of rings and trees after the connect step, ``nvls_channels`` those of switch
+    reductions (NVLS, NVLSTree), 0 without them. ``notes`` are assumptions, in sentences.
     """
 
     system: System
@@ -65,39 +75,37 @@ class Communicator:
     settings: Settings
     network: "Topology | None" = None
     machines: tuple[int, ...] = ()
+    ranks: int = field(init=False, repr=False, compare=False)
+    notes: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    constants: Constants = field(init=False, repr=False, compare=False)
+    generation: int = field(init=False, repr=False, compare=False)
+    scale: int = field(init=False, repr=False, compare=False)
+    collnet: bool = field(init=False, repr=False, compare=False)
+    collnet_heads: int = field(init=False, repr=False, compare=False)
+    usable: Mapping[str, Graph] = field(init=False, repr=False, compare=False)
+    channels: int = field(init=False, repr=False, compare=False)
+    nvls_channels: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def ranks(self) -> int:
-        """Number of ranks."""
-        return self.nodes * self.gpus
+    def __post_init__(self) -> None:
+        settings, direct = self.settings, self.graphs.collnet_direct
+        self._set(
+            ranks=self.nodes * self.gpus,
+            notes=tuple(filter(None, (self.system.note, stand_in(settings.version)))),
+            constants=constants(settings.version),
+            generation=sum(self.system.compute_capability >= first for first in (80, 90, 100)),
+            scale=min(self.nodes, 3) - 1,
+            collnet=settings.collnet and self.nodes >= max(2, settings.collnet_node_threshold),
+            collnet_heads=direct.channels if direct else 0,
+        )
+        graphs = {algorithm: self._graph(algorithm) for algorithm in ALGORITHMS}
+        self._set(usable={algorithm: graph for algorithm, graph in graphs.items() if graph})
+        self._set(channels=self.channel_counts[-1][0], nvls_channels=self._nvls_channels())
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Assumptions, in sentences: facts of the machine, a release that stands for another."""
-        return tuple(filter(None, (self.system.note, stand_in(self.settings.version))))
+    def _set(self, **derived: Any) -> None:
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
-    @property
-    def constants(self) -> Constants:
-        """The tuner's tables of this release of NCCL."""
-        return constants(self.settings.version)
-
-    @property
-    def generation(self) -> int:
-        """The row of the tuner's tables for these GPUs: 0 Volta, 1 Ampere, 2 Hopper, 3 Blackwell."""
-        return sum(self.system.compute_capability >= first for first in (80, 90, 100))
-
-    @property
-    def scale(self) -> int:
-        """The column of the tuner's tables: 0 for one node, 1 for two, 2 for more."""
-        return min(self.nodes, 3) - 1
-
-    @property
-    def collnet(self) -> bool:
-        """Whether the network reduces (SHARP) in this communicator."""
-        return self.settings.collnet and self.nodes >= max(2, self.settings.collnet_node_threshold)
-
-    def graph(self, algorithm: str) -> Graph | None:
-        """Return the graph of ``algorithm``; ``None`` if the machine or the settings rule it out."""
+    def _graph(self, algorithm: str) -> Graph | None:
         match algorithm:
             case "ring":
                 return self.graphs.ring
@@ -111,16 +119,6 @@ class Communicator:
                 able = self.system.compute_capability >= 90 and self.system.nvswitch and self.gpus >= 2
                 able = able and self.system.ranks_per_gpu == 1
                 return self.graphs.nvls if able and self.settings.nvls else None
-
-    @property
-    def collnet_heads(self) -> int:
-        """GPUs of a node that talk to the reducing network."""
-        return self.graphs.collnet_direct.channels if self.graphs.collnet_direct else 0
-
-    @property
-    def channels(self) -> int:
-        """Channels of rings and trees after the connect step."""
-        return self.channel_counts[-1][0]
 
     @property
     def channel_counts(self) -> list[tuple[int, str]]:
@@ -147,10 +145,8 @@ class Communicator:
             counts.append((clamped, f"{limit} is {clamped}"))
         return counts
 
-    @property
-    def nvls_channels(self) -> int:
-        """Channels of switch reductions (NVLS, NVLSTree); 0 without them."""
-        if self.graph("nvls") is None:
+    def _nvls_channels(self) -> int:
+        if "nvls" not in self.usable:
             return 0
         if self.system.compute_capability < 100:
             return self._clamped(16)
@@ -170,6 +166,38 @@ class Communicator:
 
     def _clamped(self, count: int) -> int:
         return max(self.settings.min_ctas, min(self.settings.max_ctas, count, MAX_CHANNELS))
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Facts between nodes.
+
+    ``ll128`` says whether LL128 is used where NCCL's rules allow it, ``channels`` how many channels rings
+    and trees have after the connect step, ``None`` for the number of the machine's preset.
+    """
+
+    ll128: bool = True
+    channels: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.channels is not None and not 1 <= self.channels <= 64:
+            raise ValueError(f"channels is {self.channels}; write 1 to 64")
+
+    def on(self, comm: Communicator) -> Communicator:
+        """Return the communicator with the site's facts; one node's is unchanged."""
+        if comm.nodes == 1:
+            return comm
+        graphs, settings = comm.graphs, comm.settings
+        if not self.ll128:
+            graphs = replace(graphs, ring=_without_order(graphs.ring), tree=_without_order(graphs.tree))
+        if self.channels is not None:
+            settings = replace(settings, min_ctas=self.channels, max_ctas=self.channels)
+        return replace(comm, graphs=graphs, settings=settings)
+
+
+def _without_order(graph: Graph) -> Graph:
+    """Return the graph over a path that breaks the order of LL128's stores."""
+    return replace(graph, type_inter=max(graph.type_inter, PathClass.PHB))
 
 
 def communicator(

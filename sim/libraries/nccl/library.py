@@ -14,7 +14,7 @@ from typing import Self
 
 from ringside.sim.collective import Collective
 from ringside.sim.engine.timeline import Timeline
-from ringside.sim.libraries.library import Candidate, Estimate, Library, check_engine, check_ranks
+from ringside.sim.libraries.library import Candidate, Estimate, Library, check_ranks
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.device.closed_form import closed_form, has_closed_form, on_fabric
 from ringside.sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
@@ -23,12 +23,12 @@ from ringside.sim.libraries.nccl.device.p2p_schedule import p2p_schedule
 from ringside.sim.libraries.nccl.device.plays import plays
 from ringside.sim.libraries.nccl.device.schedules import carried_bytes, schedule
 from ringside.sim.libraries.nccl.device.traffic import AT_A_NODE, traffic
-from ringside.sim.libraries.nccl.measured.messages import ONE_GPU, Launch, Task, has_form
+from ringside.sim.libraries.nccl.measured.messages import FORMS, ONE_GPU, Launch, Task
 from ringside.sim.libraries.nccl.measured.model import Measured
 from ringside.sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
 from ringside.sim.libraries.nccl.rescaled import change as changed
-from ringside.sim.libraries.nccl.tuning.tuner import CostTable, check_function, cost_table, launch
+from ringside.sim.libraries.nccl.tuner import CostTable, check_function, cost_table, launch
 from ringside.sim.libraries.scaling import raised, scaled, widened
 from ringside.sim.libraries.scheduled import evaluate
 from ringside.sim.parameters import Parameters
@@ -118,7 +118,7 @@ class Nccl(Library):
     @property
     def basis(self) -> str:
         """Measurements, or the tuner."""
-        return super().basis if self.measurements else "as its tuner believes"
+        return f"as measured ({self.measurements})" if self.measurements else "as its tuner believes"
 
     def note(self, engine: str = "auto", *, is_measured: bool = False) -> str:
         """Describe the source of the times, and assumptions."""
@@ -150,7 +150,7 @@ class Nccl(Library):
             )
             for row, algorithm in enumerate(ALGORITHMS)
             for column, protocol in enumerate(PROTOCOLS)
-            if table.rate(algorithm, protocol)
+            if table.bandwidth[row, column]
             and (self.clock == "tuner" or has_closed_form(self.comm, collective.kind, algorithm))
         ]
         return [one for one in candidates if self.is_measured(collective, one)] or candidates
@@ -197,7 +197,7 @@ class Nccl(Library):
     def doubt(self, collective: Collective, one: tuple[str, str], other: tuple[str, str]) -> float | None:
         """Return the relative uncertainty of two pairs' measured ratio; ``None`` if one has none."""
         pairs = one, other
-        if not (self.calibrated and self.comm and all(has_form(collective.kind, pair) for pair in pairs)):
+        if not (self.calibrated and self.comm and all((collective.kind, pair) in FORMS for pair in pairs)):
             return None
         if self._before:
             doubt = self._before.doubt(collective, one, other)
@@ -209,7 +209,7 @@ class Nccl(Library):
     def is_measured(self, collective: Collective, candidate: Candidate) -> bool:
         """Return whether the measured model answers for this candidate."""
         pair = candidate.algorithm, candidate.protocol
-        known = self.calibrated is not None and has_form(collective.kind, pair)
+        known = self.calibrated is not None and (collective.kind, pair) in FORMS
         return known and self.change(collective, candidate) is not None
 
     def change(self, collective: Collective, candidate: Candidate) -> float | None:
@@ -222,15 +222,11 @@ class Nccl(Library):
         ]
         return changed(self.comm.system, self._before.comm.system, *times)
 
-    def time(
-        self, collective: Collective, candidate: Candidate, engine: str = "auto", *, traced: bool = False
-    ) -> Estimate:
+    def _time(self, collective: Collective, candidate: Candidate, engine: str, *, traced: bool) -> Estimate:
         """Return the time as measured, by the clock without measurements or for ``model``, or by the engine.
 
         The engine's timeline is the slowest channel's.
         """
-        check_engine(engine)
-        check_ranks(self, collective)
         if traced and engine != "simpy":
             raise ValueError("NCCL's model has no timeline; add --engine simpy")
         if self.network != "fifo" and engine != "simpy":

@@ -4,9 +4,9 @@
 function and then applies to all functions. A list is names joined by commas; ``^`` before it means
 all but these. A later group replaces an earlier one of its function.
 
-    >>> Pins(algorithm="ring;allreduce:tree").algorithms("all_reduce")
+    >>> Pins(algorithm="ring;allreduce:tree").algorithms["all_reduce"]
     frozenset({'tree'})
-    >>> Pins(algorithm="ring;allreduce:tree").algorithms("all_gather")
+    >>> Pins(algorithm="ring;allreduce:tree").algorithms["all_gather"]
     frozenset({'ring'})
 
 Case does not matter to NCCL; here underscores do not either. What NCCL refuses is refused in NCCL's
@@ -14,7 +14,7 @@ terms (src/graph/tuning.cc, v2.30.7).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ringside.sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
 from ringside.topologies.words import nearest
@@ -22,22 +22,21 @@ from ringside.topologies.words import nearest
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """NCCL_ALGO and NCCL_PROTO as text; empty where unset."""
+    """NCCL_ALGO and NCCL_PROTO as text; empty where unset.
+
+    ``algorithms`` and ``protocols`` are those allowed for each collective. Where protocols are unset the
+    collective is missing: LL128 is then used only where it is safe.
+    """
 
     algorithm: str = ""
     protocol: str = ""
+    algorithms: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
+    protocols: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _parse("NCCL_ALGO", self.algorithm, ALGORITHMS)
-        _parse("NCCL_PROTO", self.protocol, PROTOCOLS)
-
-    def algorithms(self, kind: str) -> frozenset[str]:
-        """Return the algorithms allowed for one collective."""
-        return _parse("NCCL_ALGO", self.algorithm, ALGORITHMS).get(kind, frozenset(ALGORITHMS))
-
-    def protocols(self, kind: str) -> frozenset[str] | None:
-        """Return the protocols allowed for one collective; ``None`` if unset: LL128 only where it is safe."""
-        return _parse("NCCL_PROTO", self.protocol, PROTOCOLS).get(kind)
+        unset = dict.fromkeys(FUNCTIONS, frozenset(ALGORITHMS))
+        object.__setattr__(self, "algorithms", unset | _parse("NCCL_ALGO", self.algorithm, ALGORITHMS))
+        object.__setattr__(self, "protocols", _parse("NCCL_PROTO", self.protocol, PROTOCOLS))
 
     def refusal(self, kind: str, dtype: str, possible: list[str]) -> str:
         """Return NCCL's message if nothing is left for a collective, and the values to write instead."""

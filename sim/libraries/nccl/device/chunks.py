@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.graph.system import GB
-from ringside.sim.libraries.nccl.tuning.tuner import cost_table, launch
+from ringside.sim.libraries.nccl.tuner import cost_table, launch
 
 KIB = 1024
 
@@ -133,7 +133,7 @@ def _blocks(comm: Communicator, algorithm: str) -> int:
 
 
 def _heads(comm: Communicator) -> int:
-    graph = comm.graph("nvls")
+    graph = comm.usable.get("nvls")
     return graph.channels if graph else 1
 
 

@@ -29,7 +29,7 @@ from ringside.sim.libraries.nccl.device.schedules import (
 from ringside.sim.libraries.nccl.device.shares import shares
 from ringside.sim.libraries.nccl.device.traffic import cable_bytes
 from ringside.sim.libraries.nccl.device.wires import Channel, Wire, channels
-from ringside.sim.libraries.nccl.tuning.figures import hop_us
+from ringside.sim.libraries.nccl.figures import hop_us
 from ringside.topologies.units import format_duration
 
 Seconds = float

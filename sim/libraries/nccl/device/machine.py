@@ -23,10 +23,10 @@ import networkx as nx
 
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.device.shares import paths_of
+from ringside.sim.libraries.nccl.figures import hop_us
 from ringside.sim.libraries.nccl.graph.graph import PathClass
 from ringside.sim.libraries.nccl.graph.nodes import LOCAL, Link, Node
 from ringside.sim.libraries.nccl.graph.system import nvlink_link
-from ringside.sim.libraries.nccl.tuning.figures import hop_us
 from ringside.topologies import Routes, Topology
 from ringside.topologies.graph import Hop
 
@@ -76,7 +76,7 @@ class Machine(Routes):
         gpus = self._paths.nodes.of["gpu"]
         self._gpu = sorted(range(comm.gpus), key=lambda gpu: gpus[gpu].rank)
         """Where the GPU of each local rank stands among the machine's."""
-        self._ports = [self._paths.ports_of(gpu) for gpu in range(comm.gpus)]
+        self._ports = [self._paths.ports[gpu] for gpu in range(comm.gpus)]
         self._channel = 0
         self._of_channel: dict[int, Machine] = {}
         self._copied: set[tuple[int, int, int]] = set()

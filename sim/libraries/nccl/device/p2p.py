@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.nccl.communicator import MAX_CHANNELS, Communicator
 from ringside.sim.libraries.nccl.constants import BASE_US
+from ringside.sim.libraries.nccl.figures import hop_us
 from ringside.sim.libraries.nccl.graph.system import GB, nics_used, nvlink_among, nvlink_link, through_cpu
-from ringside.sim.libraries.nccl.tuning.figures import hop_us
 from ringside.topologies.words import one_of
 
 KINDS = ("all_to_all", "gather", "scatter", "sendrecv")

@@ -24,7 +24,7 @@ from ringside.sim.libraries.nccl.device.connect import rings, trees
 from ringside.sim.libraries.nccl.device.pat import aggregated
 from ringside.sim.libraries.nccl.device.switched import HEADED, heads, switches
 from ringside.sim.libraries.nccl.names import ALGORITHMS_OF, PROTOCOLS, PROTOCOLS_OF
-from ringside.sim.libraries.nccl.tuning.tuner import check_function
+from ringside.sim.libraries.nccl.tuner import check_function
 from ringside.sim.schedule import Chunks, Schedule, Step, step
 from ringside.topologies.words import one_of
 
@@ -100,7 +100,7 @@ def check_schedulable(comm: Communicator, collective: Collective, algorithm: str
 
 def _lacking(comm: Communicator, kind: str, algorithm: str) -> str:
     """Return why an algorithm has no schedule on these machines, if it has none."""
-    if comm.graph(algorithm) is None:
+    if algorithm not in comm.usable:
         if algorithm.startswith("nvls"):
             return "needs NVSwitch, 2 GPUs a node of Hopper or later, a rank on each, and NCCL_NVLS_ENABLE"
         return f"needs a network that adds: NCCL_COLLNET_ENABLE=1, on {max(2, comm.nodes)} nodes or more"

@@ -18,11 +18,9 @@ import numpy as np
 from ringside.sim.algorithms.trees.double_binary_tree import trees as node_trees
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.device.connect import CHILD_GPUS, ordered, places
-from ringside.sim.libraries.nccl.graph.drawing import drawing
 from ringside.sim.libraries.nccl.graph.graph import SearchChannel
 from ringside.sim.libraries.nccl.graph.nodes import Link, Nodes
-from ringside.sim.libraries.nccl.graph.paths import Paths
-from ringside.sim.libraries.nccl.graph.system import System
+from ringside.sim.libraries.nccl.graph.paths import Paths, paths_of_system
 
 Links = tuple[Link, ...]
 """Links that one connection crosses on one node."""
@@ -139,7 +137,7 @@ def roles(nodes: int) -> list[list[list[bool]]]:
 def _end(paths: Paths, channel: SearchChannel, place: int) -> tuple[Links, Links]:
     """Return the way of a channel's GPU to its network port, and back."""
     gpu = _place(paths.nodes, "gpu", channel.gpus[place])
-    port = channel.nics[0 if place == 0 else -1] if channel.nics else paths.ports_of(gpu)[0]
+    port = channel.nics[0 if place == 0 else -1] if channel.nics else paths.ports[gpu][0]
     net = _place(paths.nodes, "net", port % len(paths.nodes.of["net"]))
     return paths.out[gpu][net].links, paths.back[net][gpu].links
 
@@ -161,9 +159,4 @@ def paths_of(comm: Communicator) -> Paths:
     system = comm.system
     if system.cabling:
         system = replace(system, mesh=system.cabling)
-    return _found(system, comm.gpus)
-
-
-@cache
-def _found(system: System, ranks: int) -> Paths:
-    return Paths(drawing(system, ranks))
+    return paths_of_system(system, comm.gpus)

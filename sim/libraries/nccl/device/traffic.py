@@ -30,7 +30,7 @@ from ringside.sim.libraries.nccl.graph.graph import PathClass
 from ringside.sim.libraries.nccl.graph.nodes import Link
 from ringside.sim.libraries.nccl.graph.system import nvlink_in_datasheet
 from ringside.sim.libraries.nccl.names import ALGORITHMS
-from ringside.sim.libraries.nccl.tuning.tuner import cost_table
+from ringside.sim.libraries.nccl.tuner import cost_table
 from ringside.topologies.fabrics.fabric import carried as carried_by_cables
 from ringside.topologies.graph import Hop, Node
 
@@ -121,7 +121,7 @@ def _nvlink(comm: Communicator, link: Link) -> float:
 def _claimed(comm: Communicator) -> tuple[float, float]:
     """Return the factor by which a graph file or a log exceeds a GPU's links, or the cards."""
     system = comm.system
-    graphs = [graph for algorithm in ALGORITHMS if (graph := comm.graph(algorithm))]
+    graphs = comm.usable.values()
     gpu = nvlink_in_datasheet(system.nvlink, system.compute_capability) + system.pcie
     cards = system.nics * system.nic
     inside = max(graph.channels * graph.bw_intra for graph in graphs)
@@ -140,7 +140,7 @@ def _sends(comm: Communicator, collective: Collective, algorithm: str, protocol:
         for node in ends or [[]]:
             own = (one for one in (*inside, *node) if not _is_cut(comm, collective, one))
             yield [(one.links, weights[one.channel]) for one in own]
-    elif comm.graph(algorithm) is not None:
+    elif algorithm in comm.usable:
         for degrees in roles(comm.nodes) if algorithm == "nvls_tree" else [[[True], [True]]]:
             yield list(_switched(comm, collective, algorithm, [sum(degree) for degree in degrees]))
 
@@ -226,7 +226,7 @@ def _by_cards(
 ) -> Iterator[tuple[Sequence[Link], float]]:
     """Yield a GPU's sends to other nodes and receives from them, its cards alike."""
     paths = paths_of(comm)
-    ports = paths.ports_of(gpu) if comm.nodes > 1 else []
+    ports = paths.ports[gpu] if comm.nodes > 1 else []
     for port in ports:
         yield paths.out[gpu][port].links, out / len(ports)
         yield paths.back[port][gpu].links, into / len(ports)
@@ -266,7 +266,7 @@ def cable_bytes(
     if algorithm in ("ring", "tree"):
         weights = _by_channel(comm, collective, algorithm, protocol)
         carried = connections(comm, algorithm, weights)
-    elif comm.graph(algorithm) is None:
+    elif algorithm not in comm.usable:
         return None
     elif algorithm == "nvls_tree":
         carried = _over_trees(comm, collective, cards)
@@ -283,7 +283,7 @@ def _over_trees(comm: Communicator, collective: Collective, cards: int) -> dict[
     carried, paths = carried_bytes(comm, collective, "nvls_tree", "simple"), paths_of(comm)
     number = comm.machines or range(comm.nodes)
     place = _places(comm)
-    ports = [paths.ports_of(place[head]) for head in heads(comm, "nvls_tree").tolist()]
+    ports = [paths.ports[place[head]] for head in heads(comm, "nvls_tree").tolist()]
     for parity, parent in enumerate(node_trees(comm.nodes)):
         for own in ports:
             nbytes = sum(carried[parity::2]) / len(ports) / max(len(own), 1)
@@ -329,7 +329,7 @@ def _heads_and_bytes(
         shares = len(own) if collective.kind == "all_reduce" else 1
         parts = [(head, sum(carried) / shares) for head in own]
     for head, nbytes in parts:
-        ports = paths.ports_of(place[head])
+        ports = paths.ports[place[head]]
         for port in ports:
             yield port, nbytes / len(ports)
 

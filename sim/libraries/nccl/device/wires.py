@@ -21,8 +21,8 @@ from ringside.sim.libraries.nccl.device.connect import rings, trees
 from ringside.sim.libraries.nccl.device.fabric import shared
 from ringside.sim.libraries.nccl.device.schedules import carried_bytes
 from ringside.sim.libraries.nccl.device.shares import shares, through_port
+from ringside.sim.libraries.nccl.figures import hop_us
 from ringside.sim.libraries.nccl.graph.graph import Graph, PathClass
-from ringside.sim.libraries.nccl.tuning.figures import hop_us
 from ringside.topologies import Topology
 
 

@@ -28,13 +28,13 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ringside.sim.libraries.nccl.communicator import FEW_AND_FAST, Communicator, Settings, communicator
+from ringside.sim.libraries.nccl.figures import latency_us, steps
 from ringside.sim.libraries.nccl.files.log import LoggedCommunicator
 from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, SearchChannel
 from ringside.sim.libraries.nccl.graph.system import GB, System
 from ringside.sim.libraries.nccl.names import FUNCTIONS, PROTOCOLS
 from ringside.sim.libraries.nccl.releases import OLDEST, is_older
-from ringside.sim.libraries.nccl.tuning.figures import latency_us, steps
-from ringside.sim.libraries.nccl.tuning.tuner import enabled
+from ringside.sim.libraries.nccl.tuner import enabled
 
 PRINTED = 0.0501
 """Half of the last decimal that NCCL prints of microseconds and of GB/s."""

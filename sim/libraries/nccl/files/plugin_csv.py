@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.files.rules import MOST, Stretch, own_stretches, with_channels
 from ringside.sim.libraries.nccl.names import FUNCTIONS
-from ringside.sim.libraries.nccl.tuning.tuner import check_function
+from ringside.sim.libraries.nccl.tuner import check_function
 
 MAX_BYTES = 2**64 - 1
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.files.rules import MOST, Stretch
-from ringside.sim.libraries.nccl.tuning.tuner import check_function
+from ringside.sim.libraries.nccl.tuner import check_function
 
 
 def tuner_json(comms: Mapping[int, Communicator], kind: str, picked: Mapping[int, Sequence[Stretch]]) -> str:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from ringside.sim.libraries.nccl.communicator import Communicator
-from ringside.sim.libraries.nccl.tuning.tuner import cost_table, launch
+from ringside.sim.libraries.nccl.tuner import cost_table, launch
 from ringside.sim.pick import Pair
 
 MOST = 2**60

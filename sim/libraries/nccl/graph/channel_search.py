@@ -319,7 +319,7 @@ class ChannelSearch:
 
     def _own_ports(self, gpus: Iterable[int]) -> list[int]:
         """Yield the GPUs' own ports, one GPU's after another's; with several hosts first one of each GPU."""
-        of = [self._paths.ports_of(gpu) for gpu in gpus]
+        of = [self._paths.ports[gpu] for gpu in gpus]
         if self._gpus[-1].host == self._gpus[0].host:
             return [port for ports in of for port in ports]
         return [port for round_ in zip_longest(*of) for port in round_ if port is not None]

@@ -8,7 +8,7 @@ from typing import Any
 import networkx as nx
 
 from ringside.sim.libraries.nccl.graph.system import GB, System, nvlink_as_nccl_reckons
-from ringside.topologies.gpus import GPUS
+from ringside.topologies.gpu import GPUS
 from ringside.topologies.graph import Node, Topology, TopologyError, name_of, num_machines, ranks
 from ringside.topologies.hardware import nvlink as nvlink_of_one
 

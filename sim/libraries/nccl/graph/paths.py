@@ -8,9 +8,12 @@ GPUDirect RDMA go through the CPU.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
+from ringside.sim.libraries.nccl.graph.drawing import drawing
 from ringside.sim.libraries.nccl.graph.graph import PathClass
 from ringside.sim.libraries.nccl.graph.nodes import LOCAL, PCI, Link, Node, Nodes, device
+from ringside.sim.libraries.nccl.graph.system import System
 
 MAX_CHANNELS = 64
 
@@ -35,7 +38,7 @@ class Paths:
 
     ``gpus[a][b]`` leads from GPU to GPU, ``out[g][n]`` from GPU to port and ``back[n][g]`` from port to
     GPU; ``up[g]`` and ``down[g]`` to and from the NVSwitch. ``gpu_of[n]`` is the GPU that uses port n, -1
-    if there is none.
+    if there is none. ``ports[g]`` are those that a GPU uses, one channel's after another's; each once.
     """
 
     def __init__(self, nodes: Nodes) -> None:
@@ -56,9 +59,9 @@ class Paths:
         self._mark_c2c()
         self._relay()
         self.gpu_of = [self._gpu_beside(net) for net in range(len(of["net"]))]
+        self.ports = [self._ports_of(gpu) for gpu in range(len(of["gpu"]))]
 
-    def ports_of(self, gpu: int) -> list[int]:
-        """Return the ports that a GPU uses, one channel's after another's; each once."""
+    def _ports_of(self, gpu: int) -> list[int]:
         near = _widest(self.out[gpu])
         if not near:
             return []
@@ -76,7 +79,7 @@ class Paths:
     def _gpu_beside(self, net: int) -> int:
         """Return the first GPU nearest to a port that uses it, on the earliest channel."""
         near = _widest(self.back[net])
-        ports = {gpu: self.ports_of(gpu) for gpu in near}
+        ports = {gpu: self._ports_of(gpu) for gpu in near}
         for channel in range(MAX_CHANNELS):
             for gpu in near:
                 if ports[gpu] and ports[gpu][channel % len(ports[gpu])] == net:
@@ -136,6 +139,12 @@ class Paths:
                 return False
         kind = self.out[gpu][net].kind
         return kind <= PathClass.P2C or kind is PathClass.PXN
+
+
+@cache
+def paths_of_system(system: System, ranks: int) -> Paths:
+    """Return the paths in a machine with the GPUs of its first ``ranks`` ranks."""
+    return Paths(drawing(system, ranks))
 
 
 def _reverses(nodes: Nodes) -> dict[int, Link]:

@@ -33,6 +33,9 @@ class System:
     ``cabling`` is the real mesh, if NCCL was given another as ``mesh``.
     ``nodes`` is the whole drawing of a machine from a file; the figures are then
     a summary: the least if GPUs or cards differ. ``note`` states assumptions.
+
+    ``ranks`` are those of one machine with all its GPUs in use, ``nic_path`` the bytes/s between a GPU and
+    its card: the slower of the card and the slot.
     """
 
     name: str
@@ -56,6 +59,8 @@ class System:
     beside: tuple[int, ...] = ()
     nodes: Nodes | None = field(default=None, repr=False)
     note: str = field(default="", compare=False)
+    ranks: int = field(init=False, repr=False, compare=False)
+    nic_path: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("compute_capability", "gpus", "sockets", "hosts", "ranks_per_gpu"):
@@ -69,16 +74,8 @@ class System:
                 raise ValueError(f"{self.name}: {name} is {getattr(self, name)}; write bytes/s, 0 or more")
         if self.cpu not in CPUS:
             raise ValueError(f"{self.name}: cpu is {self.cpu!r}; write one of {', '.join(CPUS)}")
-
-    @property
-    def ranks(self) -> int:
-        """Ranks of one machine with all its GPUs in use."""
-        return self.gpus * self.ranks_per_gpu
-
-    @property
-    def nic_path(self) -> float:
-        """Bytes/s between a GPU and its NIC: the slower of the card and the slot."""
-        return min(self.nic, self.pcie)
+        object.__setattr__(self, "ranks", self.gpus * self.ranks_per_gpu)
+        object.__setattr__(self, "nic_path", min(self.nic, self.pcie))
 
 
 def nvlink_as_nccl_reckons(datasheet: float, compute_capability: int) -> float:

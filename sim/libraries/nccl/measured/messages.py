@@ -7,6 +7,7 @@ messages of m bytes on c channels. Microseconds throughout.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.constants import BASE_US, HOP_US
 from ringside.sim.libraries.nccl.device.chunks import channel_bytes, chunking
 from ringside.sim.libraries.nccl.graph.graph import PathClass
-from ringside.sim.libraries.nccl.tuning.tuner import launch
+from ringside.sim.libraries.nccl.tuner import launch
 
 Floats = NDArray[np.float64]
 
@@ -49,6 +50,9 @@ PAIRS = (
 """Pairs with a form; CollNet, PAT and sends and receives have none."""
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter")
+
+FORMS = frozenset(product(KINDS, PAIRS))
+"""Collectives, each with a pair that has a form for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +121,6 @@ class Work:
 
 
 _COLUMNS = tuple(field.name for field in fields(Work))
-
-
-def has_form(kind: str, pair: tuple[str, str]) -> bool:
-    """Return whether there is a form for a collective by this pair."""
-    return kind in KINDS and pair in PAIRS
 
 
 def work_of(tasks: Iterable[Task]) -> Work:

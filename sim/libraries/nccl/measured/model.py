@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.sim.libraries.gaussian import EIGHTY, widened
-from ringside.sim.libraries.nccl.communicator import Communicator
-from ringside.sim.libraries.nccl.graph.graph import Graph, PathClass
+from ringside.sim.libraries.nccl.communicator import Facts
 from ringside.sim.libraries.nccl.measured.messages import (
     PARAMETERS,
     SHARPNESS,
@@ -55,38 +54,6 @@ LEAST_MESSAGE = 4.0
 
 _STEP = 1e-4
 _FAR = 1e3
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Facts between nodes.
-
-    ``ll128`` says whether LL128 is used where NCCL's rules allow it, ``channels`` how many channels rings
-    and trees have after the connect step, ``None`` for the number of the machine's preset.
-    """
-
-    ll128: bool = True
-    channels: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.channels is not None and not 1 <= self.channels <= 64:
-            raise ValueError(f"channels is {self.channels}; write 1 to 64")
-
-    def on(self, comm: Communicator) -> Communicator:
-        """Return the communicator with the site's facts; one node's is unchanged."""
-        if comm.nodes == 1:
-            return comm
-        graphs, settings = comm.graphs, comm.settings
-        if not self.ll128:
-            graphs = replace(graphs, ring=_without_order(graphs.ring), tree=_without_order(graphs.tree))
-        if self.channels is not None:
-            settings = replace(settings, min_ctas=self.channels, max_ctas=self.channels)
-        return replace(comm, graphs=graphs, settings=settings)
-
-
-def _without_order(graph: Graph) -> Graph:
-    """Return the graph over a path that breaks the order of LL128's stores."""
-    return replace(graph, type_inter=max(graph.type_inter, PathClass.PHB))
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.sim.libraries.gaussian import EIGHTY
+from ringside.sim.libraries.nccl.communicator import Facts
 from ringside.sim.libraries.nccl.measured.messages import PAIRS, PARAMETERS, Task
-from ringside.sim.libraries.nccl.measured.model import Anchor, Correction, Facts, Measured, Traits
+from ringside.sim.libraries.nccl.measured.model import Anchor, Correction, Measured, Traits
 
 Floats = NDArray[np.float64]
 

@@ -25,8 +25,8 @@ EVERY = frozenset(ALGORITHMS)
 )
 def test_nccl_algo(text, all_reduce, all_gather):
     pins = Pins(algorithm=text)
-    assert pins.algorithms("all_reduce") == all_reduce
-    assert pins.algorithms("all_gather") == all_gather
+    assert pins.algorithms["all_reduce"] == all_reduce
+    assert pins.algorithms["all_gather"] == all_gather
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_nccl_algo(text, all_reduce, all_gather):
     ],
 )
 def test_nccl_proto(text, expected):
-    assert Pins(protocol=text).protocols("all_reduce") == expected
+    assert Pins(protocol=text).protocols.get("all_reduce") == expected
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from ringside.sim.libraries.nccl.files.plugin_json import tuner_json
 from ringside.sim.libraries.nccl.files.rules import NEAR, changes, own_stretches, picked_stretches
 from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.libraries.nccl.names import FUNCTIONS
-from ringside.sim.libraries.nccl.tuning.tuner import launch
+from ringside.sim.libraries.nccl.tuner import launch
 from ringside.sim.pick import pick, times_of
 
 COUNTS = [1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256, 512]

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.figures import bandwidth, latency_us
 from ringside.sim.libraries.nccl.graph.graph import PathClass
 from ringside.sim.libraries.nccl.graph.system import GB
 from ringside.sim.libraries.nccl.names import ALGORITHMS, ALGORITHMS_OF, FUNCTIONS, PROTOCOLS, PROTOCOLS_OF
 from ringside.sim.libraries.nccl.pins import Pins
-from ringside.sim.libraries.nccl.tuning.figures import bandwidth, latency_us
 
 Floats = NDArray[np.float64]
 
@@ -162,9 +162,9 @@ def enabled(comm: Communicator, kind: str, algorithm: str, protocol: str, dtype:
     if algorithm not in comm.constants.algorithms:
         return False
     pins = comm.settings.pins
-    if algorithm not in pins.algorithms(kind):
+    if algorithm not in pins.algorithms[kind]:
         return False
-    pinned = pins.protocols(kind)
+    pinned = pins.protocols.get(kind)
     if pinned is not None and protocol not in pinned:
         return False
     if protocol == "ll128" and pinned is None and not _ll128_is_safe(comm, algorithm):
@@ -213,7 +213,7 @@ def launch(comm: Communicator, algorithm: str, protocol: str, nbytes: int) -> tu
 
 def _ll128_is_safe(comm: Communicator, algorithm: str) -> bool:
     """Return whether every path keeps the order of 128-byte stores, which LL128 requires."""
-    graph, capability = comm.graph(algorithm), comm.system.compute_capability
+    graph, capability = comm.usable.get(algorithm), comm.system.compute_capability
     worst = PathClass.PXN if capability >= 90 else PathClass.PXB
     known = comm.constants.ll128_capabilities
     return (

@@ -16,7 +16,7 @@ _COLUMN = {protocol: column for column, protocol in enumerate(PROTOCOLS)}
 
 def latency_us(comm: Communicator, kind: str, algorithm: str, protocol: str) -> float:
     """Return the microseconds of latency; 0 if the communicator has no graph for the algorithm."""
-    graph = comm.graph(algorithm)
+    graph = comm.usable.get(algorithm)
     if graph is None:
         return 0.0
     base = comm.constants.base_us[algorithm][_COLUMN[protocol]]
@@ -87,7 +87,7 @@ def _net_overhead(comm: Communicator) -> float:
 
 def bandwidth(comm: Communicator, kind: str, algorithm: str, protocol: str) -> float:
     """Algorithm bandwidth in bytes/s; 0 where the communicator has no channels for it."""
-    graph = comm.graph(algorithm)
+    graph = comm.usable.get(algorithm)
     if graph is None:
         return 0.0
     match algorithm:

@@ -1,4 +1,4 @@
-"""GPUs by name, each described in a file of this folder with its sources."""
+"""GPUs by name, each described in a file of ``topologies/gpus`` with its sources."""
 
 import re
 from functools import cache
@@ -12,7 +12,7 @@ from ringside.topologies import strict_yaml
 from ringside.topologies.lazy import Lazy
 from ringside.topologies.units import Bytes, BytesPerSecond
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent / "gpus"
 
 
 class Gpu(BaseModel):
