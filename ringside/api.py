@@ -1,7 +1,6 @@
 """The commands as functions that return results; `ringside` exports them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from ringside.sim.goodput.study import Goodput, study
 from ringside.sim.libraries.find import LIBRARIES, Options, check_pickable, default_library, find_library
 from ringside.sim.pick import Pick, default_of, doubt_of, times_of
 from ringside.sim.questions.layout import ByLayout
+from ringside.sim.questions.question import options_of
 from ringside.sim.record import Record
 from ringside.sim.training.parallel.step import ParallelStep
 from ringside.sim.training.step import TrainingStep
@@ -89,7 +89,7 @@ def train(model: str, cluster: str, **options: Any) -> TrainingStep | ParallelSt
     """
     step_time = _step_time("train", model, cluster, options)
     disturbances = step_time.disturbances
-    if names := disturbances.changed(*(one.name for one in fields(disturbances))):
+    if names := disturbances.changed(*(one.name for one in options_of(disturbances))):
         raise ValueError(
             f"`{names[0]}` disturbs a step, and train() returns an undisturbed one; leave it out"
         )
@@ -106,14 +106,14 @@ def search(
     the search with the layouts found so far.
     """
     step_time = _step_time("search", model, cluster, options)
-    layout = {one.name for one in fields(ByLayout)}
+    layout = {one.name for one in options_of(ByLayout)}
     fixed = {name: value for name, value in options.items() if name in layout}
     return find_layouts(step_time, fixed, top=top, tell=tell)
 
 
 def _step_time(function: str, model: str, cluster: str, options: Mapping[str, Any]) -> StepTime:
     """Return the question; raise TypeError for options that no training has."""
-    known = [one.name for one in fields(StepTime)]
+    known = [one.name for one in options_of(StepTime)]
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise TypeError(f"{function}() has no option {unknown[0]!r}; write one of {', '.join(known)}")

@@ -109,7 +109,7 @@ class OfType(Question):
 
 @dataclass(frozen=True, kw_only=True)
 class BySize(Question):
-    """Sizes in bytes: a list, or a series from ``begin`` to ``end`` by ``factor``; ``sizes`` are all of them."""
+    """Sizes in bytes: a list, or a series from ``begin`` to ``end`` by ``factor``; ``sizes`` has all."""
 
     begin: int = option("Smallest size.", "-b", "--begin", metavar="SIZE", default="8", parse=parse_size)
     end: int = option("Largest size.", "-e", "--end", metavar="SIZE", default="128M", parse=parse_size)

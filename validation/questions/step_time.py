@@ -1,7 +1,7 @@
 """How long a training step takes on a cluster."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -15,7 +15,7 @@ from ringside.sim.questions.calibrated import anchor_option, calibration_option,
 from ringside.sim.questions.disturbances import Disturbances, parse_stragglers
 from ringside.sim.questions.fields import OnCluster, network_option
 from ringside.sim.questions.layout import ByLayout
-from ringside.sim.questions.question import option
+from ringside.sim.questions.question import option, options_of
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.training.groups import process_group
@@ -81,7 +81,7 @@ class StepTime(Disturbances, ByBuckets, ByLayout, OnCluster, Training):
     @property
     def disturbances(self) -> Disturbances:
         """What disturbs the step, besides its ``slowdown``."""
-        values = {one.name: getattr(self, one.name) for one in fields(Disturbances)}
+        values = {one.name: getattr(self, one.name) for one in options_of(Disturbances)}
         return Disturbances(**values if self.simple.is_parallel else values | {"straggler": ()})
 
     @property
