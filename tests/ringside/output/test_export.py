@@ -170,7 +170,10 @@ REFUSED = [
     ("program ring.goal --export full", "it exists and is not an empty folder"),
     ("program ring.goal --export no/such/folder", "is not a writable folder"),
     ("program ring.goal --cluster star:3", "4 ranks"),
-    ("program --job ring.goal --job ring.goal --cluster star:8 --export x.goal", "trace or export shows one job"),
+    (
+        "program --job ring.goal --job ring.goal --cluster star:8 --export x.goal",
+        "trace or export shows one job",
+    ),
     ("program --job ring.goal:3 --cluster star:8", "-g 3, but ring.goal has 4 ranks"),
     ("program no.goal", "no.goal: no such file"),
     ("program no.0.et", "no.0.et: no such file"),
