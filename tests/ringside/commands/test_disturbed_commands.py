@@ -149,7 +149,7 @@ REFUSED = [
     (f"{LAID_OUT} --slow-link rail0-nic0=2", "write --library ideal or gloo"),
     (f"{LAID_OUT} --straggler 99=2", "there are ranks 0 to 3"),
     ("program job.py -g 4 --late 1=5s", "add --cluster"),
-    ("program --job job.py:2 --job job.py:2 --cluster star:4 --late 1=5s", "of one job"),
+    ("program --job job.py:2 --job job.py:2 --cluster star:4 --late 1=5s", "applies to one job"),
 ]
 
 
