@@ -116,7 +116,7 @@ REFUSED = [
     (f"{SIMULATE} --late 9=1s", "rank 9 is late; there are ranks 0 to 3"),
     (f"{SIMULATE} --late 1", "write RANK=DURATION, for example 3=20us"),
     (f"{SIMULATE} --late 1=5", "write RANK=DURATION"),
-    (f"{SIMULATE} --late 1=5s --late 1=6s", "twice; write --late 1=6s alone"),
+    (f"{SIMULATE} --late 1=5s --late 1=6s", "twice; write only --late 1=6s"),
     (f"{SIMULATE} --late 1=5s --engine fast", "write --engine simpy"),
     (f"{SIMULATE} --straggler 4=2", "rank 4 is slow; there are ranks 0 to 3"),
     (f"{SIMULATE} --straggler 1=nan", "write 0.000001 to 1,000,000"),
