@@ -113,7 +113,7 @@ def test_every_maker_is_called_by_its_count_first(name: str) -> None:
 
 
 def test_a_shape_beside_other_dimensions_is_refused() -> None:
-    with pytest.raises(TopologyError, match="shape 8x8 does not have 3 dimensions; leave one out"):
+    with pytest.raises(TopologyError, match="shape 8x8 does not have 3 dimensions; remove one of them"):
         make("torus", 64, {"shape": "8x8", "dimensions": "3"})
     assert make("torus", 64, {"shape": "4x4x4", "dimensions": "3"}).number_of_nodes() == 128
 

@@ -150,7 +150,7 @@ def sides_of(shape: str, hosts: int, dimensions: Dimensions) -> tuple[int, ...]:
     if not 1 <= len(sides) <= 3 or not all(s.isdecimal() and 0 < len(s) < 7 and int(s) for s in sides):
         raise TopologyError(f"torus: shape is {shape[:40]!r}; write for example 8x8 or 4x4x4, or auto")
     if dimensions not in ("auto", str(len(sides))):
-        raise TopologyError(f"torus: shape {shape} does not have {dimensions} dimensions; leave one out")
+        raise TopologyError(f"torus: shape {shape} does not have {dimensions} dimensions; remove one of them")
     return tuple(map(int, sides))
 
 

@@ -127,8 +127,7 @@ def communicator_of(
     nodes, rest = divmod(count, gpus)
     if rest or gpus > system.ranks or nodes > counted:
         raise ValueError(
-            f"{ranks} ranks on {counted} {name} with {system.ranks} GPUs each; write equal numbers per "
-            "machine"
+            f"{ranks} ranks on {counted} {name} with {system.ranks} GPUs each; write equally many per machine"
         )
     if nodes * gpus == 1:
         return None

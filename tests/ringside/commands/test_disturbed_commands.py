@@ -116,7 +116,7 @@ REFUSED = [
     (f"{SIMULATE} --late 9=1s", "rank 9 is late; there are ranks 0 to 3"),
     (f"{SIMULATE} --late 1", "write RANK=DURATION, for example 3=20us"),
     (f"{SIMULATE} --late 1=5", "write RANK=DURATION"),
-    (f"{SIMULATE} --late 1=5s --late 1=6s", "twice; write --late 1=6s alone"),
+    (f"{SIMULATE} --late 1=5s --late 1=6s", "twice; write only --late 1=6s"),
     (f"{SIMULATE} --late 1=5s --engine fast", "write --engine simpy"),
     (f"{SIMULATE} --straggler 4=2", "rank 4 is slow; there are ranks 0 to 3"),
     (f"{SIMULATE} --straggler 1=nan", "write 0.000001 to 1,000,000"),
@@ -149,7 +149,7 @@ REFUSED = [
     (f"{LAID_OUT} --slow-link rail0-nic0=2", "write --library ideal or gloo"),
     (f"{LAID_OUT} --straggler 99=2", "there are ranks 0 to 3"),
     ("program job.py -g 4 --late 1=5s", "add --cluster"),
-    ("program --job job.py:2 --job job.py:2 --cluster star:4 --late 1=5s", "of one job"),
+    ("program --job job.py:2 --job job.py:2 --cluster star:4 --late 1=5s", "applies to one job"),
 ]
 
 

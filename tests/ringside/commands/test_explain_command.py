@@ -29,7 +29,7 @@ def test_a_slow_log_is_given_its_cause_and_what_settles_it(ringside, tmp_path):
     wait = re.search(r"# - every collective takes (\d+) us more, whatever its size", out)
     assert wait
     assert 150 <= int(wait[1]) <= 260
-    assert "to settle it: run one process per GPU" in out
+    assert "to decide: run one process per GPU" in out
 
 
 def test_what_cannot_be_explained_is_refused(ringside):

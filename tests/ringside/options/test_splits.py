@@ -24,7 +24,7 @@ def test_one_row_is_what_every_rank_has(ringside) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("all_reduce", "--splits", "1,2,3"), "--splits of all_reduce; only all_to_all has them"),
+        (("all_reduce", "--splits", "1,2,3"), "--splits applies to all_to_all, not all_reduce"),
         (("all_to_all", "--splits", "1,2"), "has 2 counts; write one for each of the 3 ranks"),
         (("all_to_all", "--splits", "1,2,3;4,5,6"), "sender 0 of 2"),
         (("all_to_all", "--splits", ";"), "is empty"),

@@ -79,4 +79,4 @@ def test_nonsense_exits_2_in_words(ringside, mine, words, text, said):
 def test_the_example_stands_alone(ringside):
     code, out, err = ringside("topo", "star:4", "--example")
     assert (code, out) == (2, "")
-    assert "write it alone" in err
+    assert "remove the other options" in err

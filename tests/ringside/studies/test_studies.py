@@ -104,7 +104,7 @@ def test_layouts_of_several_words_are_points(ringside):
         ("4 -ox", "-ox cannot be used in a study"),
         ("4 --nonsense", "No such option: --nonsense"),
         ("4 '", "an unclosed quotation mark"),
-        ("4 -b 1M", "--size lists sizes"),
+        ("4 -b 1M", "--size is a list"),
     ],
 )
 def test_a_point_that_cannot_be_answered_is_a_row_with_its_error(ringside, tmp_path, ranks, message):
