@@ -29,7 +29,7 @@ def hook_of(text: str | None) -> tuple[str | None, PowerSGD]:
         return None, PowerSGD()
     name, colon, figures = text.partition(":")
     if name not in COMM_HOOKS:
-        raise ValueError(f"{name!r} is no known hook; write {one_of(COMM_HOOKS, name)}")
+        raise ValueError(f"unknown hook {name!r}; write {one_of(COMM_HOOKS, name)}")
     if colon and name != "powersgd":
         raise ValueError(f"{text!r}: {name} has no arguments; write {name}")
     return name, PowerSGD(**dict(_figure(part) for part in figures.split(",")) if colon else {})

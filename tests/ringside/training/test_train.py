@@ -144,7 +144,7 @@ BAD = [
     (("--cluster", "dgx-h100:2", "--set", "network_latency=1us"), "or --library ideal"),
     (("--cluster", "dgx-h100:2", "--set", "nic=400G"), "'400G' is not a rate"),
     (("--cluster", "dgx-h100:0"), "'0' is not a count"),
-    (("--cluster", "dgx-h100", "-g", "13"), "as many for every machine"),
+    (("--cluster", "dgx-h100", "-g", "13"), "write equally many per machine"),
     (("--measured", "fast"), "write RATE@RANKS, for example 2616img/s@1"),
     (("--measured", "100img/s@0"), "write RATE@RANKS"),
     (("--measured", "1e9img/s@1"), "copies, optimizer and collectives alone allow"),
