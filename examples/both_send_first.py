@@ -2,7 +2,7 @@
 
 
 def main(dist):
-    """What one rank does."""
+    """Run one rank."""
     other = 1 - dist.get_rank()
     dist.send(4, other)
     dist.recv(4, other)

@@ -51,7 +51,7 @@ class Reader(nn.Module):
 
 
 def recurrent() -> Model:
-    """An LSTM that reads 32 words of 16 sentences."""
+    """Return an LSTM that reads 32 words of 16 sentences."""
     return Reader(), (torch.zeros(16, 32, dtype=torch.long),)
 
 
@@ -71,7 +71,7 @@ class Patches(nn.Module):
 
 
 def vision_transformer() -> Model:
-    """A small vision transformer on images of 64 x 64 pixels."""
+    """Return a small vision transformer on images of 64 x 64 pixels."""
     return Patches(), (torch.randn(16, 3, 64, 64),)
 
 

@@ -28,7 +28,7 @@ def cell(nodes: int, algorithm: str, protocol: str, nbytes: int) -> str:
 
 
 def table() -> Iterator[str]:
-    """The lines of the page's table."""
+    """Return the lines of the page's table."""
     yield f"| nodes | algorithm | protocol | {' | '.join(format_size(nbytes) for nbytes in SIZES)} |"
     yield "|---|---|---|" + "---|" * len(SIZES)
     for nodes in NODES:

@@ -19,7 +19,7 @@ RANKS, NBYTES = (8, 64), 2**20
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """The page, and behind that what its code says."""
+    """Print the page, then the output of its code."""
     written = {"reference/commands.md": _commands, "reference/algorithms.md": _algorithms}
     write = written.get(page.file.src_uri)
     return f"{markdown}\n{write()}" if write else markdown
@@ -58,7 +58,7 @@ def _messages(name: str, collective: Collective) -> int:
 
 
 def _sent(name: str, collective: Collective) -> float:
-    """The most that one rank sends, over the size."""
+    """Return the most that one rank sends, over the size."""
     sent = Counter[int]()
     for (source, _), nbytes in schedule(name, collective).traffic().items():
         sent[source] += nbytes

@@ -2,7 +2,7 @@
 
 
 def main(dist):
-    """A broadcast of parameters, unequal work, a sum."""
+    """Broadcast parameters, work unequally, sum."""
     for step in range(3):
         dist.broadcast(2 * MiB, 0)
         dist.compute(0.2 if dist.get_rank() == step else 0.05)

@@ -2,7 +2,7 @@
 
 
 def main(dist):
-    """The second group has more to sum."""
+    """Sum in two groups, more in the second."""
     rank, half = dist.get_rank(), dist.get_world_size() // 2
     groups = [dist.new_group(list(range(half))), dist.new_group(list(range(half, 2 * half)))]
     mine = rank // half

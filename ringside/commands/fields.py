@@ -41,7 +41,7 @@ def _parameter(one: "Field[Any]", hint: Any) -> inspect.Parameter:
     """Return the command's parameter for a field; None is an option that is not given."""
     how = option_of(one)
     settings: dict[str, Any] = {"help": how.help, "metavar": how.metavar}
-    if how.minimum is not None:
+    if how.minimum is not None and not how.parse:
         settings["min"] = how.minimum
     if how.maximum is not None:
         settings["max"] = how.maximum

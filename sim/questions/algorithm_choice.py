@@ -32,6 +32,7 @@ class AlgorithmChoice(BySize, OfType, ByLibrary):
     nodes: tuple[int, ...] | None = option(
         "Counts of machines, or of ranks.",
         metavar="N,N,...", default=None, default_text="as --cluster NAME:COUNT", parse=parse_counts,
+        minimum=1,
     )  # fmt: skip
     begin: int = option("Smallest size.", "-b", "--begin", metavar="SIZE", default="1K", parse=parse_size)
     end: int = option("Largest size.", "-e", "--end", metavar="SIZE", default="1G", parse=parse_size)

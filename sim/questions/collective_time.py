@@ -43,6 +43,7 @@ class CollectiveTime(Disturbances, BySize, OfType, ByLibrary):
         metavar="N,N,...",
         default=None,
         parse=parse_counts,
+        minimum=1,
     )
     splits: str | None = option(
         "Uneven all_to_all: elements from each rank to each, 4,1;1,4", metavar="LIST|FILE", default=None

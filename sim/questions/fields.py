@@ -111,8 +111,12 @@ class OfType(Question):
 class BySize(Question):
     """Sizes in bytes: a list, or a series from ``begin`` to ``end`` by ``factor``; ``sizes`` has all."""
 
-    begin: int = option("Smallest size.", "-b", "--begin", metavar="SIZE", default="8", parse=parse_size)
-    end: int = option("Largest size.", "-e", "--end", metavar="SIZE", default="128M", parse=parse_size)
+    begin: int = option(
+        "Smallest size.", "-b", "--begin", metavar="SIZE", default="8", parse=parse_size, minimum=0
+    )
+    end: int = option(
+        "Largest size.", "-e", "--end", metavar="SIZE", default="128M", parse=parse_size, minimum=0
+    )
     factor: int = option(
         "Factor between sizes, 2 or more.", "-f", "--factor", metavar="FACTOR", default=2, minimum=2
     )

@@ -126,6 +126,8 @@ class Question:
 def _value(one: "Field[Any]", hint: Any, given: Any) -> Any:
     """Return the value of a field, parsed from text."""
     how, kinds = option_of(one), get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    if tuple[int, ...] in kinds and given is not None:
+        return _whole_numbers(one, given)
     if how.repeats and isinstance(given, str):
         given = [given]
     if how.parse and (_is_texts(given) if how.repeats else isinstance(given, str)):
@@ -140,6 +142,17 @@ def _value(one: "Field[Any]", hint: Any, given: Any) -> Any:
     if how.maximum is not None and isinstance(given, int) and given > how.maximum:
         raise QuestionError(f"`{one.name}` {given}; write {how.maximum} or less")
     return given
+
+
+def _whole_numbers(one: "Field[Any]", given: Any) -> tuple[int, ...]:
+    """Return a number, a text, or a list of both, as numbers."""
+    how, numbers = option_of(one), list[Any]()
+    for item in given if isinstance(given, list | tuple) else [given]:
+        numbers += _parser(how.parse)(item) if how.parse and isinstance(item, str) else [item]
+    least = how.minimum or 0
+    if not numbers or not all(_is_of(number, int) and number >= least for number in numbers):
+        raise QuestionError(f"`{one.name}` {given!r}; write whole numbers of {least} or more")
+    return tuple(map(int, numbers))
 
 
 def _plain(value: Any) -> Any:

@@ -77,6 +77,11 @@ def test_python_and_the_command_line_say_the_same(ringside, question, line):
         ("ranks", 2.5, "`ranks` 2.5; write a whole number"),
         ("ranks", True, "`ranks` True; write a whole number"),
         ("factor", 1, "`factor` 1; write 2 or more"),
+        ("size", -4, "`size` -4; write whole numbers of 0 or more"),
+        ("size", [], "`size` []; write whole numbers"),
+        ("size", [1.5], "`size` [1.5]; write whole numbers"),
+        ("begin", -1, "`begin` -1; write 0 or more"),
+        ("nodes", [0], "`nodes` [0]; write whole numbers of 1 or more"),
         ("dtype", 4, "`dtype` 4; write a text that is not empty"),
         ("begin", "1G", "`begin` 1 GiB is more than `end` 128 MiB"),
     ],
@@ -94,4 +99,5 @@ def test_the_same_errors_name_options_on_the_command_line(ringside):
 
 def test_a_question_of_text_is_the_question_of_its_values():
     of = REQUIRED["CollectiveTime"]
-    assert package.CollectiveTime(**of, size="1M") == package.CollectiveTime(**of, size=(2**20,))
+    sizes = ["1M", 2**20, [2**20], ["1M"], (2**20,)]
+    assert len({repr(package.CollectiveTime(**of, size=size)) for size in sizes}) == 1

@@ -38,7 +38,7 @@ class LaidOut:
     _cut: dict[Layout, Parts] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def job(self, layout: Layout, batch: int | None = None) -> ParallelJob:
-        """The training under this layout, with ``batch`` samples of a replica if not with its own."""
+        """Return the training under this layout, with ``batch`` samples per replica or its own."""
         training, gpu, libraries = self.training, self.gpu, self.libraries
         mesh = layout.mesh(libraries.ranks, libraries.machine)
         if layout.strategy not in COPIES and mesh.degree(*DATA) == 1:
@@ -79,7 +79,7 @@ class LaidOut:
         )  # fmt: skip
 
     def _contention(self, mesh: Mesh) -> float:
-        """What data-parallel collectives take of a GPU, which are those that computing goes on beside."""
+        """Return the share of a GPU that data-parallel collectives take while it computes."""
         if self.training.contention is not None:
             return self.training.contention
         if mesh not in self._contentions:
@@ -89,7 +89,7 @@ class LaidOut:
         return self._contentions[mesh]
 
     def _parts(self, layout: Layout, mesh: Mesh) -> Parts:
-        """The model, made once for all layouts that differ in their pipelines alone."""
+        """Return the model, built once for all layouts that differ only in their pipelines."""
         alike = replace(layout, pipeline=1, schedule="1f1b", virtual=1, tables=())
         if alike not in self._cut:
             self._cut[alike] = self._made(layout, mesh)
@@ -142,7 +142,7 @@ def _check_micro_batches(layout: Layout, batch: int) -> None:
 
 
 def laid_out(training: Training, gpu: Device, libraries: Libraries, layout: Layout) -> LaidOut:
-    """The training on all ranks of some libraries; a measured throughput is one under the same layout."""
+    """Return the training on all ranks of the libraries; a measured throughput is under the same layout."""
     if training.ddp.accumulation > 1:
         raise LayoutError(
             "`accumulation` is what micro-batches are; write `batch` for all and `micro_batch` for one"
@@ -170,7 +170,7 @@ def _check_possible(what: LaidOut, layout: Layout, samples_per_s: float) -> None
 
 
 def _of_ranks(libraries: Libraries, ranks: int) -> Libraries:
-    """The same library on so many ranks of a cluster of the same machines, filled one after another."""
+    """Return the library on a number of ranks of the same machines, filled one after another."""
     if ranks == libraries.ranks:
         return libraries
     name, _ = split(libraries.cluster)
@@ -182,7 +182,7 @@ def _of_ranks(libraries: Libraries, ranks: int) -> Libraries:
 
 
 def notes(libraries: Libraries, mesh: Mesh) -> list[str]:
-    """What the libraries of a mesh's groups rest on."""
+    """Return what the libraries of a mesh's groups rest on."""
     found: list[str] = []
     for name in ("tensor", *DATA, *(FOLDS if mesh.expert > 1 else ())):
         group = mesh.together(0, name)

@@ -69,7 +69,7 @@ def is_timed(model: str) -> bool:
 
 
 def find_model(text: str) -> Architecture | Decoder:
-    """The model of a table or of a file's module."""
+    """Return the model of a table or of a file's module."""
     if not is_model(text):
         return named_model(text)
     from ringside.real.model.architecture import architecture_of

@@ -28,7 +28,7 @@ class Trained:
 
 
 def beyond_peak(measured: tuple[float, int], share: float, gpu: Device, precision: str) -> str:
-    """The complaint about a throughput at which GPUs would compute ``share`` times what they can."""
+    """Return the error for a throughput that is ``share`` times the GPUs' peak."""
     samples_per_s, ranks = measured
     return (
         f"{samples_per_s:g} samples/s on {counted(ranks)} is {share:.3g} times what {gpu.name} has at its "
@@ -42,7 +42,7 @@ def counted(ranks: int) -> str:
 
 
 def trained(training: Training, gpu: Device, library: Callable[[int], Library]) -> Trained:
-    """What is trained, at its pace; ``library`` binds the ranks on which a throughput was measured."""
+    """Return the training at its pace; ``library`` binds the ranks of a measured throughput."""
     sized, precision = sized_workload(training, gpu)
     work = sized(None)
     usual_spread = 0.0 if precision is None else SPREAD

@@ -101,7 +101,7 @@ class Training(Question):
 
 
 def sized_workload(training: Training, gpu: Device) -> tuple[Callable[[int | None], Workload], str | None]:
-    """The workload as a function of a rank's batch, and what products are computed in.
+    """Return the workload as a function of a rank's batch, and the precision of its products.
 
     None is the batch that was asked for, and the precision where layers are timed.
     """
@@ -152,7 +152,7 @@ def numerics(training: Training, gpu: Device, precision: str) -> Numerics:
 
 
 def batch_of(training: Training, gpu: Device) -> int:
-    """The samples of one rank and pass, or of a replica's step under a layout."""
+    """Return the samples of one rank and pass, or of a replica's step under a layout."""
     return sized_workload(training, gpu)[0](None).batch if training.batch is None else training.batch
 
 
@@ -165,7 +165,7 @@ def peak_s(training: Training, gpu: Device, precision: str) -> float:
 
 
 def reached(training: Training, gpu: Device) -> float:
-    """The share of the GPU's peak that the model's products reach: what was asked for, else what is usual."""
+    """Return the share of the GPU's peak that the model's products reach, by default the usual one."""
     if training.compute_efficiency is not None:
         return training.compute_efficiency
     is_decoder = training.model.partition(":")[0] in DECODERS

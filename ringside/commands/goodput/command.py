@@ -55,7 +55,7 @@ def command(
 
 
 def _list(*, as_json: bool) -> None:
-    """The published trainings."""
+    """List the published trainings."""
     if as_json:
         rows = [
             {"name": one.name, "title": one.title, "source": one.source, **facts(one.job)}

@@ -93,7 +93,7 @@ class Answer:
         console.print_json("train", self._content())
 
     def page(self) -> Page:
-        """The page of the step, or of the steps of a sweep."""
+        """Return the page of the step, or of a sweep's steps."""
         from ringside.report.training import draws_figure, sweep_figure, timelines_figure
 
         step = self.rows[0].step
@@ -127,13 +127,13 @@ class Answer:
         )
 
     def _scaling(self) -> str:
-        """What scaling efficiencies compare; a global batch is of one of them, and of nothing else."""
+        """Return the samples that scaling efficiencies compare: of a rank, or of all with a global batch."""
         said = "weak and strong scaling efficiency are against one rank alone"
         together = self.question.global_batch
         return said if together is None else f"{said}; strong alone is of --global-batch {together}"
 
     def _advice(self, parameter: str, values: list[float]) -> str:
-        """What a sweep says to take, and what is quickest."""
+        """Return the fastest value of a sweep, and the one to choose."""
         times = {value: row.step.step_s for value, row in zip(values, self.rows, strict=True)}
         quickest = min(times, key=times.__getitem__)
         shortest = f"{format_duration(times[quickest], 4)} with {parameter} {quickest:g}"
@@ -209,7 +209,7 @@ def gib(nbytes: int) -> str:
 
 
 def fitting(room: Room, nbytes: int) -> str:
-    """The verdict on so many bytes, with the margin."""
+    """Return whether a number of bytes fits, with the margin."""
     margin, verdict = room.margin(nbytes), room.verdict(nbytes)
     if verdict == FITS:
         return f"fits, {gib(margin)} left beside a reserve of {gib(room.reserve)}"
@@ -218,12 +218,12 @@ def fitting(room: Room, nbytes: int) -> str:
 
 
 def unfit(what: str, verdict: str) -> str:
-    """That something is tight or does not fit, in words."""
+    """Return a sentence where something is tight or does not fit."""
     return f"{what} is tight in a GPU" if verdict == TIGHT else f"{what} does not fit into a GPU"
 
 
 def room(of: Room, nbytes: int) -> dict[str, int]:
-    """What a GPU has, what is kept free of it, and what is left, as JSON."""
+    """Return a GPU's memory, its reserve and the rest, for JSON."""
     return {"of_gpu": of.memory, "reserve": of.reserve, "margin": of.margin(nbytes)}
 
 

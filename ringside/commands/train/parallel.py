@@ -90,7 +90,7 @@ class ParallelAnswer(LaidOutStep):
         console.print_table([*self._comments(), *self.notes, *told], *self._table())
 
     def page(self) -> Page:
-        """The page of the step."""
+        """Return the page of the step."""
         from ringside.report.charts import stacked
         from ringside.report.training import draws_figure
 
@@ -257,7 +257,7 @@ def run(question: StepTime, *, plot: Path | None, trace: Path | None) -> Paralle
 
 
 def _said(before: Layout, after: Layout) -> str:
-    """The options that make one layout of another."""
+    """Return the options that turn one layout into another."""
     changed = [
         (option, getattr(after, name))
         for name, option in OPTIONS.items()

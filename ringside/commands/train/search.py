@@ -72,7 +72,7 @@ class SearchAnswer:
             console.print_comments(comments)
 
     def page(self) -> Page:
-        """The page of the best layouts."""
+        """Return the page of the best layouts."""
         from ringside.report.charts import beside
 
         first, *comments = self._comments()

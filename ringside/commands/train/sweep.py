@@ -6,7 +6,7 @@ SWEEPS = ("bucket-cap-mb", "nodes")
 
 
 def sweep_of(text: str | None) -> tuple[str | None, list[float]]:
-    """A ``parameter=value,value`` text in parts."""
+    """Parse a ``parameter=value,value`` text."""
     if text is None:
         return None, []
     parameter, _, values = text.partition("=")
@@ -24,7 +24,7 @@ def sweep_of(text: str | None) -> tuple[str | None, list[float]]:
 
 
 def whole_nodes(nodes: float) -> int:
-    """The count of machines that a value of a sweep is."""
+    """Return a value of a sweep as a number of machines."""
     if nodes != int(nodes) or not 1 <= nodes <= MAX_LINKS:
         raise ValueError(f"{nodes:g} is no number of nodes; write 1 to {MAX_LINKS}, for example nodes=1,2,4")
     return int(nodes)
