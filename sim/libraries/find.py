@@ -169,7 +169,7 @@ def _check_options(name: str, options: Options) -> None:
     """Refuse options that the library does not take, and values that none takes."""
     for option, allowed in CHOICES.items():
         if (value := getattr(options, option)) not in (*allowed, NUMBERED):
-            raise ValueError(f"{value!r} is no known {option}; write {one_of(allowed, value)}")
+            raise ValueError(f"unknown {option} {value!r}; write {one_of(allowed, value)}")
     known = {*COMMON, *LIBRARIES[name].options}
     given = [one.name for one in fields(Options) if getattr(options, one.name) != one.default]
     if strange := ", ".join(f"--{one.replace('_', '-')}" for one in given if one not in known):

@@ -99,7 +99,7 @@ def test_what_is_missing_is_said_with_what_to_install(
         return
     with pytest.raises(
         ValueError,
-        match=rf"MPI needs {words}.* install -e '.\[mpi\]' in .*checkout, or .*openmpi",
+        match=rf"MPI needs {words}.* install -e '.\[mpi\]', or .*openmpi",
     ):
         mpirun.check_mpi()
 

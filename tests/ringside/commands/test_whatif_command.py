@@ -74,7 +74,7 @@ def test_what_takes_no_time_has_no_multiple(rows, ringside):
 def test_a_table_says_the_same(ringside):
     code, out, err = ringside(*"whatif broadcast --cluster star:4 --size 1M --try nodes=2x".split())
     assert code == 0, err
-    assert out.startswith("# broadcast of 1M on star:4\n# all by the library's own reckoning")
+    assert out.startswith("# broadcast of 1M on star:4\n# all by the library's own estimate")
     assert [line.split()[0] for line in out.splitlines() if not line.startswith("#")] == ["as_is", "nodes=2x"]
 
 
@@ -90,8 +90,8 @@ def test_a_table_says_the_same(ringside):
         ("all_reduce --cluster star --try nodes=2x", "write --cluster NAME:COUNT"),
         ("all_reduce --cluster star:8 --try bandwidth=-1x", "is not a number"),
         ("all_reduce --cluster star:8 --try algorithm=foo", "unknown algorithm"),
-        ("all_reduce --cluster star:8 --batch 4", "--batch is a training's"),
-        ("resnet50 --cluster star:8 --size 4", "--size is a collective's"),
+        ("all_reduce --cluster star:8 --batch 4", "--batch is an option of trainings"),
+        ("resnet50 --cluster star:8 --size 4", "--size is an option of collectives"),
         ("resnet50 --cluster star:8 --device a100 --try algorithm=ring", "No such option"),
         ("resnet50 --cluster dgx-a100:1 --try algorithm=ring", "the library chooses"),
         ("torus --cluster torus:16", "unknown model"),

@@ -169,7 +169,7 @@ REFUSED = [
     ("--size 1M --timeline t.png -g 1", "nothing is sent, so there is no timeline"),
     ("--size 1M --timeline t.png --export e.xml -g 1", "nothing is sent, so there is no timeline"),
     ("--size 1M --plot t.png", "one size on one cluster is a point; add --links"),
-    ("--size 1M --nodes 2 --plot t.png", "have different counts; remove one of them"),
+    ("--size 1M,2M --nodes 2 --plot t.png", "have different counts; remove one of them"),
 ]
 
 
