@@ -183,7 +183,7 @@ def _is_texts(given: Any) -> bool:
 
 
 def _is_of(given: Any, hint: Any) -> bool:
-    """Whether a value has a type; of a list or tuple any is right where the type gives no length."""
+    """Whether a value has a type; those of a list or tuple included."""
     if type(given) is hint:
         return bool(given != "")
     kind = get_origin(hint) or hint
@@ -192,7 +192,8 @@ def _is_of(given: Any, hint: Any) -> bool:
     if kind is tuple and Ellipsis not in get_args(hint):
         return isinstance(given, tuple) and len(given) == 2 and all(_is_of(one, float) for one in given)
     if kind in (tuple, Sequence):
-        return isinstance(given, list | tuple)
+        element, *_ = get_args(hint) or (object,)
+        return isinstance(given, list | tuple) and all(_is_of(one, element) for one in given)
     return isinstance(given, _NUMBERS.get(kind, kind)) and not (kind is str and given == "")
 
 

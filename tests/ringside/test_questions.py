@@ -1,6 +1,8 @@
 """A question's fields are its options everywhere: on the command line, in Python and in JSON."""
 
 import json
+import math
+from contextlib import suppress
 
 import pytest
 import typer
@@ -101,3 +103,12 @@ def test_a_question_of_text_is_the_question_of_its_values():
     of = REQUIRED["CollectiveTime"]
     sizes = ["1M", 2**20, [2**20], ["1M"], (2**20,)]
     assert len({repr(package.CollectiveTime(**of, size=size)) for size in sizes}) == 1
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda one: one.__name__)
+def test_no_value_of_a_field_ends_in_a_defect(question):
+    strange = (None, [], {}, -1, math.nan, object(), "", "x", True, b"y", [None], {"a": 1}, (1, 2), 2**70)
+    for one in options_of(question):
+        for value in strange:
+            with suppress(ValueError):  # whose text says what to write
+                question(**REQUIRED.get(question.__name__, {}) | {one.name: value})

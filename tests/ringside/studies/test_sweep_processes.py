@@ -126,7 +126,7 @@ def test_a_process_that_is_killed_while_it_starts_is_told_as_one(tmp_path):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "ringside: a process died while it started (" in err
-    assert "the same command goes on where this one was" in err
+    assert "run the command again to continue" in err
     assert re.fullmatch(r"(ringside: .*\n)+", err)
 
 
@@ -153,7 +153,7 @@ def test_a_cluster_that_goes_is_told_and_the_next_one_goes_on(tmp_path):
     scheduler.communicate()
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (1, "")
-    assert "ringside: the Dask cluster is gone; the same command goes on where this one was" in err
+    assert "ringside: the Dask cluster is gone; run the command again to continue" in err
     assert re.fullmatch(r"(ringside: .*\n)+", err)
     kept = len(rows(folder))
     process = start(study, "-o", folder, "--json")

@@ -69,7 +69,10 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
         "another profiler's events",
     ),
     "ranks twice": (LOG.replace("Rank  1", "Rank  0"), "a rank is listed twice"),
-    "unknown collective": (LOG.replace("reduce_scatter_perf", "hypercube_perf"), "line 13: unknown collective 'hypercube_perf'"),
+    "unknown collective": (
+        LOG.replace("reduce_scatter_perf", "hypercube_perf"),
+        "line 13: unknown collective 'hypercube_perf'",
+    ),
     "unknown program": (LOG.replace("reduce_scatter_perf", "rush"), "unknown collective 'rush'"),
     "zero time": (LOG.replace("30.55", " 0.00"), "line 15: a time of 0 s; expected one above 0"),
     "negative time": (LOG.replace("30.55", "-1.00"), "line 15: a time of -1e-06 s"),
