@@ -200,7 +200,7 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing(tmp_path):
     process.send_signal(signal.SIGINT)
     code, out, err = finish(process)
     assert code == 130
-    assert "interrupted; written, and whole: out.jsonl" in err
+    assert "interrupted; complete files: out.jsonl" in err
     assert len(records(tmp_path)) == sum(line.startswith(" ") for line in out.splitlines())
     assert gone(ranks)
 
