@@ -116,7 +116,7 @@ def extrapolated() -> Iterator[tuple[str, Callable[[int], StepTime], int]]:
         yield f"dgxc {row.model}", partial(row.asked, 0.6), pipeline
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("asked", "pipeline"), [pytest.param(*case, id=name) for name, *case in extrapolated()]
 )

@@ -111,7 +111,7 @@ def test_the_usual_share_of_decoders_is_what_steps_on_one_machine_imply(gpu: str
     assert device(gpu).wide_efficiency == pytest.approx(implied, abs=0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_pipeline_of_10752_gpus_follows_from_512() -> None:
     rows = [row for row in mlperf.submissions() if row.round == "3.1"]
     sets, judged = rows[0], rows[-2]
@@ -123,7 +123,7 @@ def test_a_pipeline_of_10752_gpus_follows_from_512() -> None:
     assert abs(error(sets.step_s / sets.work * judged.work, judged.step_s)) > 5 * abs(off)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_weak_scaling_loses_what_the_slowest_of_more_gpus_lose() -> None:
     rows = [row for row in dgxc.steps() if row.tensor]
     series = [list(group) for _, group in groupby(rows, key=lambda row: row.series)]
