@@ -34,8 +34,12 @@ class AlgorithmChoice(BySize, OfType, ByLibrary):
         metavar="N,N,...", default=None, default_text="as --cluster NAME:COUNT", parse=parse_counts,
         minimum=1,
     )  # fmt: skip
-    begin: int = option("Smallest size.", "-b", "--begin", metavar="SIZE", default="1K", parse=parse_size)
-    end: int = option("Largest size.", "-e", "--end", metavar="SIZE", default="1G", parse=parse_size)
+    begin: int = option(
+        "Smallest size.", "-b", "--begin", metavar="SIZE", default="1K", parse=parse_size, minimum=0
+    )
+    end: int = option(
+        "Largest size.", "-e", "--end", metavar="SIZE", default="1G", parse=parse_size, minimum=0
+    )
     by: str = option(
         "Candidates; algorithm: each with its fastest protocol.", metavar=choices(BY), default=BY[0]
     )

@@ -137,8 +137,8 @@ class BySize(Question):
                 f"`begin` {format_size(self.begin)} is more than `end` {format_size(self.end)}; "
                 "write the smaller size first"
             )
-        if self.begin == 0:
-            raise QuestionError("`begin` 0 cannot grow; write `begin` 1 or more, or `size` 0")
+        if self.begin < 1:
+            raise QuestionError(f"`begin` {self.begin} cannot grow; write `begin` 1 or more, or `size` 0")
         sizes = self._series() if self.size is None else list(self.size)
         object.__setattr__(self, "sizes", sizes)
 
