@@ -123,11 +123,19 @@ class _Activity:
         """Return the CPU time of all threads, and the number of runnable ones."""
         nanoseconds = runs = 0
         for pid in self._pids:
-            for thread in Path(f"/proc/{pid}/task").glob("*"):
+            for thread in _threads(pid):
                 with suppress(OSError):  # it has ended
                     nanoseconds += int((thread / "schedstat").read_text().split()[0])
                     runs += (thread / "stat").read_text().rpartition(")")[2].split()[0] in "RD"
         return nanoseconds / 1e9, runs
+
+
+def _threads(pid: int) -> list[Path]:
+    """Return the folders of a process's threads, none once it has ended."""
+    try:
+        return list(Path(f"/proc/{pid}/task").iterdir())
+    except FileNotFoundError:
+        return []
 
 
 def _live(main: Callable[[Any], Any], rank: int, ranks: int, folder: Path, pipe: Connection) -> None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from ringside.sim.libraries.library import Library
 from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.ddp.usual import OPERATOR_S, SPREAD, contention
-from ringside.sim.training.groups import ProcessGroup, process_group
+from ringside.sim.training.groups import process_group
 from ringside.sim.training.memory import find_optimizer
-from ringside.sim.training.pace import ALONE, at_pace
+from ringside.sim.training.pace import at_pace
 from ringside.sim.workload.devices import Device
 from ringside.sim.workload.workload import Workload
 from ringside.validation.questions.training import Training, peak_s, sized_workload
@@ -67,11 +67,8 @@ def trained(training: Training, gpu: Device, library: Callable[[int], Library]) 
             share = samples_per_s / ranks * peak_s(training, gpu, precision)
             if share > 1:
                 raise ValueError(beyond_peak(training.throughput, share, gpu, precision))
-        group: ProcessGroup = ALONE
-        alike = costs.alone
-        if ranks > 1:
-            found = library(ranks)
-            group, alike = process_group(found), replace(costs_on(found), slowdown={})
-        factor = pace(work, group, samples_per_s, training.ddp, alike)
+        found = library(ranks)
+        alike = replace(costs_on(found), slowdown={})
+        factor = pace(work, process_group(found), samples_per_s, training.ddp, alike)
         return Trained(lambda batch: at_pace(sized(batch), factor), precision, costs_on)
     return Trained(sized, precision, costs_on)

@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from ringside.commands.compare import command as compare
 from ringside.commands.compare import ddp as compare_ddp
 from ringside.commands.measure.ddp import run
 from ringside.real.ddp.job import DdpJob
@@ -23,7 +22,7 @@ layers:
 
 @pytest.mark.slow
 @pytest.mark.gloo
-def test_measured_steps_are_printed_written_traced_drawn_and_compared(tmp_path, capsys):
+def test_measured_steps_are_printed_written_traced_drawn_and_compared(ringside, tmp_path, capsys):
     model, output, trace, plot = (tmp_path / name for name in ("m.yaml", "o.json", "t.json", "p.svg"))
     model.write_text(WORKLOAD)
     job = DdpJob(bucketing=Bucketing(0), iterations=2, timeout_s=30)
@@ -47,8 +46,8 @@ def test_measured_steps_are_printed_written_traced_drawn_and_compared(tmp_path, 
     assert len(row["finish_errors"]) == len(row["measured_buckets"]) == 2
     text = both.read_text()
     assert text.index("o.json, predicted") < text.index("o.json, measured")
-    with pytest.raises(ValueError, match="steps hold the network"):
-        compare.run([output], "star", [], "fifo", "none", None, None, None, pool_sites=False, as_json=False)
+    code, _, err = ringside("compare", output, "--calibration", "none")
+    assert (code, "remove --cluster, --set, --network and --calibration" in err) == (2, True)
 
 
 @pytest.mark.slow

@@ -163,7 +163,7 @@ def test_steps_are_compared_with_their_program_and_its_time(ringside, tmp_path):
     assert code == 1
     assert "error of the step above 1% in steps.json" in err
     code, _, err = ringside("compare", "steps.json", "--plot", "p.svg")
-    assert (code, "leave --plot out" in err) == (2, True)
+    assert (code, "remove --plot" in err) == (2, True)
 
 
 def test_steps_in_which_ranks_say_something_else_fail(ringside, tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ringside.sim.program.proof.check import check
 from ringside.sim.program.record.distributed import record
-from tests.sim.program.cases import CASES
+from tests.sim.program.cases.known import CASES
 
 BOTH = ("gloo", "nccl")
 

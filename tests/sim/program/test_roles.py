@@ -11,7 +11,7 @@ from ringside.sim.program.proof.check import PROVED, check
 from ringside.sim.program.proof.fold import ends
 from ringside.sim.program.record.distributed import record
 from ringside.sim.program.roles import roles
-from tests.sim.program.cases import CASES
+from tests.sim.program.cases.known import CASES
 
 KIB = 1024
 

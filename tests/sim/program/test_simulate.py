@@ -16,7 +16,7 @@ from ringside.sim.program.record.distributed import record
 from ringside.sim.program.simulation.jobs import Job, placed, simulate
 from ringside.sim.program.simulation.libraries import Libraries
 from ringside.sim.program.simulation.timeline import ProgramTimeline
-from tests.sim.program.cases import CASES
+from tests.sim.program.cases.known import CASES
 
 MIB = 1 << 20
 STAR = {"bandwidth": "1GB/s", "latency": "10us"}

@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 import typer
 
 from ringside.commands.train.command import command
+from ringside.sim.questions.question import options_of
 from ringside.sim.training.search import Bounds
 from ringside.validation.published.training import (
     aleph_alpha,
@@ -35,7 +35,7 @@ TOP = Path(__file__).parents[3]
 
 def options(question: StepTime) -> Iterator[str]:
     """The options of ``ringside train`` that ask a question."""
-    names = {one.name for one in fields(StepTime)} - {"model", "cluster"}
+    names = {one.name for one in options_of(question)} - {"model", "cluster"}
     for name in question.changed(*sorted(names)):
         option, value = f"--{name.replace('_', '-')}", getattr(question, name)
         if name == "settings":
