@@ -6,10 +6,10 @@ from functools import cache
 import pytest
 
 from ringside.sim.collective import Collective
+from ringside.sim.program.jobs import PlacedProgram, simulate
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.operations import Action, Call, Compute, Group, Operation, Program, Recv, Send
 from ringside.sim.program.roles import roles
-from ringside.sim.program.simulation.jobs import Job, simulate
-from ringside.sim.program.simulation.libraries import Libraries
 
 pytestmark = pytest.mark.benchmark
 
@@ -69,7 +69,7 @@ def test_a_large_job_is_simulated_by_its_roles(says: bool) -> None:
     found = roles(program)
     found_s = time.process_time() - begin
     libraries = Libraries("nccl", f"dgx-h100:{RANKS // 8}", {}, RANKS)
-    (timeline,) = simulate([Job(program, tuple(range(RANKS)), found)], libraries)
+    (timeline,) = simulate([PlacedProgram(program, tuple(range(RANKS)), found)], libraries)
     seconds = time.process_time() - begin
     print(f"roles {'said' if says else 'found'} in {found_s:.2f} s, with the simulation {seconds:.1f} s")
     assert found == tuple(_stage(rank) * TENSOR * DATA for rank in range(RANKS))

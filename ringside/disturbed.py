@@ -8,9 +8,8 @@ from typing import Any
 from ringside import console
 from ringside.sim.disturbance import Disturbance, Draw, Drawn, Outcome
 from ringside.sim.disturbance import study as draw_all
-from ringside.sim.disturbance.waiting import waits
-from ringside.sim.program.simulation.simulate import Simulation
-from ringside.sim.program.simulation.timeline import ProgramTimeline, timeline
+from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.timeline import ProgramTimeline, timeline, waits
 from ringside.sim.questions.disturbances import Disturbances
 from ringside.topologies.disk import write_file
 from ringside.topologies.units import format_duration

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from scipy.optimize import brentq
 
-from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.groups import ProcessGroup
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.simulate import simulate_step
-from ringside.sim.training.groups import ProcessGroup
 from ringside.sim.training.pace import at_pace
 from ringside.sim.training.parallel.job import ParallelJob
 from ringside.sim.training.parallel.simulate import simulate_parallel

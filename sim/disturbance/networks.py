@@ -7,15 +7,15 @@ from ringside.sim.clock import Clock
 from ringside.sim.collective import Collective
 from ringside.sim.disturbance.disturbance import Disturbance, Draw
 from ringside.sim.disturbance.study import Outcome
-from ringside.sim.disturbance.waiting import waits
 from ringside.sim.libraries.library import Candidate, Library
 from ringside.sim.libraries.rules import GLOO
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.network.find import make_network
 from ringside.sim.program import Call, Group, Operation, Program
-from ringside.sim.program.simulation.libraries import Libraries
-from ringside.sim.program.simulation.simulate import Simulation
-from ringside.sim.program.simulation.transfers import Transfers
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.simulate import Simulation, run_all
+from ringside.sim.program.timeline import waits
+from ringside.sim.program.transfers import Transfers
 
 NO_LINKS = "{}: {} times a collective as a whole, without single links; write --library ideal or gloo"
 
@@ -73,13 +73,11 @@ def _one_by_one(library: Scheduled, collective: Collective, draw: Draw) -> Simul
     kind = collective.kind
     call = Operation(Call(group, kind, collective), holds=True, name=kind, category=kind)
     env = Clock()
-    carrier = Transfers(
+    transport = Transfers(
         env, make_network(library.network, env, library.graph, library.routes), library.graph, hosts,
         lambda _: library, alone=False, announced=library.announces,
     )  # fmt: skip
     program = Program(kind, library.ranks, lambda _: (call,))
-    simulation = Simulation(env, program, carrier, late=draw.disturbance.late)
-    simulation.run()
-    env.run()
-    simulation.check_ended()
+    simulation = Simulation(env, program, transport, late=draw.disturbance.late)
+    run_all(env, [simulation])
     return simulation

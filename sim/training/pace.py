@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ringside.sim.training.groups import TimedGroup
+from ringside.sim.program.groups import TimedGroup
 from ringside.sim.workload.workload import Workload
 
 ALONE = TimedGroup(1, lambda _: 0.0)

@@ -11,8 +11,8 @@ from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import LIBRARIES, Options, default_library, find_library
 from ringside.sim.parameters import Parameters
 from ringside.sim.predict import predict
+from ringside.sim.program.groups import TimedGroup, process_group
 from ringside.sim.record import Record, write
-from ringside.sim.training.groups import TimedGroup, process_group
 from ringside.topologies import dgx_h100, load, make, star
 from ringside.topologies.file import write as write_graph
 from ringside.validation.compare import compare

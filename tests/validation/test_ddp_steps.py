@@ -3,11 +3,11 @@ from dataclasses import replace
 import pytest
 
 from ringside.real.emulate import available
+from ringside.sim.program.groups import TimedGroup
 from ringside.sim.training.ddp.buckets import Bucketing, layout
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.record import DdpRecord, MeasuredNetwork
 from ringside.sim.training.ddp.simulate import simulate_step
-from ringside.sim.training.groups import TimedGroup
 from ringside.topologies import star
 from ringside.topologies.file import dumps
 from ringside.validation.compare_ddp import ComparedSteps

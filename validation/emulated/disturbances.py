@@ -17,11 +17,11 @@ from ringside.real.ddp.measure import measure_ddp
 from ringside.real.launch.forks import Forks
 from ringside.sim.disturbance import Disturbance, Drawn, Lognormal, Outcome, SlowLink, study
 from ringside.sim.libraries.rules import GLOO
+from ringside.sim.program.groups import SimulatedGroup
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.record import MeasuredNetwork
 from ringside.sim.training.ddp.simulate import simulate_disturbed, simulate_step
-from ringside.sim.training.groups import SimulatedGroup
 from ringside.topologies import Topology, star
 from ringside.topologies.file import loads
 from ringside.validation.ddp_run import emulated_wires

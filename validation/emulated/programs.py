@@ -14,11 +14,11 @@ from ringside.real.collective.emulated import Cluster, cluster
 from ringside.real.launch.forks import Forks
 from ringside.real.program.job import ProgramJob
 from ringside.real.program.measure import MeasuredProgram, measure_program
+from ringside.sim.program.jobs import PlacedProgram, simulate
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.operations import Program
 from ringside.sim.program.record.script import program_of
-from ringside.sim.program.simulation.jobs import Job, simulate
-from ringside.sim.program.simulation.libraries import Libraries
-from ringside.sim.program.simulation.timeline import ProgramTimeline
+from ringside.sim.program.timeline import ProgramTimeline
 from ringside.topologies import Topology
 from ringside.validation.emulated.links import as_measured, measure_latency, measure_link
 
@@ -72,7 +72,7 @@ def measured_graph(network: Cluster, ranks: int) -> Topology:
 def predict(program: Program, graph: Topology) -> ProgramTimeline:
     """Simulate the program over Gloo on a network measured by ping-pong."""
     (timeline,) = simulate(
-        [Job(program, tuple(range(program.ranks)))], Libraries.on("gloo", graph, program.ranks)
+        [PlacedProgram(program, tuple(range(program.ranks)))], Libraries.on("gloo", graph, program.ranks)
     )
     return timeline
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 
 from ringside.sim.libraries.rules import GLOO, NCCL
-from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.ddp.usual import OPERATOR_S, SPREAD, contention
 from ringside.sim.training.layout import COPIES, Layout, LayoutError

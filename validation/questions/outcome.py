@@ -6,8 +6,8 @@ from math import lcm
 from typing import Any
 
 from ringside.sim.libraries.library import Library
+from ringside.sim.program.groups import process_group
 from ringside.sim.training.ddp.simulate import simulate_step
-from ringside.sim.training.groups import process_group
 from ringside.sim.training.pace import ALONE
 from ringside.sim.training.scaling import share_of
 from ringside.sim.training.step import TrainingStep

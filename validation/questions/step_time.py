@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Self
 from ringside.sim.calibration import Calibration
 from ringside.sim.libraries.find import LIBRARIES, Options, default_library, find_library
 from ringside.sim.libraries.library import Library
-from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.groups import process_group
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.questions.anchor import Anchor
 from ringside.sim.questions.buckets import ByBuckets
 from ringside.sim.questions.calibrated import anchor_option, calibration_option, scaled
@@ -18,7 +19,6 @@ from ringside.sim.questions.layout import ByLayout
 from ringside.sim.questions.question import option, options_of
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.simulate import simulate_step
-from ringside.sim.training.groups import process_group
 from ringside.sim.training.parallel.job import ParallelJob
 from ringside.sim.training.parallel.simulate import simulate_parallel
 from ringside.sim.training.parallel.step import ParallelStep, StageTime

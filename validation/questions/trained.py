@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ringside.sim.libraries.library import Library
+from ringside.sim.program.groups import process_group
 from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.ddp.usual import OPERATOR_S, SPREAD, contention
-from ringside.sim.training.groups import process_group
 from ringside.sim.training.memory import find_optimizer
 from ringside.sim.training.pace import at_pace
 from ringside.sim.workload.devices import Device

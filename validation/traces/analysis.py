@@ -12,7 +12,7 @@ from statistics import median
 from typing import NamedTuple
 
 from ringside.sim.collective import KINDS
-from ringside.sim.program.simulation.timeline import length, union
+from ringside.sim.program.timeline import length, union
 from ringside.validation.readers.kineto import Trace, Traced
 from ringside.validation.traces.clocks import Clocks, align
 from ringside.validation.traces.matching import Match, Matched, group_size, match

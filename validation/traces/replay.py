@@ -9,10 +9,10 @@ from ringside.sim.calibration import AUTO, Calibration
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import LIBRARIES, default_library
 from ringside.sim.libraries.rules import rules_of
-from ringside.sim.program.simulation.given import simulate_given
-from ringside.sim.program.simulation.jobs import Job, simulate
-from ringside.sim.program.simulation.libraries import Libraries
-from ringside.sim.program.simulation.timeline import ProgramTimeline
+from ringside.sim.program.jobs import PlacedProgram, simulate
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.timed import simulate_given
+from ringside.sim.program.timeline import ProgramTimeline
 from ringside.sim.record import Record, RecordError
 from ringside.topologies.placement import EVEN
 from ringside.validation.machines import infer_machine
@@ -112,7 +112,7 @@ def replay(
     """Replay the program on a cluster, with ranks placed by ``placement``."""
     ranks = traced.program.ranks
     libraries = Libraries(library, cluster, values or {}, ranks, network, calibration, placement)
-    job = Job(traced.program, tuple(range(ranks)), traced.roles)
+    job = PlacedProgram(traced.program, tuple(range(ranks)), traced.roles)
     return Replay(cluster, library, libraries, simulate([job], libraries)[0])
 
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from ringside.real.training.record import RankStep, Step, TrainingRecord
 from ringside.sim.program import Call, Program, Recv, Send, Together
-from ringside.sim.program.simulation.jobs import Job, simulate
-from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.jobs import PlacedProgram, simulate
+from ringside.sim.program.libraries import Libraries
 from ringside.topologies import Topology
 from ringside.topologies.file import loads
 from ringside.validation.training.program import program_of
@@ -104,7 +104,7 @@ def compare_training(record: TrainingRecord) -> ComparedTraining:
 def predict(program: Program, graph: Topology) -> float:
     """Return the seconds of a program over Gloo, on a network measured by ping-pong."""
     where = tuple(range(program.ranks))
-    (timeline,) = simulate([Job(program, where)], Libraries.on("gloo", graph, program.ranks))
+    (timeline,) = simulate([PlacedProgram(program, where)], Libraries.on("gloo", graph, program.ranks))
     return timeline.makespan_s
 
 

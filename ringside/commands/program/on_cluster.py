@@ -15,12 +15,12 @@ from ringside.sim.disturbance.networks import libraries_under
 from ringside.sim.formats.program_files import check_export, write
 from ringside.sim.libraries.find import LIBRARIES, find_library
 from ringside.sim.program import Program
+from ringside.sim.program.jobs import PlacedProgram, placed, play, simulate
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.proof.check import PROVED, check
 from ringside.sim.program.roles import roles
-from ringside.sim.program.simulation.jobs import Job, placed, play, simulate
-from ringside.sim.program.simulation.libraries import Libraries
-from ringside.sim.program.simulation.simulate import Simulation
-from ringside.sim.program.simulation.timeline import ProgramTimeline
+from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.timeline import ProgramTimeline
 from ringside.sim.questions.disturbances import Disturbances
 from ringside.topologies import parse_settings
 from ringside.topologies.catalogue import split
@@ -72,7 +72,7 @@ def run(
     hosts = placed([PACKED] if spread else placement, [job.ranks for job in jobs])
     libraries = _libraries(library, cluster, settings, max(map(max, hosts)) + 1, network, calibration, spread)
     made = [
-        Job(program, own, roles(program) if fold else None)
+        PlacedProgram(program, own, roles(program) if fold else None)
         for program, own in zip(_proved(jobs, libraries, eager=eager, as_json=as_json), hosts, strict=True)
     ]
     timelines, alone = _simulated(made, libraries)
@@ -153,7 +153,7 @@ def _proved(jobs: list[Asked], libraries: Libraries, *, eager: bool, as_json: bo
         yield program
 
 
-def _simulated(made: list[Job], libraries: Libraries) -> tuple[list[ProgramTimeline], list[float]]:
+def _simulated(made: list[PlacedProgram], libraries: Libraries) -> tuple[list[ProgramTimeline], list[float]]:
     """Simulate all jobs together, and return also the time of each alone, seconds."""
     with console.simulating("simulating", len(made) if len(made) == 1 else len(made) + 1) as bar:
         timelines = simulate(made, libraries)
@@ -166,13 +166,19 @@ def _simulated(made: list[Job], libraries: Libraries) -> tuple[list[ProgramTimel
 
 
 def _disturbed(
-    question: Disturbances, disturbance: Disturbance, job: Job, libraries: Libraries, undisturbed_s: float
+    question: Disturbances,
+    disturbance: Disturbance,
+    job: PlacedProgram,
+    libraries: Libraries,
+    undisturbed_s: float,
 ) -> Disturbed:
     """Play the draws of a job, with all of its ranks."""
     there = libraries_under(libraries, disturbance)
 
     def once(draw: Draw) -> Simulation:
-        (simulation,) = play([Job(draw.program(job.program), job.hosts)], there, late=disturbance.late)
+        (simulation,) = play(
+            [PlacedProgram(draw.program(job.program), job.hosts)], there, late=disturbance.late
+        )
         return simulation
 
     disturbance.check_ranks(job.program.ranks)

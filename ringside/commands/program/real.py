@@ -20,7 +20,7 @@ from ringside.real.program.measure import MeasuredProgram, measure_program
 from ringside.sim.program.operations import Program
 from ringside.sim.program.proof.check import PROVED, check
 from ringside.sim.program.record.script import program_of
-from ringside.sim.program.simulation.timeline import ProgramTimeline
+from ringside.sim.program.timeline import ProgramTimeline
 from ringside.topologies import load, parse_settings
 from ringside.topologies.disk import check_outputs, write_file
 from ringside.validation.emulated.programs import measured_graph, predict

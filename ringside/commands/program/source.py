@@ -10,9 +10,9 @@ from ringside.sim.engine.run import uncollected
 from ringside.sim.formats.goal_flatten import ScheduleOf
 from ringside.sim.formats.program_files import ProgramFile, holds_program, read
 from ringside.sim.libraries import gloo
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.operations import Call, Program
 from ringside.sim.program.record.script import program_of
-from ringside.sim.program.simulation.libraries import Libraries
 from ringside.sim.schedule import Schedule
 
 EVERY = 100

@@ -19,11 +19,11 @@ from ringside.pictures.style import check_format
 from ringside.report.page import check_page, write_page
 from ringside.searched import TOP
 from ringside.sim.engine.effort import forced
+from ringside.sim.program.groups import process_group
 from ringside.sim.questions.buckets import ByBuckets
 from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.questions.layout import ByLayout
 from ringside.sim.training.ddp.simulate import simulate_step
-from ringside.sim.training.groups import process_group
 from ringside.sim.training.layout import COPIES
 from ringside.sim.training.memory import find_optimizer, memory
 from ringside.sim.training.room import room_of

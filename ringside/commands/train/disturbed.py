@@ -4,11 +4,11 @@ from ringside.disturbed import Disturbed, drawn_program
 from ringside.sim.disturbance import Disturbance
 from ringside.sim.disturbance.networks import libraries_under, library_under
 from ringside.sim.libraries.library import Library
-from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.groups import process_group
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.simulate import simulate_disturbed
-from ringside.sim.training.groups import process_group
 from ringside.sim.training.parallel.job import ParallelJob
 from ringside.sim.training.parallel.simulate import simulate_parallel_disturbed
 from ringside.validation.questions.trained import Trained

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter
 from ringside.pictures.bins import occupied
 from ringside.pictures.style import STYLE, save
 from ringside.sim.engine.timeline import Timeline, TransferSpan
-from ringside.sim.program.simulation.timeline import union
+from ringside.sim.program.timeline import union
 from ringside.topologies.units import format_duration
 
 MOST_RANKS = 16

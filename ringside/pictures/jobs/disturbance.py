@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, PercentFormatter
 from ringside.pictures.jobs.program import MOST_RANKS, add_legend, draw_rows
 from ringside.pictures.style import STYLE, save
 from ringside.sim.disturbance import Drawn
-from ringside.sim.program.simulation.timeline import ProgramTimeline
+from ringside.sim.program.timeline import ProgramTimeline
 from ringside.topologies.units import format_duration
 
 _BLUE, _RED = "#08306b", "#b2182b"

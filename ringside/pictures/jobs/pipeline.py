@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter
 
 from ringside.pictures.bins import COLUMNS, Floats, Stretch, occupied, prevailing
 from ringside.pictures.style import STYLE, save
-from ringside.sim.program.simulation.timeline import NO_COMMUNICATION, Span, union
+from ringside.sim.program.timeline import NO_COMMUNICATION, Span, union
 from ringside.sim.training.parallel.step import ParallelStep
 from ringside.sim.training.rank import STREAM
 from ringside.topologies.units import format_duration

@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from ringside.pictures.style import STYLE, save
-from ringside.sim.program.simulation.timeline import NO_COMMUNICATION, ProgramTimeline
+from ringside.sim.program.timeline import NO_COMMUNICATION, ProgramTimeline
 from ringside.sim.training.rank import STREAM
 from ringside.topologies.units import format_duration
 

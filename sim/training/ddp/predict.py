@@ -2,10 +2,10 @@
 
 import math
 
+from ringside.sim.program.groups import SimulatedGroup, TimedGroup, time_alone
 from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.ddp.record import DdpRecord
 from ringside.sim.training.ddp.simulate import simulate_step
-from ringside.sim.training.groups import SimulatedGroup, TimedGroup, time_alone
 from ringside.sim.training.step import TrainingStep
 from ringside.topologies.file import loads
 

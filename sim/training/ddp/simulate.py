@@ -14,21 +14,19 @@ modelled: the input pipeline, the host's traversal of the graph for ``find_unuse
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 
-from ringside.sim.clock import Clock
 from ringside.sim.disturbance.disturbance import Draw
 from ringside.sim.engine.laws import check_step, check_time
-from ringside.sim.program import Compute, Program
-from ringside.sim.program.simulation.carry import AtOnce
-from ringside.sim.program.simulation.crowded import Crowded
-from ringside.sim.program.simulation.simulate import Simulation
+from ringside.sim.program import Compute
+from ringside.sim.program.groups import ProcessGroup
+from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.timed import play_in_group
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.plan import StepPlan, plan
 from ringside.sim.training.ddp.program import RankStep, StepProgram, step_program
 from ringside.sim.training.ddp.threads import check_threads
-from ringside.sim.training.groups import ProcessGroup, TimedGroup
 from ringside.sim.training.rank import STREAM
 from ringside.sim.training.step import Pace, Reduction, Span, TrainingStep, busy, exposed
 from ringside.sim.workload.workload import Workload
@@ -43,7 +41,7 @@ def simulate_step(
     """
     job = plan(workload, group.ranks, ddp or DataParallel(), costs or Costs())
     made = step_program(job, group.workers)
-    simulation = _play(job, made.program, group, roles=made.roles)
+    simulation = play_in_group(made.program, group, roles=made.roles, contention=job.costs.contention)
     for index, own in enumerate(made.steps.values()):
         check_threads(job, own.sharing.chains, simulation.end[index], group.workers)
     step = _summary(job, made, simulation)
@@ -59,31 +57,9 @@ def simulate_disturbed(
     """Simulate one draw of a disturbed step: every rank has its own pace, so each is played."""
     job = plan(workload, group.ranks, ddp, costs)
     made = step_program(job, group.workers)
-    return _play(job, draw.program(made.program), group, late=draw.disturbance.late)
-
-
-def _play(
-    job: StepPlan,
-    program: Program,
-    group: ProcessGroup,
-    *,
-    roles: Sequence[int] | None = None,
-    late: Mapping[int, float] | None = None,
-) -> Simulation:
-    env = Clock()
-    crowded = None
-    if isinstance(group, TimedGroup) and group.crowding:
-        crowded = Crowded(env, group.time, group.crowding)
-    simulation = Simulation(
-        env, program, crowded or AtOnce(env, group.carrier(env)), roles=roles,
-        contention=job.costs.contention, late=late,
-    )  # fmt: skip
-    if crowded:
-        crowded.watch(simulation.units)
-    simulation.run()
-    env.run()
-    simulation.check_ended()
-    return simulation
+    return play_in_group(
+        draw.program(made.program), group, contention=job.costs.contention, late=draw.disturbance.late
+    )
 
 
 def _check(step: TrainingStep, bound_s: float) -> None:
@@ -161,7 +137,7 @@ def _run(number: int, made: StepProgram, simulation: Simulation) -> Reduction:
 def _spans(simulation: Simulation, index: int) -> Iterator[Span]:
     """Return the spans of a rank's stream; a wait begins at the end of the span before."""
     before: float = 0
-    for place, operation in enumerate(simulation.operations(index)):
+    for place, operation in enumerate(simulation.operations[index]):
         if operation.lane == STREAM:
             begin, end = simulation.begin[index][place], simulation.end[index][place]
             if operation.category != "wait":
@@ -175,7 +151,7 @@ def _contention(simulation: Simulation, index: int) -> float:
     """Return the seconds by which collectives extended a rank's compute."""
     longer = (
         max(simulation.end[index][place] - simulation.begin[index][place] - operation.action.seconds, 0.0)
-        for place, operation in enumerate(simulation.operations(index))
+        for place, operation in enumerate(simulation.operations[index])
         if operation.lane == STREAM and isinstance(operation.action, Compute)
     )
     return sum(longer, 0.0)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from ringside.sim.disturbance.disturbance import Draw
 from ringside.sim.engine.effort import consider_operations
 from ringside.sim.engine.laws import check_time
-from ringside.sim.program.simulation.jobs import FOLDED, Job, play
-from ringside.sim.program.simulation.libraries import Libraries
-from ringside.sim.program.simulation.simulate import Simulation
-from ringside.sim.program.simulation.timeline import timeline
+from ringside.sim.program.jobs import PlacedProgram, play
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.timeline import timeline
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.parallel.job import ParallelJob
 from ringside.sim.training.parallel.parts import seconds_of
@@ -24,7 +24,6 @@ class Played:
 
     job: ParallelJob
     writing: Writing
-    placed: Job
     simulation: Simulation
 
     @property
@@ -38,7 +37,7 @@ class Played:
         simulation = self.simulation
         return tuple(
             peak(
-                self.writing.step(rank).held, simulation.operations(index), simulation.begin[index],
+                self.writing.step(rank).held, simulation.operations[index], simulation.begin[index],
                 simulation.end[index],
             )
             for index, rank in enumerate(simulation.played)
@@ -69,7 +68,7 @@ class Played:
             model_flops=flops and flops * samples,
             hardware_flops=flops and (flops + parts.recomputed_flops) * samples,
             stages=tuple(stages),
-            timeline=timeline(simulation, (FOLDED,) if self.placed.is_folded else ()),
+            timeline=timeline(simulation),
         )
 
 
@@ -78,9 +77,9 @@ def play_parallel(job: ParallelJob, libraries: Libraries) -> Played:
     passed = sum(_operations(layer) for layer in job.parts.layers)
     consider_operations(job.micro_batches * passed)
     writing = Writing(job)
-    placed = Job(writing.program(), tuple(range(job.mesh.ranks)), job.roles)
+    placed = PlacedProgram(writing.program(), tuple(range(job.mesh.ranks)), job.roles)
     (simulation,) = play([placed], libraries, job.costs.contention)
-    return Played(job, writing, placed, simulation)
+    return Played(job, writing, simulation)
 
 
 def simulate_parallel(job: ParallelJob, libraries: Libraries) -> ParallelStep:
@@ -96,7 +95,7 @@ def simulate_parallel_disturbed(job: ParallelJob, libraries: Libraries, draw: Dr
     program = Writing(job).program()
     passed = sum(_operations(layer) for layer in job.parts.layers)
     consider_operations(job.micro_batches * passed * program.ranks)
-    placed = Job(draw.program(program), tuple(range(program.ranks)))
+    placed = PlacedProgram(draw.program(program), tuple(range(program.ranks)))
     (simulation,) = play([placed], libraries, job.costs.contention, draw.disturbance.late)
     return simulation
 

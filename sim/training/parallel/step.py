@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ringside.sim.program import Call, Compute, Group, Recv, Send, Together
-from ringside.sim.program.simulation.simulate import Simulation
-from ringside.sim.program.simulation.timeline import ProgramTimeline, length, union
+from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.timeline import ProgramTimeline, covered_s
 from ringside.sim.training.mesh import DIMENSIONS, FOLDS, Mesh
 from ringside.sim.training.parallel.pools import Peak
 from ringside.sim.training.rank import STREAM
@@ -137,7 +137,7 @@ def stage_time(
                 exposed[dimension] = exposed.get(dimension, 0.0) + seconds
     alone = {"copy": 0.0, "": 0.0}
     busy = 0.0
-    for place, operation in enumerate(simulation.operations(index)):
+    for place, operation in enumerate(simulation.operations[index]):
         if operation.lane == STREAM and isinstance(operation.action, Compute):
             alone["copy" if operation.category == "copy" else ""] += operation.action.seconds
             busy += simulation.end[index][place] - simulation.begin[index][place]
@@ -150,9 +150,9 @@ def stage_time(
         alone["copy"],
         exposed,
         bubble,
-        length(union((one.start, one.end) for one in moves)),
+        covered_s([(one.start, one.end) for one in moves]),
         {
-            name: length(union((one.start, one.end) for one in moves if one.dimension == name))
+            name: covered_s([(one.start, one.end) for one in moves if one.dimension == name])
             for name in dict.fromkeys(one.dimension for one in moves)
         },
         peak,
@@ -163,7 +163,7 @@ def _gaps(simulation: Simulation, index: int) -> Iterator[tuple[float, float, in
     """Yield the gaps in a rank's stream, each with the operation that it last waited for."""
     begins, ends = simulation.begin[index], simulation.end[index]
     before = 0.0
-    for place, operation in enumerate(simulation.operations(index)):
+    for place, operation in enumerate(simulation.operations[index]):
         if operation.lane != STREAM:
             continue
         if begins[place] > before:
@@ -177,7 +177,7 @@ def _gaps(simulation: Simulation, index: int) -> Iterator[tuple[float, float, in
 def _moves(
     simulation: Simulation, index: int, mesh: Mesh, dimensions: dict[Group, str]
 ) -> Iterator[UnderWay]:
-    for place in range(len(simulation.operations(index))):
+    for place in range(len(simulation.operations[index])):
         move = _move(simulation, index, place, mesh, dimensions)
         if move:
             yield move
@@ -186,7 +186,7 @@ def _moves(
 def _move(
     simulation: Simulation, index: int, place: int, mesh: Mesh, dimensions: dict[Group, str]
 ) -> UnderWay | None:
-    action = simulation.operations(index)[place].action
+    action = simulation.operations[index][place].action
     if not isinstance(action, Call | Send | Recv | Together):
         return None
     if action.group not in dimensions:
@@ -220,7 +220,7 @@ class _Waits:
             covered, left = _without(left, one)
             if covered:
                 yield one.dimension, covered
-        yield None, length(left)
+        yield None, sum(end - begin for begin, end in left)
 
 
 def _without(stretches: list[tuple[float, float]], one: UnderWay) -> tuple[float, list[tuple[float, float]]]:

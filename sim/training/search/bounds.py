@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ringside.sim.collective import ITEMSIZE, Collective
-from ringside.sim.program.simulation.libraries import Libraries
-from ringside.sim.training.groups import CollectiveTime, library_time
+from ringside.sim.program.groups import CollectiveTime, library_time
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.layers import Exchange, Pass, RankLayer, Work
 from ringside.sim.training.layout import FSDP
 from ringside.sim.training.mesh import DATA, Mesh

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.parallel.job import ParallelJob
 from ringside.sim.training.parallel.simulate import play_parallel
 from ringside.sim.training.parallel.step import ParallelStep

@@ -6,7 +6,7 @@ of a job is then simulated without them.
 
 from dataclasses import replace
 
-from ringside.sim.training.groups import CollectiveTime
+from ringside.sim.program.groups import CollectiveTime
 from ringside.sim.training.layers import Pass, RankLayer, Work
 
 

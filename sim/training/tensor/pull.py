@@ -1,7 +1,7 @@
 """The rate at which tensor-parallel ranks read each other's memory."""
 
 from ringside.sim.collective import Collective
-from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.tensor.cut import Pull
 from ringside.sim.workload.devices import Device
 

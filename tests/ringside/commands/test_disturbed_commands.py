@@ -5,10 +5,10 @@ import shlex
 
 import pytest
 
+from ringside.sim.program.groups import SimulatedGroup
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.record import DdpRecord, MeasuredNetwork
 from ringside.sim.training.ddp.simulate import simulate_step
-from ringside.sim.training.groups import SimulatedGroup
 from ringside.sim.training.pace import at_pace
 from ringside.sim.workload.workload import Layer, Tensor, Workload
 from ringside.topologies import star

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from ringside.sim.program.groups import TimedGroup
 from ringside.sim.record import Record, to_line
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.record import DdpRecord, MeasuredNetwork
 from ringside.sim.training.ddp.simulate import simulate_step
-from ringside.sim.training.groups import TimedGroup
 from ringside.topologies import star
 from ringside.topologies.file import dumps
 from ringside.validation.emulated.training import sleeping_layers

@@ -11,7 +11,7 @@ import ringside as api
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import Options, find_library
 from ringside.sim.libraries.nccl.communicator import communicator
-from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.record import Record
 from ringside.topologies import load, ranks
 from ringside.topologies.placement import EVEN, PACKED, SPREADS, place, shares

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import Options, default_library, find_library
 from ringside.sim.libraries.library import answer
-from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.workload.devices import device_of
 from ringside.topologies import MAKERS, Routes, TopologyError, dragonfly, fat_tree, load, ranks, torus
 from ringside.topologies.file import write

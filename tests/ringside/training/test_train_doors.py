@@ -14,7 +14,7 @@ import typer
 import ringside
 from ringside.commands.train.command import command
 from ringside.sim.libraries.find import default_library, find_library
-from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.questions.layout import ByLayout
 from ringside.sim.training.ddp.usual import SPREAD, contention
 from ringside.sim.training.layout import AT_ONCE, FSDP, STRATEGIES, ULYSSES_STRATEGIES

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringside.sim.clock import Clock
 from ringside.sim.collective import Collective
 from ringside.sim.disturbance import (
     Disturbance,
@@ -22,18 +21,16 @@ from ringside.sim.disturbance import (
     study,
 )
 from ringside.sim.disturbance.networks import collective_once, libraries_under, library_under
-from ringside.sim.disturbance.waiting import waits
 from ringside.sim.engine.laws import ROUNDING
 from ringside.sim.libraries.find import find_library
 from ringside.sim.program import Call, Compute, Group, Operation, Program
-from ringside.sim.program.simulation.carry import AtOnce
-from ringside.sim.program.simulation.jobs import Job, play
-from ringside.sim.program.simulation.libraries import Libraries
-from ringside.sim.program.simulation.simulate import Simulation
-from ringside.sim.program.simulation.timeline import timeline
+from ringside.sim.program.groups import TimedGroup, process_group
+from ringside.sim.program.jobs import PlacedProgram, play
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.program.timed import play_in_group
+from ringside.sim.program.timeline import timeline, waits
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.simulate import simulate_disturbed, simulate_step
-from ringside.sim.training.groups import TimedGroup, process_group
 from ringside.sim.workload.workload import Layer, Tensor, Workload
 from ringside.topologies import star
 
@@ -165,13 +162,8 @@ def test_the_timeline_says_for_whom_a_rank_waits() -> None:
     )
     program = Program("two", 2, lambda _: (Operation(Compute(1.0), "compute", category="compute"), call))
 
-    env = Clock()
-    carrier = AtOnce(env, TimedGroup(2, lambda _: 0.25).carrier(env))
     draw = Draw(Disturbance(slow_ranks={1: 2.0}), 0, 0)
-    simulation = Simulation(env, draw.program(program), carrier)
-    simulation.run()
-    env.run()
-    found = timeline(simulation)
+    found = timeline(play_in_group(draw.program(program), TimedGroup(2, lambda _: 0.25)))
     assert found.makespan_s == 2.25
     (waiting,) = [span for span in found.spans[0] if span.waits_for is not None]
     assert (waiting.waits_for, waiting.start - waiting.begin) == (1, 1.0)
@@ -186,7 +178,7 @@ def test_a_late_rank_of_a_program_begins_late() -> None:
         Call(group, "all_reduce", Collective("all_reduce", RANKS, 2**20)), None, (), True, "sum", "sum"
     )
     program = Program("one sum", RANKS, lambda _: (call,))
-    job = Job(program, tuple(range(RANKS)))
+    job = PlacedProgram(program, tuple(range(RANKS)))
     (calm,) = play([job], libraries)
     (late,) = play([job], libraries, late={3: 0.2})
     assert 0.2 < late.makespan_s <= 0.2 + calm.makespan_s * 1.01

@@ -16,11 +16,11 @@ import numpy as np
 from ringside.sim.algorithms import ALGORITHMS
 from ringside.sim.collective import Collective
 from ringside.sim.libraries import gloo
+from ringside.sim.program.jobs import PlacedProgram, simulate
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.operations import Program
 from ringside.sim.program.proof.check import check as verdict_of
 from ringside.sim.program.record.distributed import record
-from ringside.sim.program.simulation.jobs import Job, simulate
-from ringside.sim.program.simulation.libraries import Libraries
 from ringside.sim.schedule import Chunks, Schedule, Step, step
 from ringside.topologies import Topology, check, star
 from ringside.topologies.fabrics import fat_tree, leaf_spine
@@ -70,8 +70,8 @@ class Question:
         libraries.network = self.network
         others = stream(self.graph, self.ranks, begin_s, busy=busy)
         jobs = [
-            Job(self.program(begin_s), tuple(range(self.ranks))),
-            Job(others, (self.ranks, self.ranks + 1)),
+            PlacedProgram(self.program(begin_s), tuple(range(self.ranks))),
+            PlacedProgram(others, (self.ranks, self.ranks + 1)),
         ]
         end_s = simulate(jobs, libraries)[0].makespan_s
         return end_s - begin_s, 8 * ulp(end_s)

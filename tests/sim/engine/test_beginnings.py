@@ -17,9 +17,9 @@ from ringside.sim.engine.run import Run
 from ringside.sim.jit import available
 from ringside.sim.network.fifo import _Link
 from ringside.sim.network.message import NETWORKS, Message
+from ringside.sim.program.jobs import PlacedProgram, simulate
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.record.distributed import record
-from ringside.sim.program.simulation.jobs import Job, simulate
-from ringside.sim.program.simulation.libraries import Libraries
 from ringside.sim.schedule import Schedule
 from ringside.topologies import Topology
 from tests.sim.engine.beginnings import DAY, HOUR, MONTH, collective, held_back, question
@@ -59,7 +59,7 @@ def test_a_reduce_takes_129_microseconds_after_a_month_too() -> None:
             dist.reduce(1 << 20, 0)
 
         program = record(main, 16, libraries.rules)
-        found.append(simulate([Job(program, tuple(range(16)))], libraries)[0].makespan_s - begin_s)
+        found.append(simulate([PlacedProgram(program, tuple(range(16)))], libraries)[0].makespan_s - begin_s)
     assert found == pytest.approx([129.37184e-6] * 4, abs=8 * ulp(MONTH))
 
 
@@ -74,7 +74,7 @@ def test_ranks_that_do_alike_end_alike_round_after_round() -> None:
                 work.wait()
 
     libraries = Libraries("gloo", "star", {}, 8)
-    (found,) = simulate([Job(record(main, 8, libraries.rules), tuple(range(8)))], libraries)
+    (found,) = simulate([PlacedProgram(record(main, 8, libraries.rules), tuple(range(8)))], libraries)
     assert {found.times[rank].waiting_s for rank in range(1, 7)} == {0.0}
 
 

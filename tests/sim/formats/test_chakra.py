@@ -13,10 +13,10 @@ from ringside.sim.formats import FormatError, chakra
 from ringside.sim.formats.chakra import COLLECTIVE, COMPUTE, METADATA, RECV, SEND, Node, dumps, loads_json
 from ringside.sim.formats.chakra_program import losses, nodes_of, program_of
 from ringside.sim.formats.program_files import GROUPS, read, write
+from ringside.sim.program.jobs import PlacedProgram, simulate
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.proof.check import check
 from ringside.sim.program.record.distributed import record
-from ringside.sim.program.simulation.jobs import Job, simulate
-from ringside.sim.program.simulation.libraries import Libraries
 from tests.sim.formats.files import DATA, complaint, programs
 
 
@@ -41,7 +41,7 @@ def again(ranks, groups, library="gloo"):
 
 def makespan(program, library="ideal"):
     libraries = Libraries(library, f"star:{program.ranks}", {}, program.ranks)
-    (timeline,) = simulate([Job(program, tuple(range(program.ranks)))], libraries)
+    (timeline,) = simulate([PlacedProgram(program, tuple(range(program.ranks)))], libraries)
     return timeline.makespan_s
 
 

@@ -16,11 +16,11 @@ from ringside.sim.formats.goal_flatten import losses, of_program, of_schedule
 from ringside.sim.formats.goal_program import EAGER, program_of
 from ringside.sim.libraries import gloo
 from ringside.sim.predict import predict
+from ringside.sim.program.jobs import PlacedProgram, simulate
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.operations import Recv, Send
 from ringside.sim.program.proof.check import check
 from ringside.sim.program.record.distributed import record
-from ringside.sim.program.simulation.jobs import Job, simulate
-from ringside.sim.program.simulation.libraries import Libraries
 from ringside.topologies import load
 from tests.sim.formats.files import DATA, complaint, programs
 
@@ -41,7 +41,7 @@ def lines(text):
 
 def makespan(program, library="ideal"):
     libraries = Libraries(library, f"star:{program.ranks}", {}, program.ranks)
-    (timeline,) = simulate([Job(program, tuple(range(program.ranks)))], libraries)
+    (timeline,) = simulate([PlacedProgram(program, tuple(range(program.ranks)))], libraries)
     return timeline.makespan_s
 
 

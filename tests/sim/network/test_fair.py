@@ -21,8 +21,8 @@ from ringside.sim.libraries.scheduled import evaluate
 from ringside.sim.network.fair import FairNetwork
 from ringside.sim.network.message import Message
 from ringside.sim.parameters import Parameters, preset_of
+from ringside.sim.program.groups import SimulatedGroup
 from ringside.sim.schedule import Schedule, Step, even_chunks, step
-from ringside.sim.training.groups import SimulatedGroup
 from ringside.topologies import Topology, check, star
 from ringside.topologies.fabrics import leaf_spine
 from ringside.topologies.graph import add_cable

@@ -20,7 +20,7 @@ from ringside.sim.libraries.nccl.cluster import communicator_of
 from ringside.sim.libraries.nccl.communicator import Settings
 from ringside.sim.libraries.nccl.device.traffic import cable_bytes
 from ringside.sim.libraries.nccl.library import LAUNCH_S, Nccl
-from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.schedule import Schedule
 from ringside.topologies import load, ranks
 

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from ringside.sim.program.jobs import PlacedProgram, simulate
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.proof.check import check
 from ringside.sim.program.record.distributed import record
-from ringside.sim.program.simulation.jobs import Job, simulate
-from ringside.sim.program.simulation.libraries import Libraries
 
 
 class Line(NamedTuple):
@@ -169,7 +169,7 @@ def test_the_outcomes_are_those_of_every_order_of_events(first: int) -> None:
         assert (verdict.verdict == "proved") == (verdict.outcomes == {"ends"})
         verdicts.add(verdict.verdict)
         if verdict.verdict == "proved":
-            simulate([Job(program, tuple(range(len(lines))))], star[len(lines)])
+            simulate([PlacedProgram(program, tuple(range(len(lines))))], star[len(lines)])
     assert verdicts == {"proved", "hangs", "unsafe"}
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from ringside.sim.network import fifo
 from ringside.sim.network.message import Message
+from ringside.sim.program.jobs import PlacedProgram, simulate
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.proof.check import PROVED, check
 from ringside.sim.program.record.distributed import record
-from ringside.sim.program.simulation.jobs import Job, simulate
-from ringside.sim.program.simulation.libraries import Libraries
 from tests.sim.program.test_simulate import follow
 
 KINDS = ("all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "reduce")
@@ -21,7 +21,7 @@ FASTER = 0.15
 """By how much a job may be faster beside others, where its own messages overtake each other."""
 
 
-def random_jobs(seed: int, library: str, network: str) -> tuple[Libraries, list[Job]]:
+def random_jobs(seed: int, library: str, network: str) -> tuple[Libraries, list[PlacedProgram]]:
     """Two or three jobs of several collectives and messages, on ranks anywhere in a cluster."""
     draw = random.Random(f"{seed} {library} {network}")
     cluster, values, ranks = random_cluster(draw)
@@ -35,7 +35,7 @@ def random_jobs(seed: int, library: str, network: str) -> tuple[Libraries, list[
             != PROVED
         ):
             pass
-        jobs.append(Job(program, tuple(own)))
+        jobs.append(PlacedProgram(program, tuple(own)))
     return libraries, jobs
 
 
@@ -67,7 +67,7 @@ def random_steps(draw: random.Random, ranks: int) -> list[tuple[Any, ...]]:
     return steps
 
 
-def makespans(libraries: Libraries, jobs: list[Job]) -> list[float]:
+def makespans(libraries: Libraries, jobs: list[PlacedProgram]) -> list[float]:
     return [timeline.makespan_s for timeline in simulate(jobs, libraries)]
 
 
@@ -87,7 +87,7 @@ def orders() -> Iterator[dict[int, list[tuple[tuple[int, ...], int, int]]]]:
         yield taken
 
 
-def overtake(libraries: Libraries, jobs: list[Job], job: Job) -> bool:
+def overtake(libraries: Libraries, jobs: list[PlacedProgram], job: PlacedProgram) -> bool:
     """Whether some link takes a job's messages in another order beside the others than alone."""
     found = []
     for together in ([job], jobs):
@@ -170,8 +170,8 @@ def test_a_job_may_gain_where_another_holds_up_what_it_can_wait_for(
 ) -> None:
     values = {"hosts_per_leaf": "4", "oversubscription": "4", "bandwidth": "1GB/s", "latency": "0us"}
     libraries = Libraries("ideal", "leaf-spine:2", values, 8, network=network)
-    job = Job(record(of_two_messages, 3), (4, 1, 5))
-    other = Job(record(sends_of(nbytes), len(others)), others)
+    job = PlacedProgram(record(of_two_messages, 3), (4, 1, 5))
+    other = PlacedProgram(record(sends_of(nbytes), len(others)), others)
     assert makespans(libraries, [job]) == pytest.approx([alone], rel=2e-3)
     assert makespans(libraries, [job, other])[0] == pytest.approx(beside, rel=2e-3)
 
@@ -195,7 +195,7 @@ def test_a_collective_takes_as_long_whatever_else_the_program_says(hosts: tuple[
 
     libraries = Libraries("gloo", "dgx-h100:2", {}, 16)
     times = [
-        simulate([Job(record(main, len(hosts), "gloo"), hosts)], libraries)[0].makespan_s
+        simulate([PlacedProgram(record(main, len(hosts), "gloo"), hosts)], libraries)[0].makespan_s
         for main in (moves, waits, also_sends)
     ]
     assert times[0] == pytest.approx(times[1], rel=1e-9)

@@ -7,11 +7,10 @@ and of three blocks, seen by wrapping torch.distributed's functions
 
 import pytest
 
-from ringside.sim.clock import Clock
 from ringside.sim.collective import Collective
 from ringside.sim.program import Call, Compute, Group, Operation, Program
-from ringside.sim.program.simulation.carry import AtOnce
-from ringside.sim.program.simulation.simulate import Simulation
+from ringside.sim.program.groups import TimedGroup
+from ringside.sim.program.timed import play_in_group
 
 FORWARD = ["AG root", "AG b0", "AG b1", "AG b2"]
 BACKWARD = ["AG b2", "AG b1", "RS b2", "AG b0", "RS b1", "RS b0", "RS root"]
@@ -65,16 +64,9 @@ def steps(gathers: Group, scatters: Group) -> list[Operation]:
 
 def played(gathers: Group, scatters: Group) -> tuple[list[str], float]:
     """The collectives in the order in which they begin, and when all is over."""
-    env = Clock()
-
-    def carry(collective: Collective):  # type: ignore[no-untyped-def]
-        yield env.timeout(collective.nbytes * SECONDS)
-
     operations = steps(gathers, scatters)
-    simulation = Simulation(env, Program("step", 2, lambda _: operations), AtOnce(env, carry))
-    simulation.run()
-    env.run()
-    simulation.check_ended()
+    program = Program("step", 2, lambda _: operations)
+    simulation = play_in_group(program, TimedGroup(2, lambda collective: collective.nbytes * SECONDS))
     calls = [place for place, one in enumerate(operations) if isinstance(one.action, Call)]
     calls.sort(key=lambda place: simulation.start[0][place])
     return [operations[place].name for place in calls], simulation.makespan_s

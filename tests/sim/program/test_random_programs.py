@@ -2,10 +2,10 @@
 
 import pytest
 
+from ringside.sim.program.jobs import PlacedProgram, simulate
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.proof.check import ENDS, FAILS, HANGS, PROVED, UNSAFE, check
 from ringside.sim.program.record.distributed import record
-from ringside.sim.program.simulation.jobs import Job, simulate
-from ringside.sim.program.simulation.libraries import Libraries
 from tests.sim.program.random_programs import random_program
 
 STAR = {"bandwidth": "1GB/s", "latency": "10us"}
@@ -29,7 +29,7 @@ def prove_and_simulate(library: str, seeds: range) -> dict[str, int]:
         assert found.outcomes
         assert bool(found.story) == (found.verdict != PROVED), (seed, found)
         if found.verdict == PROVED:
-            (timeline,) = simulate([Job(program, tuple(range(job.ranks)))], libraries)
+            (timeline,) = simulate([PlacedProgram(program, tuple(range(job.ranks)))], libraries)
             assert timeline.makespan_s >= 0
     return counts
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import find_library
 from ringside.sim.libraries.library import answer
+from ringside.sim.program.jobs import PlacedProgram, placed, simulate
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.operations import Call, Compute
 from ringside.sim.program.proof.check import check
 from ringside.sim.program.record.distributed import record
-from ringside.sim.program.simulation.jobs import Job, placed, simulate
-from ringside.sim.program.simulation.libraries import Libraries
-from ringside.sim.program.simulation.timeline import ProgramTimeline
+from ringside.sim.program.timeline import ProgramTimeline
 from tests.sim.program.cases.known import CASES
 
 MIB = 1 << 20
@@ -35,7 +35,7 @@ def on(
 def run(main: Main, ranks: int, library: str = "gloo", **where: Any) -> ProgramTimeline:
     libraries = on(library, ranks, **where)
     program = record(main, ranks, libraries.rules, eager=library == "nccl")
-    return simulate([Job(program, tuple(range(ranks)))], libraries)[0]
+    return simulate([PlacedProgram(program, tuple(range(ranks)))], libraries)[0]
 
 
 @pytest.mark.parametrize(("library", "ranks"), [("gloo", 5), ("ideal", 6), ("nccl", 8), ("nccl", 16)])
@@ -62,7 +62,7 @@ def test_what_is_proved_comes_to_its_end(name: str, library: str) -> None:
     case = CASES[name]
     libraries = on(library, case.ranks)
     program = record(case.main, case.ranks, libraries.rules)
-    timeline = simulate([Job(program, tuple(range(case.ranks)))], libraries)[0]
+    timeline = simulate([PlacedProgram(program, tuple(range(case.ranks)))], libraries)[0]
     assert timeline.makespan_s >= 0
 
 
@@ -131,7 +131,7 @@ def test_proved_programs_end_and_nothing_is_quicker_than_its_parts(
     libraries = on(library, ranks)
     program = record(follow(steps), ranks, libraries.rules)
     assume(check(program).verdict == "proved")
-    timeline = simulate([Job(program, tuple(range(ranks)))], libraries)[0]
+    timeline = simulate([PlacedProgram(program, tuple(range(ranks)))], libraries)[0]
     for rank in range(ranks):
         own = [one.action for one in program.operations(rank)]
         assert timeline.makespan_s >= sum(one.seconds for one in own if isinstance(one, Compute)) * (1 - 1e-9)
@@ -261,7 +261,9 @@ def test_groups_of_nccl_share_what_a_machine_has() -> None:
 
 def test_two_jobs_on_one_uplink_are_twice_as_slow() -> None:
     libraries = on("gloo", 8, "leaf-spine:2", NARROW)
-    jobs = [Job(record(lambda dist: dist.all_reduce(64 * MIB), 2), hosts) for hosts in ((0, 4), (1, 5))]
+    jobs = [
+        PlacedProgram(record(lambda dist: dist.all_reduce(64 * MIB), 2), hosts) for hosts in ((0, 4), (1, 5))
+    ]
     alone = [simulate([job], libraries)[0].makespan_s for job in jobs]
     together = [one.makespan_s for one in simulate(jobs, libraries)]
     assert [both / single for both, single in zip(together, alone, strict=True)] == pytest.approx(
@@ -290,8 +292,8 @@ def test_one_of_each_role_stands_for_all(stages: int, width: int, batches: int) 
     libraries = on("nccl", ranks)
     program = record(main, ranks, "nccl", eager=True)
     hosts = tuple(range(ranks))
-    whole = simulate([Job(program, hosts)], libraries)[0]
-    folded = simulate([Job(program, hosts, tuple(r // width * width for r in hosts))], libraries)[0]
+    whole = simulate([PlacedProgram(program, hosts)], libraries)[0]
+    folded = simulate([PlacedProgram(program, hosts, tuple(r // width * width for r in hosts))], libraries)[0]
     assert folded.makespan_s == pytest.approx(whole.makespan_s)
     assert folded.times == {rank: pytest.approx(whole.times[rank]) for rank in folded.times}
     assert set(folded.stands_for.values()) == {width}
@@ -309,8 +311,8 @@ def test_ranks_of_one_role_may_send_to_each_other() -> None:
         dist.all_reduce(MIB)
 
     program, libraries, hosts = record(main, 8, "nccl", eager=True), on("nccl", 8), tuple(range(8))
-    folded = simulate([Job(program, hosts, (0,) * 8)], libraries)[0]
-    whole = simulate([Job(program, hosts)], libraries)[0]
+    folded = simulate([PlacedProgram(program, hosts, (0,) * 8)], libraries)[0]
+    whole = simulate([PlacedProgram(program, hosts)], libraries)[0]
     assert folded.makespan_s == pytest.approx(whole.makespan_s)
 
 
@@ -321,7 +323,7 @@ def test_collectives_take_compute_units_while_they_run() -> None:
         work.wait()
 
     libraries = on("nccl", 8)
-    job = Job(record(main, 8, "nccl", eager=True), tuple(range(8)))
+    job = PlacedProgram(record(main, 8, "nccl", eager=True), tuple(range(8)))
     plain, slowed = (simulate([job], libraries, share)[0] for share in (0.0, 0.25))
     assert slowed.makespan_s == pytest.approx(plain.makespan_s + 0.25 * plain.times[0].communication_s)
 

@@ -4,8 +4,8 @@ import pytest
 
 from ringside.sim.collective import Collective
 from ringside.sim.program import Call, Compute, Group, Operation, Program, Recv, Send
-from ringside.sim.program.simulation.jobs import Job, simulate
-from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.jobs import PlacedProgram, simulate
+from ringside.sim.program.libraries import Libraries
 from ringside.topologies import star
 
 RATE, NBYTES, LATER_S = 10e6, 1_000_000, 0.02
@@ -51,7 +51,7 @@ def _ends(lists: tuple[list[Operation], ...], name: str, settings: dict[str, int
     graph = star(3, bandwidth=RATE, latency=1e-6)
     graph.graph.update(settings)
     program = Program("pass on", 3, lists.__getitem__)
-    (found,) = simulate([Job(program, (0, 1, 2))], Libraries.on("gloo", graph, 3))
+    (found,) = simulate([PlacedProgram(program, (0, 1, 2))], Libraries.on("gloo", graph, 3))
     return next(span.end for span in found.spans[1] if span.name == name)
 
 

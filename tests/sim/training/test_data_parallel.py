@@ -8,7 +8,7 @@ from torch._utils import _take_tensors
 
 import ringside
 from ringside.sim.program import Call
-from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.data_parallel import CHUNK, broadcast_chunks, reduce_chunks
 from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.layout import Layout, LayoutError

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from ringside.sim.collective import Collective
 from ringside.sim.engine.laws import LawError
 from ringside.sim.libraries.rules import GLOO
+from ringside.sim.program.groups import SimulatedGroup, TimedGroup
 from ringside.sim.training.ddp.buckets import Bucketing, layout
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.simulate import simulate_step
-from ringside.sim.training.groups import SimulatedGroup, TimedGroup
 from ringside.sim.training.step import TrainingStep
 from ringside.sim.workload.workload import Layer, Tensor, Workload
 from ringside.topologies import star
@@ -204,7 +204,7 @@ SCRIPT = """
 from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.buckets import Bucketing
-from ringside.sim.training.groups import SimulatedGroup
+from ringside.sim.program.groups import SimulatedGroup
 from ringside.sim.workload.workload import Layer, Tensor, Workload
 from ringside.topologies import star
 work = Workload("w", tuple(Tensor(f"p{i}", 40000 + i) for i in range(9)),

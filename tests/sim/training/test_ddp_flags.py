@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from ringside.sim.libraries import nccl
 from ringside.sim.libraries.nccl.library import LAUNCH_S, Nccl
+from ringside.sim.program.groups import SimulatedGroup, TimedGroup, library_time
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.sim.training.ddp.job import Costs, DataParallel, expected_maximum
 from ringside.sim.training.ddp.simulate import simulate_step
-from ringside.sim.training.groups import SimulatedGroup, TimedGroup, library_time
 from ringside.sim.training.step import TrainingStep
 from ringside.sim.workload.workload import Layer, Tensor, Workload
 from ringside.topologies import star

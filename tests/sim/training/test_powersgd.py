@@ -9,12 +9,12 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 
 from ringside.real.model.architecture import architecture
+from ringside.sim.program.groups import TimedGroup
 from ringside.sim.training.ddp.buckets import Bucket, Bucketing
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.powersgd import PowerSGD, compression
 from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.training.ddp.threads import HangError
-from ringside.sim.training.groups import TimedGroup
 from ringside.sim.training.memory import compression_nbytes, find_optimizer, memory
 from ringside.sim.training.step import TrainingStep
 from ringside.sim.workload.workload import Layer, Tensor, Workload

@@ -3,13 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringside.sim.clock import Clock
 from ringside.sim.collective import Collective
 from ringside.sim.program import Call, Operation, Program
+from ringside.sim.program.groups import TimedGroup
 from ringside.sim.program.proof.check import PROVED, check
-from ringside.sim.program.simulation.carry import AtOnce
-from ringside.sim.program.simulation.simulate import Simulation
-from ringside.sim.training.groups import TimedGroup
+from ringside.sim.program.timed import play_in_group
 from ringside.sim.training.layers import Exchange, RankLayer, Work
 from ringside.sim.training.mesh import DIMENSIONS, Communicators, Mesh
 from ringside.sim.training.rank import RankList
@@ -60,9 +58,4 @@ def _played(layer: RankLayer) -> float:
     program = Program("one layer", 2, lambda rank: lists[rank])
     assert check(program).verdict == PROVED
     assert sum(isinstance(one.action, Call) for one in lists[0]) == 1
-    env = Clock()
-    simulation = Simulation(env, program, AtOnce(env, TimedGroup(2, lambda _: 1.0).carrier(env)))
-    simulation.run()
-    env.run()
-    simulation.check_ended()
-    return simulation.makespan_s
+    return play_in_group(program, TimedGroup(2, lambda _: 1.0)).makespan_s

@@ -6,9 +6,9 @@ import pytest
 
 from ringside.sim.libraries import nccl
 from ringside.sim.libraries.nccl.library import Nccl
+from ringside.sim.program.groups import ProcessGroup, TimedGroup, process_group
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.simulate import simulate_step
-from ringside.sim.training.groups import ProcessGroup, TimedGroup, process_group
 from ringside.sim.training.memory import OPTIMIZERS, find_optimizer, memory
 from ringside.sim.training.parallel.decoder import decoder_workload
 from ringside.sim.training.scaling import recommended_cap, share_of

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.parallel.job import ParallelJob
 from ringside.sim.training.search import Bounds

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ringside.sim.program import Operation, Program
-from ringside.sim.program.simulation.jobs import Job, simulate
-from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.jobs import PlacedProgram, simulate
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.context import Attention, ContextParallel
 from ringside.sim.training.ddp.usual import contention
 from ringside.sim.training.layers import RankLayer
@@ -89,7 +89,7 @@ def predicted_per_s(row: Rate) -> float:
             stage.backward(0, last=True)
         return rank.operations
 
-    job = Job(Program("ring attention", GPUS, cache(operations)), tuple(range(GPUS)), (0,) * GPUS)
+    job = PlacedProgram(Program("ring attention", GPUS, cache(operations)), tuple(range(GPUS)), (0,) * GPUS)
     libraries = _libraries(row.gpu)
     taken = contention(libraries.of(job.hosts), row.device)
     return 1 / simulate([job], libraries, taken)[0].makespan_s

@@ -26,8 +26,8 @@ from typing import NamedTuple
 from scipy.stats import spearmanr
 
 from ringside.sim.collective import Collective
-from ringside.sim.program.simulation.libraries import Libraries
-from ringside.sim.training.groups import CollectiveTime, library_time
+from ringside.sim.program.groups import CollectiveTime, library_time
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.tensor import pass_s
 from ringside.sim.workload.decoder import Decoder, decoder

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ringside.sim.clock import Clock
 from ringside.sim.collective import ITEMSIZE, Collective
 from ringside.sim.program import Call, Program
-from ringside.sim.program.simulation.carry import AtOnce
-from ringside.sim.program.simulation.simulate import Simulation
+from ringside.sim.program.groups import TimedGroup
+from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.timed import play_in_group
 from ringside.sim.training.fsdp import FullyShard, FullyShardPolicy, Policy, fsdp_program
-from ringside.sim.training.groups import TimedGroup
 from ringside.sim.training.layers import RankLayer, Work
 from ringside.sim.training.mesh import Communicators, Mesh
 from ringside.sim.training.rank import RankList
@@ -104,7 +103,7 @@ class Played:
 
     def moment(self, name: str, which: int = 0) -> tuple[float, float]:
         """When the operation of that name began, with all who take part, and ended."""
-        operations = self.simulation.operations(0)
+        operations = self.simulation.operations[0]
         places = [place for place, one in enumerate(operations) if one.name == name]
         place = places[which]
         begins = (
@@ -115,7 +114,7 @@ class Played:
     def pools(self) -> dict[str, list[tuple[float, int]]]:
         """What each pool holds after each change, in order of time, and of the rank's list at one moment."""
         changes: list[tuple[float, int, bool, str, int]] = []
-        for place, one in enumerate(self.simulation.operations(0)):
+        for place, one in enumerate(self.simulation.operations[0]):
             for pool, nbytes in one.memory:
                 moments = self.simulation.begin if nbytes > 0 else self.simulation.end
                 changes.append((moments[0][place], place, nbytes < 0, pool, nbytes))
@@ -132,10 +131,5 @@ def played(program: Program, seconds_per_byte: float = 0.0, latency: float = 0.0
     def time(collective: Collective, /) -> float:
         return latency + seconds_per_byte * collective.nbytes
 
-    env = Clock()
-    carrier = AtOnce(env, TimedGroup(program.ranks, time).carrier(env))
-    simulation = Simulation(env, program, carrier, roles=[0] * program.ranks)
-    simulation.run()
-    env.run()
-    simulation.check_ended()
-    return Played(simulation)
+    group = TimedGroup(program.ranks, time)
+    return Played(play_in_group(program, group, roles=[0] * program.ranks))

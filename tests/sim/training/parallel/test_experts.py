@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from ringside.sim.collective import ITEMSIZE
 from ringside.sim.program import Call
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.proof.check import PROVED, check
 from ringside.sim.program.roles import roles
-from ringside.sim.program.simulation.libraries import Libraries
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.memory import find_optimizer

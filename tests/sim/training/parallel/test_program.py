@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringside.sim.program import Call, Program
+from ringside.sim.program.groups import process_group
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.proof.check import PROVED, check
 from ringside.sim.program.roles import roles
-from ringside.sim.program.simulation.libraries import Libraries
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.training.fsdp import FullyShard
-from ringside.sim.training.groups import process_group
 from ringside.sim.training.layout import Layout
 from ringside.sim.training.memory import find_optimizer, memory
 from ringside.sim.training.parallel.decoder import decoder_workload, parts_of_decoder

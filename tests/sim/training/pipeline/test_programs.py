@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ringside.sim.program import Program, Recv, Send, Together
 from ringside.sim.program.proof.check import HANGS, PROVED, check
-from ringside.sim.program.simulation.given import simulate_given
+from ringside.sim.program.timed import simulate_given
 from ringside.sim.training.layers import RankLayer, Work
 from ringside.sim.training.mesh import Communicators, Mesh
 from ringside.sim.training.pipeline.actions import Action, Kind, read_tables, write_tables

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ringside.searched import _job, find_layouts
-from ringside.sim.program.simulation.libraries import Libraries
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.questions.layout import ByLayout
 from ringside.sim.training.layout import Layout
 from ringside.sim.training.parallel.job import ParallelJob

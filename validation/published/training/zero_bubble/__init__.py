@@ -18,8 +18,8 @@ from statistics import median
 from typing import NamedTuple
 
 from ringside.sim.program import Program
-from ringside.sim.program.simulation.given import simulate_given
-from ringside.sim.program.simulation.timeline import ProgramTimeline
+from ringside.sim.program.timed import simulate_given
+from ringside.sim.program.timeline import ProgramTimeline
 from ringside.sim.training.layers import RankLayer, Work
 from ringside.sim.training.pipeline.actions import Table
 from ringside.sim.training.pipeline.placement import Placement

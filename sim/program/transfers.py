@@ -21,7 +21,7 @@ from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.network.message import Message, Network
 from ringside.sim.program.operations import Call, Group
 from ringside.sim.program.shapes import BARRIERS
-from ringside.sim.program.simulation.carry import Meeting, Parcel, Signal
+from ringside.sim.program.transport import Meeting, Parcel, Signal
 from ringside.topologies import Routes, Topology, ranks
 from ringside.topologies.graph import Hop
 

@@ -1,23 +1,16 @@
-"""The interface between a simulated program and the carrier of its bytes."""
+"""The interface between a simulated program and the transport of its bytes."""
 
-from collections.abc import Callable, Generator
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
-import simpy
-
-from ringside.sim.clock import Clock
-from ringside.sim.collective import Collective
 from ringside.sim.program.operations import Call, Group
-
-Carry = Callable[[Collective], Generator[simpy.Event, Any, None]]
-"""A SimPy process that lasts as long as one collective."""
 
 
 class Meeting:
     """One collective of a group under way.
 
     ``present`` are the played ranks that have arrived and not left yet, with the operation's place in their
-    lists; ``missing`` counts the others. It begins when the last rank arrives. The carrier calls ``leave``
+    lists; ``missing`` counts the others. It begins when the last rank arrives. The transport calls ``leave``
     for every rank that is done.
     """
 
@@ -55,7 +48,7 @@ class Signal:
 
 
 class Parcel:
-    """One message of a group, posted on both sides; the carrier calls ``deliver`` when it has arrived.
+    """One message of a group, posted on both sides; the transport calls ``deliver`` when it has arrived.
 
     ``word`` is the receive's signal to the sender. Messages that one source sends at the same moment go in
     order of ``key``: (connection by first use, place in the source's program).
@@ -80,8 +73,8 @@ class Parcel:
         self.deliver = deliver
 
 
-class Carrier(Protocol):
-    """The carrier of a job's bytes in one simulation."""
+class Transport(Protocol):
+    """The transport of a job's bytes in one simulation."""
 
     def arrive(self, meeting: Meeting, rank: int) -> None:
         """Handle a rank's arrival at a collective."""
@@ -94,29 +87,3 @@ class Carrier(Protocol):
     def send(self, parcel: Parcel) -> None:
         """Handle a message whose later side has just arrived."""
         ...
-
-
-class AtOnce:
-    """Collectives that begin when their last member arrives and end on all at once; no messages."""
-
-    def __init__(self, env: Clock, carry: Carry) -> None:
-        self._env = env
-        self._carry = carry
-
-    def arrive(self, meeting: Meeting, rank: int) -> None:
-        """Begin with the last member."""
-        if not meeting.missing:
-            self._env.process(self._run(meeting))
-
-    def announce(self, group: Group, dst: int, src: int) -> Signal:
-        """Refuse: there are no messages."""
-        raise NotImplementedError
-
-    def send(self, parcel: Parcel) -> None:
-        """Refuse: there are no messages."""
-        raise NotImplementedError
-
-    def _run(self, meeting: Meeting) -> Generator[simpy.Event, Any, None]:
-        yield from self._carry(meeting.call.collective)
-        for rank in list(meeting.present):
-            meeting.leave(meeting, rank)

@@ -1,7 +1,7 @@
 """The simulation of a program: a `Play` with a clock, on SimPy.
 
 The play decides which operations may begin and who meets whom. The simulation adds the times: compute takes
-its seconds, and longer while collectives of its rank are under way, unless it has no lane; the carrier
+its seconds, and longer while collectives of its rank are under way, unless it has no lane; the transport
 determines collectives and messages. Creating groups and posting take no time.
 
 Ranks may be folded: one of each role is played on behalf of all. Then a collective meets when one of each
@@ -15,21 +15,21 @@ from typing import NamedTuple
 import simpy
 
 from ringside.sim.clock import Clock
+from ringside.sim.engine.run import uncollected
 from ringside.sim.program.operations import (
     ANY,
     Call,
     Compute,
     Group,
     Join,
-    Operation,
     Program,
     Recv,
     Send,
     Together,
 )
 from ringside.sim.program.play import Play
-from ringside.sim.program.simulation.carry import Carrier, Meeting, Parcel, Signal
-from ringside.sim.program.simulation.stretch import Units
+from ringside.sim.program.stretch import Units
+from ringside.sim.program.transport import Meeting, Parcel, Signal, Transport
 
 
 class SimulationError(ArithmeticError):
@@ -59,7 +59,7 @@ class Simulation:
         self,
         env: Clock,
         program: Program,
-        carrier: Carrier,
+        transport: Transport,
         *,
         roles: Sequence[int] | None = None,
         contention: float = 0.0,
@@ -71,16 +71,20 @@ class Simulation:
         self.meetings: dict[tuple[object, int], Meeting] = {}
         self._index = {rank: index for index, rank in enumerate(self.played)}
         self._env = env
-        self._carrier = carrier
+        self._transport = transport
         self._running = False
-        played = Program(program.name, len(self.played), lambda index: program.operations(self.played[index]))
+        self.operations = [program.operations(rank) for rank in self.played]
+        """The list of each played rank."""
+        played = Program(program.name, len(self.played), self.operations.__getitem__)
         self._play = Play(played, self._arrived, late=[self._index[rank] for rank in late or {}])
         for rank, seconds in (late or {}).items():
             env.timeout(seconds).callbacks.append(partial(self._come, self._index[rank]))
-        self.begin = [[0.0] * len(self.operations(index)) for index in range(len(self.played))]
-        self.end = [[0.0] * len(self.operations(index)) for index in range(len(self.played))]
-        self.start = [[0.0] * len(self.operations(index)) for index in range(len(self.played))]
+        self.begin = [[0.0] * len(own) for own in self.operations]
+        self.end = [[0.0] * len(own) for own in self.operations]
+        self.start = [[0.0] * len(own) for own in self.operations]
         """When the last participant of a collective, a message or a group's creation had arrived."""
+        self.assumes: tuple[str, ...] = ()
+        """Limits of the result, in sentences."""
         self.units = [Units(env, contention) for _ in self.played]
         self._same: dict[tuple[int, Group], object] = {}
         self._joins: dict[object, list[tuple[int, int]]] = {}
@@ -89,10 +93,6 @@ class Simulation:
         self._parts: dict[tuple[int, int], int] = {}
         self._connections: dict[int, dict[tuple[object, int], int]] = {}
         """Destinations of each played rank's sends, in order of first use."""
-
-    def operations(self, index: int) -> Sequence[Operation]:
-        """Return the list of the played rank of this number."""
-        return self._play.ranks[index].operations
 
     def numbers(self, index: int) -> dict[int, int]:
         """Return the number in its group of each call of a played rank, by its place."""
@@ -168,7 +168,7 @@ class Simulation:
             for other, its in meeting.present.items():
                 self.start[self._index[other]][its] = self._env.now
                 self.units[self._index[other]].take(1)
-        self._carrier.arrive(meeting, rank)
+        self._transport.arrive(meeting, rank)
 
     def _leave(self, meeting: Meeting, rank: int) -> None:
         index, place = self._index[rank], meeting.present.pop(rank)
@@ -193,7 +193,7 @@ class Simulation:
         own, same = self.played[index], self._group(index, group)
         sends = isinstance(message, Send)
         peer = peer if peer == ANY else self.roles[peer]
-        word = None if sends or peer == ANY else self._carrier.announce(group, own, peer)
+        word = None if sends or peer == ANY else self._transport.announce(group, own, peer)
         side = Side(index, place, peer, nbytes, word)
         target = peer if sends else own
         there = (self._receives if sends else self._sends).get((same, target, tag), [])
@@ -219,14 +219,14 @@ class Simulation:
         for side in (send, receive):
             self.start[side.played][side.place] = self._env.now
         src, dst = self.played[send.played], self.played[receive.played]
-        word = receive.word or self._carrier.announce(group, dst, src)
+        word = receive.word or self._transport.announce(group, dst, src)
         key = self._connection(send.played, group, dst) << 32 | send.place
-        self._carrier.send(Parcel(group, (src, dst), send.nbytes, key, word, ended))
+        self._transport.send(Parcel(group, (src, dst), send.nbytes, key, word, ended))
 
     def _connection(self, index: int, group: Group, dst: int) -> int:
         """Return the number of ranks to which a rank sends before its first message to this one."""
         if index not in self._connections:
-            actions = (operation.action for operation in self.operations(index))
+            actions = (operation.action for operation in self.operations[index])
             parts = (part for one in actions for part in (one.parts if isinstance(one, Together) else (one,)))
             sends = (
                 (self._group(index, part.group), self.roles[part.peer])
@@ -253,3 +253,13 @@ class Simulation:
             number = sum(key[0] == index and same[0] == roles for key, same in self._same.items())  # type: ignore[index]
             self._same[index, group] = (roles, number)
         return self._same[index, group]
+
+
+def run_all(env: Clock, simulations: Sequence[Simulation]) -> None:
+    """Run simulations of one environment to their ends; raise `SimulationError` if one never ends."""
+    with uncollected():
+        for simulation in simulations:
+            simulation.run()
+        env.run()
+    for simulation in simulations:
+        simulation.check_ended()

@@ -27,7 +27,7 @@ from ringside.topologies.placement import machines_of, stretches
 MAX_RANKS = 2**22
 """The most ranks of a training, each of which a step names: eight on each machine of the largest topology."""
 
-Carry = Callable[[Collective], Generator[simpy.Event, Any, None]]
+Runner = Callable[[Collective], Generator[simpy.Event, Any, None]]
 """A SimPy process that lasts as long as one collective."""
 
 
@@ -56,7 +56,7 @@ class ProcessGroup(Protocol):
         """Return a lower bound of this collective's seconds, whatever runs beside it."""
         ...
 
-    def carrier(self, env: Clock) -> Carry:
+    def runner(self, env: Clock) -> Runner:
         """Return the function that runs collectives in one simulation; overlapping ones share one network."""
         ...
 
@@ -82,13 +82,13 @@ class TimedGroup:
         """Return the time itself."""
         return self.time(collective)
 
-    def carrier(self, env: Clock) -> Carry:
+    def runner(self, env: Clock) -> Runner:
         """Return a wait of the collective's time."""
 
-        def carry(collective: Collective) -> Generator[simpy.Event, Any, None]:
+        def run(collective: Collective) -> Generator[simpy.Event, Any, None]:
             yield env.timeout(self.time(collective))
 
-        return carry
+        return run
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +137,11 @@ class SimulatedGroup:
         consider(plan, self.graph)
         return self.launch_s + lower_bounds(plan, self.graph, self.routes).traffic
 
-    def carrier(self, env: Clock) -> Carry:
+    def runner(self, env: Clock) -> Runner:
         """Return the SimPy engine on one network."""
         network = make_network(self.network, env, self.graph, self.routes)
 
-        def carry(collective: Collective) -> Generator[simpy.Event, Any, None]:
+        def run(collective: Collective) -> Generator[simpy.Event, Any, None]:
             if self.launch_s:
                 yield env.timeout(self.launch_s)
             plan = self.schedule(collective)
@@ -153,7 +153,7 @@ class SimulatedGroup:
             if execution.end > env.tick:
                 yield env.at(execution.end)
 
-        return carry
+        return run
 
 
 def time_alone(group: ProcessGroup) -> CollectiveTime:
@@ -162,7 +162,7 @@ def time_alone(group: ProcessGroup) -> CollectiveTime:
     @lru_cache(maxsize=4096)
     def time(collective: Collective, /) -> float:
         env = Clock()
-        env.run(env.process(group.carrier(env)(collective)))
+        env.run(env.process(group.runner(env)(collective)))
         return env.now
 
     return time

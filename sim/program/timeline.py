@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ringside.sim.program.operations import HOST, Call, Group, Recv, Send, Together
-from ringside.sim.program.simulation.simulate import Simulation
-from ringside.sim.program.simulation.waiting import waited_for
+from ringside.sim.program.operations import ANY, HOST, Call, Group, Recv, Send, Together
+from ringside.sim.program.simulate import Simulation
 from ringside.sim.trace import name_event, span_event
 
 NO_COMMUNICATION = ("compute", "wait", "other", "")
@@ -102,9 +101,9 @@ class ProgramTimeline:
             yield {**event, "cat": span.kind, "args": args}
 
 
-def timeline(simulation: Simulation, assumes: tuple[str, ...] = ()) -> ProgramTimeline:
+def timeline(simulation: Simulation) -> ProgramTimeline:
     """Return the timeline of a simulation that has ended."""
-    last = waited_for(simulation)
+    last = _waited_for(simulation)
     spans = {rank: tuple(_spans(simulation, index, last)) for index, rank in enumerate(simulation.played)}
     stands_for = dict.fromkeys(simulation.played, 0)
     for rank in simulation.roles:
@@ -117,7 +116,7 @@ def timeline(simulation: Simulation, assumes: tuple[str, ...] = ()) -> ProgramTi
         {rank: _time(own) for rank, own in spans.items()},
         tuple(_groups(simulation)),
         stands_for,
-        assumes,
+        simulation.assumes,
     )
 
 
@@ -126,7 +125,7 @@ def _spans(simulation: Simulation, index: int, last: Mapping[tuple[int, int], in
     begins, starts, ends = simulation.begin[index], simulation.start[index], simulation.end[index]
     posted = 0.0
     lanes: dict[str, float] = {}
-    for place, operation in enumerate(simulation.operations(index)):
+    for place, operation in enumerate(simulation.operations[index]):
         begin, end, action = begins[place], ends[place], operation.action
         communicates = isinstance(action, Call | Send | Recv | Together)
         beside = action.group.name if isinstance(action, Call | Send | Recv | Together) else HOST
@@ -177,7 +176,7 @@ def _groups(simulation: Simulation) -> Iterator[GroupTime]:
     counts: dict[Group, set[object]] = {}
     for index in range(len(simulation.played)):
         numbers = simulation.numbers(index)
-        for place, operation in enumerate(simulation.operations(index)):
+        for place, operation in enumerate(simulation.operations[index]):
             action = operation.action
             if isinstance(action, Call | Send | Recv | Together):
                 whole = under_way.setdefault(action.group, [])
@@ -187,7 +186,12 @@ def _groups(simulation: Simulation) -> Iterator[GroupTime]:
                 elif not isinstance(action, Recv):
                     counts.setdefault(action.group, set()).add((index, place))
     for group, whole in under_way.items():
-        yield GroupTime(group, len(counts.get(group, ())), length(union(whole)))
+        yield GroupTime(group, len(counts.get(group, ())), covered_s(whole))
+
+
+def covered_s(stretches: Iterable[tuple[float, float]]) -> float:
+    """Return the length of the union of time intervals."""
+    return length(union(stretches))
 
 
 def union(stretches: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -204,3 +208,37 @@ def union(stretches: Iterable[tuple[float, float]]) -> list[tuple[float, float]]
 def length(stretches: Iterable[tuple[float, float]]) -> float:
     """Return the total length of disjoint intervals."""
     return sum(end - begin for begin, end in stretches)
+
+
+def _waited_for(simulation: Simulation) -> dict[tuple[int, int], int]:
+    """Return for each operation that waited, by played number and place, the rank that came last.
+
+    Empty where ranks are folded, since one then stands for many.
+    """
+    if len(simulation.played) < len(simulation.roles):
+        return {}
+    came: dict[tuple[object, int], list[tuple[float, int, int]]] = {}
+    peers: dict[tuple[int, int], int] = {}
+    for index in range(len(simulation.played)):
+        begins, starts, numbers = simulation.begin[index], simulation.start[index], simulation.numbers(index)
+        for place, operation in enumerate(simulation.operations[index]):
+            match operation.action:
+                case Call(group):
+                    came.setdefault((group, numbers[place]), []).append((begins[place], index, place))
+                case Send(_, peer) | Recv(_, peer) if peer != ANY and starts[place] > begins[place]:
+                    peers[index, place] = peer
+    for members in came.values():
+        last, culprit, _ = max(members)
+        peers |= {
+            (index, place): simulation.played[culprit] for begin, index, place in members if begin < last
+        }
+    return peers
+
+
+def waits(simulation: Simulation) -> dict[tuple[int, int], float]:
+    """Return the seconds in which collectives and messages of a rank waited for another, by both ranks."""
+    stretches: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for (index, place), culprit in _waited_for(simulation).items():
+        stretch = simulation.begin[index][place], simulation.start[index][place]
+        stretches.setdefault((simulation.played[index], culprit), []).append(stretch)
+    return {pair: covered_s(spans) for pair, spans in sorted(stretches.items())}

@@ -6,7 +6,7 @@ from math import inf
 from ringside.sim.clock import Clock, seconds, ticks
 
 
-class Work:
+class PacedWork:
     """Work in seconds, at a pace that may change on the way; ``done`` is called at its end."""
 
     __slots__ = ("_done", "_env", "_left", "_since", "_turn", "pace", "until")
@@ -54,7 +54,7 @@ class Units:
         self._env = env
         self._contention = contention
         self._active = 0
-        self._works: list[Work] = []
+        self._works: list[PacedWork] = []
         self.watchers: list[Callable[[], None]] = []
 
     @property
@@ -75,7 +75,7 @@ class Units:
             self._tell(1 - len(self._works))
             done()
 
-        work = Work(self._env, work_s, ended)
+        work = PacedWork(self._env, work_s, ended)
         self._works.append(work)
         self._tell(len(self._works))
         work.go_on(self._pace)
@@ -105,10 +105,10 @@ class Fluids:
 
     def __init__(self, env: Clock) -> None:
         self._env = env
-        self._works: list[Work] = []
-        self._users: dict[Hashable, dict[Work, float]] = {}
+        self._works: list[PacedWork] = []
+        self._users: dict[Hashable, dict[PacedWork, float]] = {}
         """Users of each resource, with their shares."""
-        self._crowded: dict[Hashable, dict[Work, float]] = {}
+        self._crowded: dict[Hashable, dict[PacedWork, float]] = {}
         """Resources whose shares add up to more than 1."""
 
     def start(self, work_s: float, shares: Mapping[Hashable, float], done: Callable[[], None]) -> None:
@@ -122,7 +122,7 @@ class Fluids:
             self._share()
             done()
 
-        work = Work(self._env, work_s, ended)
+        work = PacedWork(self._env, work_s, ended)
         self._works.append(work)
         for part, share in shares.items():
             self._users.setdefault(part, {})[work] = share
@@ -144,12 +144,12 @@ class Fluids:
                 work.go_on(pace)
 
 
-def paces(crowded: list[dict[Work, float]]) -> dict[Work, float]:
+def paces(crowded: list[dict[PacedWork, float]]) -> dict[PacedWork, float]:
     """Return max-min fair paces, at most 1, of work items whose shares of resources add up to more than 1.
 
     Items without an entry keep the pace 1.
     """
-    pace_of: dict[Work, float] = {}
+    pace_of: dict[PacedWork, float] = {}
     left = list(crowded)
     while left:
         levels = []

@@ -1,1 +1,0 @@
-"""The simulation of a program, with a clock."""
