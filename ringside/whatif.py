@@ -11,11 +11,10 @@ from ringside.sim.collective import KINDS, Collective
 from ringside.sim.libraries.find import Options, default_library, find_library
 from ringside.sim.libraries.library import Candidate, Library
 from ringside.sim.training.step import TrainingStep
-from ringside.topologies import load
+from ringside.topologies import load, machine_file
 from ringside.topologies.catalogue import MAKERS, split
 from ringside.topologies.catalogue import settings as figures_of
 from ringside.topologies.load import recipe_in
-from ringside.topologies.machines import described
 from ringside.topologies.placement import EVEN
 from ringside.topologies.recipe import count_of
 from ringside.topologies.units import parse_duration, parse_rate
@@ -58,8 +57,8 @@ class Asked:
         if self.machine in MAKERS:
             return figures_of(self.machine)
         recipe = _recipe(self.machine)
-        if described.KEY in recipe:
-            return described.settings(recipe)
+        if machine_file.KEY in recipe:
+            return machine_file.settings(recipe)
         figures = figures_of(recipe["maker"]) if "maker" in recipe else {}
         return {key: str(recipe.get(key, value)) for key, value in figures.items()}
 

@@ -19,9 +19,9 @@ from ringside.sim.parameters import Parameters, check_within
 from ringside.topologies import strict_yaml
 from ringside.topologies.disk import regular, write_file
 from ringside.topologies.load import in_catalogue
-from ringside.topologies.machines import box_of
+from ringside.topologies.machine import box_of, nvidia_machines
+from ringside.topologies.names import one_of
 from ringside.topologies.strict_yaml import complaints
-from ringside.topologies.words import one_of
 
 if TYPE_CHECKING:  # textbook questions must not import NCCL's modules
     from ringside.sim.libraries.mpi.stored import StoredMpi
@@ -165,10 +165,8 @@ def find_calibration(text: str, cluster: str) -> "Calibration | str | None":
     calibration = read(Path(text))
     log.info("calibration of %s, of %s, read from %s", calibration.cluster, calibration.date, text)
     if calibration.nccl:
-        from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
-
         fitted, machine = calibration.nccl.machine, in_catalogue(cluster)
-        if fitted != machine and {fitted, machine} <= set(SYSTEMS):
+        if fitted != machine and {fitted, machine} <= set(nvidia_machines()):
             raise CalibrationError(
                 f"{text} is a calibration of {fitted}, not of {machine}; write --cluster {fitted}"
             )

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 
 
 def _whole(ranks: int) -> float:

@@ -12,10 +12,9 @@ from ringside.topologies import fabrics
 from ringside.topologies.fabrics.fabric import MAX_LINKS
 from ringside.topologies.fabrics.refitting import fields_of, parted
 from ringside.topologies.graph import Topology, TopologyError
-from ringside.topologies.lazy import Lazy
-from ringside.topologies.machines import machine, machines
+from ringside.topologies.machine import machine, machines
 from ringside.topologies.making import defaults, made
-from ringside.topologies.words import one_of
+from ringside.topologies.names import Lazy, one_of
 
 __all__ = ["MAKERS", "MAX_LINKS", "make", "maker_of", "parse_settings", "settings", "split"]
 

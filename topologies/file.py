@@ -6,7 +6,7 @@ A named topology with settings::
     ranks: 8
     bandwidth: 25GB/s
 
-or machines of a common build in about ten lines, see `ringside.topologies.machines.described`; or the graph
+or machines of a common build in about ten lines, see `ringside.topologies.machine_file`; or the graph
 itself, every cable once (``one_way: true`` for a link in one direction only)::
 
     name: two hosts
@@ -37,11 +37,10 @@ import networkx as nx
 import yaml
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
-from ringside.topologies import strict_yaml
+from ringside.topologies import machine_file, strict_yaml
 from ringside.topologies.catalogue import MAKERS
 from ringside.topologies.disk import regular, write_file
 from ringside.topologies.graph import LINK_KINDS, NODE_KINDS, Topology, TopologyError, add_cable, check
-from ringside.topologies.machines import described
 from ringside.topologies.recipe import is_same, made_of
 from ringside.topologies.strict_yaml import complaints
 from ringside.topologies.units import (
@@ -87,7 +86,7 @@ class _File(_Strict):
     device: str | None = None
     compute_capability: int | None = None
     cpu: str | None = None
-    nccl: described.Seen | None = None
+    nccl: machine_file.Seen | None = None
     transport: _Transport | None = None
     recipe: dict[str, Any] | None = None
 
@@ -121,7 +120,7 @@ def loads(text: str, source: str) -> Topology:
     if not all(isinstance(key, str) for key in content):
         allowed = ", ".join(_File.model_fields)
         raise TopologyError(f"{source}: keys must be text; allowed: maker, machine, or {allowed}")
-    if described.KEY in content or "maker" in content:
+    if machine_file.KEY in content or "maker" in content:
         return made_of(content, source)
     return _graph(content, source)
 

@@ -17,7 +17,7 @@ graph    ``structure``  optional: how it was built, `ringside.topologies.fabrics
 graph    ``device``   optional: the GPU in the machines, such as ``a100``
 graph    ``compute_capability``  optional: the lowest of the GPUs, 90 for sm_90
 graph    ``cpu``      optional: the maker of the machines' CPUs, one of `CPUS`
-graph    ``nccl``     optional: what NCCL sees differently, `ringside.topologies.machines.described.Seen`
+graph    ``nccl``     optional: what NCCL sees differently, `ringside.topologies.machine_file.Seen`
 graph    ``segment``  optional, with ``window``: bytes of a segment of a message, as in TCP
 graph    ``window``   most bytes in flight from one rank to another, ``segment`` or more
 =======  ===========  ==========================================================================
@@ -25,11 +25,12 @@ graph    ``window``   most bytes in flight from one rank to another, ``segment``
 A full-duplex cable is two edges.
 """
 
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import networkx as nx
 
-from ringside.topologies.gpu import GPUS
+from ringside.topologies.hardware import GPUS, nvlink
 from ringside.topologies.units import MAX_DURATION, MAX_RATE, MIN_RATE
 
 Node = str
@@ -62,6 +63,50 @@ def name_of(graph: Topology) -> str:
 def num_machines(graph: Topology) -> int:
     """Return the number of machines in the topology."""
     return int(graph.graph.get("nodes", 1))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Hardware:
+    """The machines of a topology and their hardware, as the graph states them.
+
+    ``machines`` are the nodes of each machine with ranks, in order of its first rank; ``num_machines`` is the
+    stated number, which may differ. ``gpus`` are in order of their ranks. ``nvlink`` is the bytes/s of one
+    NVLink of these GPUs. GPUs are AMD's by their name, or if xGMI joins them.
+    """
+
+    name: str
+    num_machines: int
+    machines: list[set[Node]]
+    gpus: list[Node]
+    is_amd: bool
+    compute_capability: int | None
+    cpu: str | None
+    nvlink: float | None
+
+
+def hardware_of(graph: Topology) -> Hardware:
+    """Return the machines of a topology and their hardware."""
+    gpu = GPUS.get(str(graph.graph.get("device")))
+    capability = graph.graph.get("compute_capability", gpu and gpu.compute_capability)
+    has_xgmi = any(link["kind"] == "xgmi" for *_, link in graph.edges(data=True))
+    return Hardware(
+        name=name_of(graph),
+        num_machines=num_machines(graph),
+        machines=machine_nodes(graph),
+        gpus=ranks(graph),
+        is_amd=has_xgmi or (gpu is not None and gpu.maker == "amd"),
+        compute_capability=capability,
+        cpu=graph.graph.get("cpu"),
+        nvlink=None if capability is None else nvlink(capability),
+    )
+
+
+def machine_nodes(graph: Topology) -> list[set[Node]]:
+    """Return the nodes of each machine with ranks, joined without the network's switches, by first rank."""
+    inside = graph.subgraph([node for node, data in graph.nodes(data=True) if data["kind"] != "switch"])
+    machine_of = {node: nodes for nodes in nx.weakly_connected_components(inside) for node in nodes}
+    machines = {id(machine_of[gpu]): machine_of[gpu] for gpu in ranks(graph)}
+    return list(machines.values())
 
 
 def add_cable(graph: Topology, a: Node, b: Node, *, kind: str, bandwidth: float, latency: float) -> None:

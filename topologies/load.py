@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ringside.topologies import machine_file
 from ringside.topologies.catalogue import MAKERS, make, maker_of, split
 from ringside.topologies.disk import regular
 from ringside.topologies.fabrics.refitting import parted
@@ -13,7 +14,6 @@ from ringside.topologies.file import read
 from ringside.topologies.graph import Topology, TopologyError
 from ringside.topologies.graph import ranks as ranks_of
 from ringside.topologies.importers import importer
-from ringside.topologies.machines import described
 from ringside.topologies.recipe import counted, imported, made_of, original
 
 
@@ -27,7 +27,7 @@ def load(
     """Return the topology that ``--cluster`` names: ``star:64``, ``dgx-h100``, a YAML or a machine's file.
 
     The count of ``FILE:4`` replaces a YAML file's own count of machines if the file describes a machine
-    (`ringside.topologies.machines.described`) or still equals what its recipe makes; ``values`` change its
+    (`ringside.topologies.machine_file`) or still equals what its recipe makes; ``values`` change its
     keys. A machine's file is NCCL_TOPO_DUMP_FILE's XML or the table of ``nvidia-smi topo -m``, recognised
     by its content; ``FILE:4`` joins four such machines. If the name has no count, ``ranks`` or ``nodes``
     gives it, whichever the topology counts; for ``ranks`` alone the cluster has the fewest machines that
@@ -86,8 +86,8 @@ def _from_file(
     if importer(text):
         made = partial(imported, text, path.stem, str(path))
         return made(count or nodes or _few(made, ranks, values), values)
-    if (content := described.content_of(text)) is not None:
-        return described.topology(content, str(path), count, values)
+    if (content := machine_file.content_of(text)) is not None:
+        return machine_file.topology(content, str(path), count, values)
     graph = read(path)
     if count is None and not values:
         return graph

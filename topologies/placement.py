@@ -10,10 +10,8 @@ command, unless `PACKED` is requested (docs/decisions/0013-placement.md).
 from collections.abc import Iterable, Sequence
 from itertools import chain, groupby, zip_longest
 
-import networkx as nx
-
-from ringside.topologies.graph import Node, Topology, TopologyError, num_machines, ranks
-from ringside.topologies.words import one_of
+from ringside.topologies.graph import Node, Topology, TopologyError, machine_nodes, num_machines, ranks
+from ringside.topologies.names import one_of
 
 EVEN, PACKED = "even", "packed"
 SPREADS = (EVEN, PACKED)
@@ -118,13 +116,8 @@ def _machines(graph: Topology) -> list[list[int]]:
     hosts, several = ranks(graph), num_machines(graph)
     if several == 1:
         return []
-    inside = graph.subgraph([node for node, data in graph.nodes(data=True) if data["kind"] != "switch"])
     rank_of = {node: rank for rank, node in enumerate(hosts)}
-    parts = [
-        sorted(rank_of[node] for node in part if node in rank_of)
-        for part in nx.weakly_connected_components(inside)
-    ]
-    machines = sorted(part for part in parts if part)
+    machines = [sorted(rank_of[node] for node in nodes if node in rank_of) for nodes in machine_nodes(graph)]
     return machines if len(machines) == several else []
 
 

@@ -1,7 +1,7 @@
 """Recipes: plain text that makes a topology again, with its routes and its name.
 
 A recipe is the content of a file that names a cluster (``maker: torus``), of one that describes machines
-(`ringside.topologies.machines.described`), or the output of NCCL or nvidia-smi with a number of machines::
+(`ringside.topologies.machine_file`), or the output of NCCL or nvidia-smi with a number of machines::
 
     dump: <system version="1">...
     name: mine
@@ -12,10 +12,10 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from ringside.topologies import machine_file
 from ringside.topologies.catalogue import MAKERS, make
 from ringside.topologies.graph import Topology, TopologyError, name_of, num_machines, ranks
 from ringside.topologies.importers import importer
-from ringside.topologies.machines import described
 from ringside.topologies.making import made
 from ringside.topologies.units import shown
 
@@ -32,8 +32,8 @@ def made_of(
     values: Mapping[str, Any] | None = None,
 ) -> Topology:
     """Make the topology of a recipe; ``count`` and ``values`` override its own. Errors name ``source``."""
-    if described.KEY in recipe:
-        return described.topology(recipe, source, count, values)
+    if machine_file.KEY in recipe:
+        return machine_file.topology(recipe, source, count, values)
     content = {**recipe, **(values or {})}
     if DUMP in recipe:
         text, name, own = (str(content.pop(key, "")) for key in (DUMP, "name", "nodes"))

@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from ringside.topologies.names import nearest
 from ringside.topologies.units import shown
-from ringside.topologies.words import nearest
 
 MAX_DEPTH = 64
 """Limit on nested lists and mappings; our files nest half a dozen."""

@@ -7,8 +7,8 @@ from ringside.sim.record import Record, RecordError
 from ringside.topologies import MAKERS, load, make, num_machines, ranks
 from ringside.topologies.catalogue import split
 from ringside.topologies.load import counts, in_catalogue
-from ringside.topologies.machines import box_of, machines
-from ringside.topologies.machines import machine as catalogue_machine
+from ringside.topologies.machine import box_of, machines
+from ringside.topologies.machine import machine as catalogue_machine
 
 _MIXED = " + "  # joins the names where the GPUs of a run differ
 

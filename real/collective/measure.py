@@ -15,8 +15,8 @@ from ringside.sim.algorithms import schedule
 from ringside.sim.collective import KINDS, Collective, itemsize
 from ringside.sim.libraries.mpi.names import TYPES, forced
 from ringside.sim.record import Record
+from ringside.topologies.names import one_of
 from ringside.topologies.units import format_size
-from ringside.topologies.words import one_of
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8")
 """The element types that every backend adds, and in which the contributions and their sums are exact."""

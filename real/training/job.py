@@ -11,7 +11,7 @@ from ringside.sim.training.context import ContextParallel
 from ringside.sim.training.mesh import DATA, Mesh
 from ringside.sim.training.pipeline.placement import Placement, deal_layers
 from ringside.sim.training.pipeline.schedules import placement, tables
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 
 SCHEDULES = {
     "gpipe": "GPipe",

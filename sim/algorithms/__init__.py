@@ -21,7 +21,7 @@ from ringside.sim.algorithms.trees import binomial, double_binary_tree, knomial,
 from ringside.sim.collective import Collective
 from ringside.sim.proof import prove
 from ringside.sim.schedule import Schedule
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 
 Build = Callable[[Collective], Schedule]
 

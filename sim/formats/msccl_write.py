@@ -21,7 +21,7 @@ import numpy as np
 from ringside.sim.formats import FormatError
 from ringside.sim.proof import prove
 from ringside.sim.schedule import Schedule, Transfer
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 
 COLLECTIVES = {
     "all_reduce": "allreduce",

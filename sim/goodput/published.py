@@ -6,7 +6,7 @@ Figures missing from a publication are assumed, and listed in ``assumed``.
 from dataclasses import dataclass
 
 from ringside.sim.goodput.job import DAY_S, Cause, Checkpoints, LongJob, Restart
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 
 _MINUTE_S = 60.0
 _HOUR_S = 3600.0

@@ -18,8 +18,8 @@ from ringside.sim.libraries.rules import Rules
 from ringside.sim.network.message import NETWORKS
 from ringside.topologies import Topology
 from ringside.topologies.graph import name_of
+from ringside.topologies.names import one_of
 from ringside.topologies.placement import EVEN, NUMBERED, SPREADS
-from ringside.topologies.words import one_of
 
 log = logging.getLogger(__name__)
 

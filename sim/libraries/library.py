@@ -9,7 +9,7 @@ from ringside.sim.engine.laws import check_band, check_monotone
 from ringside.sim.engine.timeline import Timeline
 from ringside.sim.schedule import Schedule
 from ringside.topologies import Topology
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 
 if TYPE_CHECKING:
     from ringside.sim.libraries.nccl.communicator import Communicator

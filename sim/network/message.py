@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from ringside.sim.clock import since
 from ringside.topologies import Routes
 from ringside.topologies.graph import Hop
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 
 Rates = list[tuple[float, float]]
 """A rate over time: each from its moment (s) until the next one's, in bytes/s; the last one for good."""

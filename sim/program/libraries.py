@@ -17,8 +17,8 @@ from ringside.topologies import Topology, load
 from ringside.topologies.catalogue import split
 from ringside.topologies.graph import ranks
 from ringside.topologies.load import counts
+from ringside.topologies.names import one_of
 from ringside.topologies.placement import EVEN, NUMBERED, place, spread_over
-from ringside.topologies.words import one_of
 
 
 @dataclass(slots=True)

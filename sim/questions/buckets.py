@@ -8,7 +8,7 @@ from ringside.sim.questions.question import Question, option
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.sim.training.ddp.job import COMM_HOOKS, DataParallel
 from ringside.sim.training.ddp.powersgd import PowerSGD
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 
 
 def caps_of(text: str | None) -> tuple[float, ...]:

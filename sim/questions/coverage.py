@@ -9,8 +9,8 @@ from ringside.sim.libraries.coverage import Cell, coverage
 from ringside.sim.libraries.find import LIBRARIES, Options, find_library
 from ringside.sim.questions.fields import OnCluster
 from ringside.sim.questions.question import choices, option
+from ringside.topologies.names import one_of
 from ringside.topologies.placement import placement_told
-from ringside.topologies.words import one_of
 
 
 def _libraries(text: str) -> str:

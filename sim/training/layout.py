@@ -10,7 +10,7 @@ from ringside.sim.training.pipeline.placement import Placement
 from ringside.sim.training.pipeline.schedules import placement, tables
 from ringside.sim.training.tensor.cut import STYLES
 from ringside.sim.workload.decoder import CHECKPOINTING
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 
 STRATEGIES = (
     *("ddp", "data_parallel", "fsdp", "fsdp1", "hsdp", "zero1", "zero2", "zero3"),

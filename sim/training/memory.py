@@ -6,7 +6,7 @@ from ringside.sim.training.ddp.buckets import layout
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.powersgd import compression
 from ringside.sim.workload.workload import Workload
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 
 
 @dataclass(frozen=True, slots=True)

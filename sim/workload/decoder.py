@@ -8,7 +8,7 @@ count for GPT (arXiv:2104.04473, equation 3), unless ``causal`` asks for the hal
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 
 CHECKPOINTING = ("none", "selective", "full")
 """Recomputation in backward: nothing, attention proper, or everything but layers' inputs."""

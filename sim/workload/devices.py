@@ -13,9 +13,8 @@ from functools import cache
 from ringside.sim.collective import ITEMSIZE
 from ringside.topologies import MAKERS, load, make
 from ringside.topologies.catalogue import split
-from ringside.topologies.gpu import GPUS
-from ringside.topologies.lazy import Lazy
-from ringside.topologies.words import one_of
+from ringside.topologies.hardware import GPUS
+from ringside.topologies.names import Lazy, one_of
 
 GIB, MIB = 2**30, 2**20
 

@@ -7,7 +7,7 @@ from ringside.sim.workload.convnets import resnet50, vgg16
 from ringside.sim.workload.decoder import DECODERS, Decoder, decoder
 from ringside.sim.workload.transformers import bert_base, bert_encoder, bert_large
 from ringside.sim.workload.vision import vit_b_16, vit_h_14, vit_l_16
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 
 MODELS: dict[str, Callable[..., Architecture]] = {
     "resnet50": resnet50,

@@ -8,10 +8,10 @@ import pytest
 
 from ringside import topologies
 from ringside.sim.libraries.nccl import SYSTEMS
-from ringside.topologies import TopologyError, machines, make
+from ringside.topologies import TopologyError, machine, make
 
 PUBLISHED = Path(__file__).parents[2] / "validation/published/oke_a100_n2_r16.json"
-FILES = Path(machines.__file__).parent
+FILES = Path(machine.__file__).parent / "machines"
 QUESTIONS = (
     "topo {}:2",
     "simulate all_reduce --cluster {}:2 --library nccl --size 64M --calibration none",
@@ -24,7 +24,7 @@ QUESTIONS = (
 @pytest.fixture
 def catalogue(tmp_path, monkeypatch):
     """A folder of machines beside the product's own."""
-    monkeypatch.setattr(machines, "FOLDERS", [FILES, tmp_path])
+    monkeypatch.setattr(machine, "FOLDERS", [FILES, tmp_path])
     return tmp_path
 
 

@@ -15,11 +15,11 @@ from ringside.topologies import (
     num_machines,
     ranks,
 )
+from ringside.topologies.chassis import cpu_node
 from ringside.topologies.file import dumps, loads
-from ringside.topologies.gpu import GPUS
 from ringside.topologies.graph import CPUS, check
-from ringside.topologies.machines.described import EXAMPLE, Cpu, Facts, cluster
-from ringside.topologies.machines.hosts import cpu_node
+from ringside.topologies.hardware import GPUS
+from ringside.topologies.machine_file import EXAMPLE, Cpu, Facts, cluster
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "clusters.md"
 

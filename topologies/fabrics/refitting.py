@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 import networkx as nx
 from pydantic import BeforeValidator, ConfigDict, Field, PositiveFloat, ValidationError, create_model
 
+from ringside.topologies.chassis import copies
 from ringside.topologies.fabrics.direct import Dragonfly, Torus, shape_of
 from ringside.topologies.fabrics.fabric import HOP_LATENCY, MAX_PORTS, Ecmp, Fabric, attach, check_size
 from ringside.topologies.fabrics.structure import Machines
 from ringside.topologies.fabrics.trees import MAX_TIERS, Rails, Tree, ports_of
 from ringside.topologies.graph import Node, Topology, TopologyError, name_of, num_machines
-from ringside.topologies.joining import copies
 from ringside.topologies.strict_yaml import complaints
 from ringside.topologies.units import Seconds
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from ringside.topologies.chassis import joined
 from ringside.topologies.graph import Node, Topology, TopologyError
-from ringside.topologies.joining import joined
 
 
 def clustered(

@@ -10,7 +10,7 @@ from ringside.topologies import hardware
 from ringside.topologies.graph import Topology, ranks
 from ringside.topologies.importers.elements import Element
 from ringside.topologies.importers.nccl_elements import busid, pcie
-from ringside.topologies.machines import machine, nvidia_machines
+from ringside.topologies.machine import machine, nvidia_machines
 
 _CAPABILITIES = {
     **dict.fromkeys(("0x1db1", "0x1db4", "0x1db5", "0x1db6", "0x1db8"), 70),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from ringside.topologies import Topology, star
 from ringside.topologies.fabrics import leaf_spine
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 
 MIB = 2**20
 MBIT = 1e6 / 8

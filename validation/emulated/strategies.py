@@ -14,7 +14,7 @@ from ringside.real.launch.forks import Forks
 from ringside.real.training.job import Experts, Sleeping, TrainingJob
 from ringside.real.training.measure import measure_training
 from ringside.topologies import star
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 from ringside.validation.ddp_run import emulated_wires
 from ringside.validation.emulated.plan import MBIT
 from ringside.validation.emulated.training import Check

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ringside.sim.libraries.nccl.communicator import find_system
-from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
+from ringside.sim.libraries.nccl.graph.derive import SYSTEMS
 from ringside.sim.libraries.nccl.measured.messages import KINDS
 from ringside.sim.libraries.nccl.measured.stored import Stored, correction_lines, correlations, interval
 from ringside.sim.libraries.nccl.releases import names_one

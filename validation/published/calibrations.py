@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ringside.sim.calibration import SHIPPED, Calibration
 from ringside.sim.record import Record, digest
-from ringside.topologies.machines import box_of
+from ringside.topologies.machine import box_of
 from ringside.validation.measured.calibrate import calibrate_nccl
 from ringside.validation.measured.observed import is_observable
 from ringside.validation.published import published

@@ -15,7 +15,7 @@ from ringside.sim.workload.architecture import workload as roofline
 from ringside.sim.workload.decoder import DECODERS, Decoder
 from ringside.sim.workload.devices import DEVICES, Device, full_name, stored
 from ringside.sim.workload.workload import Workload, rebatched
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 from ringside.validation.questions.model import find_model, is_timed, measured_rate, with_tokens
 
 BATCH = 32

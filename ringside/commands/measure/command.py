@@ -21,8 +21,8 @@ from ringside.sim.record import Record, RecordError, add, read_lines, to_fields,
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.topologies import Topology, load, parse_settings, ranks
 from ringside.topologies.disk import check_outputs, is_stream
+from ringside.topologies.names import one_of
 from ringside.topologies.units import format_size
-from ringside.topologies.words import one_of
 
 Backend = Annotated[
     str,

@@ -12,7 +12,7 @@ from ringside import console, options
 from ringside.pictures.style import check_format
 from ringside.report.page import Page, Table, check_page, write_page
 from ringside.topologies.disk import check_outputs
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 from ringside.validation.measured.baselines import BASELINES
 from ringside.validation.published import published
 

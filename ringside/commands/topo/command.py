@@ -21,7 +21,7 @@ from ringside.topologies.catalogue import split
 from ringside.topologies.disk import check_outputs, write_file
 from ringside.topologies.fabrics.refitting import FABRICS, keys_of
 from ringside.topologies.file import dumps
-from ringside.topologies.machines.described import EXAMPLE
+from ringside.topologies.machine_file import EXAMPLE
 from ringside.topologies.units import format_duration, format_rate
 
 NBYTES = 64 << 20

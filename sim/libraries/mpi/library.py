@@ -22,10 +22,10 @@ from ringside.sim.parameters import Parameters
 from ringside.sim.schedule import Schedule
 from ringside.topologies import Routes, Topology, load
 from ringside.topologies.graph import name_of
+from ringside.topologies.names import one_of
 from ringside.topologies.placement import NUMBERED, in_words
 from ringside.topologies.recipe import original, with_settings
 from ringside.topologies.units import format_duration
-from ringside.topologies.words import one_of
 
 log = logging.getLogger(__name__)
 

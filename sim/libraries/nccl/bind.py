@@ -8,8 +8,8 @@ from ringside.sim.calibration import AUTO, Calibration, CalibrationError, shippe
 from ringside.sim.libraries.find import Options, named
 from ringside.sim.libraries.nccl.cluster import as_measured, communicator_of, is_machine, system_in_use
 from ringside.sim.libraries.nccl.communicator import Communicator, Settings
+from ringside.sim.libraries.nccl.graph.derive import listed_system
 from ringside.sim.libraries.nccl.graph.system import System
-from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
 from ringside.sim.libraries.nccl.library import Calibrated, Nccl
 from ringside.sim.libraries.nccl.names import ALGORITHMS
 from ringside.sim.libraries.nccl.pins import Pins
@@ -90,6 +90,6 @@ def _shipped_of(system: System) -> tuple[Calibration | None, str]:
     calibration = shipped(system.name)
     if calibration is None:
         return None, why_not(system.name)
-    if system != SYSTEMS.get(system.name):
+    if system != listed_system(system.name):
         return None, f"these are not the figures of the {system.name} that was measured"
     return calibration, ""

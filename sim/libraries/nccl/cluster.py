@@ -13,12 +13,11 @@ from ringside.sim.libraries.nccl.files.log import LoggedCommunicator, parse_log
 from ringside.sim.libraries.nccl.files.log_graphs import logged_communicator
 from ringside.sim.libraries.nccl.files.table_file import system_of_table
 from ringside.sim.libraries.nccl.files.topo_file import system_of
-from ringside.sim.libraries.nccl.graph.derive import system_of_graph
+from ringside.sim.libraries.nccl.graph.derive import listed_system, system_of_graph
 from ringside.sim.libraries.nccl.graph.drawing import redrawn
 from ringside.sim.libraries.nccl.graph.system import GB, System, nvlink_as_nccl_reckons, nvlink_in_datasheet
-from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
 from ringside.sim.libraries.nccl.rescaled import RATES
-from ringside.topologies import MAKERS, Topology, load, num_machines
+from ringside.topologies import MAKERS, Topology, load, machine_file, num_machines
 from ringside.topologies.catalogue import changed as changed_of
 from ringside.topologies.catalogue import settings as settings_of
 from ringside.topologies.catalogue import split
@@ -27,7 +26,6 @@ from ringside.topologies.fabrics.refitting import FABRICS, parted
 from ringside.topologies.fabrics.structure import Machines
 from ringside.topologies.graph import name_of
 from ringside.topologies.importers import importer
-from ringside.topologies.machines import described
 from ringside.topologies.recipe import DUMP, original, recipe_of
 from ringside.topologies.units import parse_rate
 
@@ -44,7 +42,7 @@ def is_machine(cluster: "str | Topology") -> bool:
     if not isinstance(cluster, str):
         return _named(cluster) is not None or _is_derived(cluster)
     name = split(cluster)[0]
-    if name in SYSTEMS or described.is_file(name) or _is_shown(Path(name)):
+    if listed_system(name) or machine_file.is_file(name) or _is_shown(Path(name)):
         return True
     try:
         return (name in MAKERS or _is_drawn(name)) and is_machine(load(name, ranks=1, nodes=1))
@@ -274,7 +272,7 @@ def _machines(
         sharing = _count(str(rest.pop("ranks_per_gpu", "1")))
         called, system, count, graph = _of_graph(load(cluster, rest), measured)
         return called, replace(system, ranks_per_gpu=sharing), count, graph
-    if name in MAKERS and name not in SYSTEMS:  # a fabric, refused by what its graph lacks, or GPUs
+    if name in MAKERS and not listed_system(name):  # a fabric, refused by what its graph lacks, or GPUs
         return _of_graph(load(cluster, values, ranks=ranks, nodes=1), measured)
     return name, machine(name, parted(values)[2] if "fabric" in values else values), count, None
 
@@ -294,17 +292,18 @@ def _of_graph(
 def _named(graph: Topology) -> tuple[System, Mapping[str, Any]] | None:
     """Return the machine, and the settings beside it, from which a topology was made unchanged."""
     recipe = dict(recipe_of(graph))
-    if recipe.get("maker") in SYSTEMS and original(graph) is None:
+    if listed_system(str(recipe.get("maker"))) and original(graph) is None:
         recipe |= _drawn_rates(graph, str(recipe["maker"]))
         graph = graph.copy()
         graph.graph["recipe"] = dict(recipe)
     maker, name, text = (str(recipe.pop(key, "")) for key in ("maker", "name", DUMP))
-    is_known = maker in SYSTEMS or (text and _is_of_nvidia(text))
+    system = listed_system(maker)
+    is_known = system or (text and _is_of_nvidia(text))
     if not is_known or original(graph) is None:
         return None
     recipe.pop("nodes", None)
-    if maker in SYSTEMS:
-        return SYSTEMS[maker], changed_of(maker, recipe)
+    if system:
+        return system, changed_of(maker, recipe)
     return _of_text(text, name, name, str(recipe.pop("gpus", ""))), recipe
 
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ringside.sim.libraries.nccl.constants import Constants
-from ringside.sim.libraries.nccl.graph.found import graphs as known_graphs
+from ringside.sim.libraries.nccl.graph.derive import SYSTEMS, listed_system
 from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass
+from ringside.sim.libraries.nccl.graph.stored_graphs import graphs as known_graphs
 from ringside.sim.libraries.nccl.graph.system import GB, System
-from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
 from ringside.sim.libraries.nccl.names import ALGORITHMS
 from ringside.sim.libraries.nccl.pins import Pins
 from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION, constants, release_of, stand_in
@@ -240,9 +240,10 @@ def communicator(
 
 def find_system(name: str) -> System:
     """Return the machine of that name."""
-    if name not in SYSTEMS:
+    system = listed_system(name)
+    if system is None:
         raise ValueError(
             f"no NCCL graphs for machine {name!r}; write one of {', '.join(SYSTEMS)}, "
             "or the name of a file: NCCL_TOPO_DUMP_FILE's, or a table of nvidia-smi topo -m"
         )
-    return SYSTEMS[name]
+    return system

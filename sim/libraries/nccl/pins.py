@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ringside.sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
-from ringside.topologies.words import nearest
+from ringside.topologies.names import nearest
 
 
 @dataclass(frozen=True, slots=True)

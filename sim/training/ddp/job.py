@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.sim.training.ddp.powersgd import PowerSGD
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 
 COMM_HOOKS = {"allreduce": None, "fp16_compress": "float16", "bf16_compress": "bfloat16", "powersgd": None}
 """Hooks of ``torch...ddp_comm_hooks``, and the dtype in which they reduce, None for the gradients' own."""

@@ -27,7 +27,7 @@ from ringside.sim.training.fsdp.units import (
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.memory import Optimizer
 from ringside.sim.training.rank import RankList
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 
 CAST = "pre-unshard"
 UNSHARD = "unshard"

@@ -6,7 +6,7 @@ from math import inf
 
 from ringside.sim.collective import ITEMSIZE
 from ringside.sim.training.fsdp.units import ROOT, Unit
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 
 Reshard = bool | int | None
 """After forward: free whole parameters, keep them, or keep them sharded among this many ranks.

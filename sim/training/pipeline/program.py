@@ -15,7 +15,7 @@ from ringside.sim.training.pipeline.runtimes import Runtime, decoupled, torch_1f
 from ringside.sim.training.rank import RankList
 from ringside.sim.training.sharing import Unshared
 from ringside.sim.training.stage import Stage
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 
 RUNTIMES: dict[str, dict[str, Runtime]] = {
     "torch": {"gpipe": torch_gpipe, "1f1b": torch_1f1b, "": torch_actions},

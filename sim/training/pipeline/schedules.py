@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ringside.sim.training.pipeline import loops, vees
 from ringside.sim.training.pipeline.actions import Table
 from ringside.sim.training.pipeline.placement import Placement
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ import re
 import shlex
 
 from ringside.topologies import MAKERS
-from ringside.topologies.words import meant, nearest
+from ringside.topologies.names import meant, nearest
 
 MISTAKES = [
     ("simulat all_reduce --cluster star:4", "simulate"),

@@ -1,7 +1,7 @@
 import pytest
 
 from ringside.sim.record import Record, RecordError
-from ringside.topologies.machines import box_of, machine, machines
+from ringside.topologies.machine import box_of, machine, machines
 from ringside.validation.machines import gpus_in, infer_machine, other_gpus
 from ringside.validation.published import published
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from ringside.sim.algorithms.trees.double_binary_tree import trees as node_trees
 from ringside.sim.libraries.nccl.communicator import Communicator
-from ringside.sim.libraries.nccl.graph.found import graphs
 from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs, SearchChannel
+from ringside.sim.libraries.nccl.graph.stored_graphs import graphs
 
 Ints = NDArray[np.int64]
 

@@ -26,7 +26,6 @@ from ringside.sim.libraries.nccl.device.shares import paths_of
 from ringside.sim.libraries.nccl.figures import hop_us
 from ringside.sim.libraries.nccl.graph.graph import PathClass
 from ringside.sim.libraries.nccl.graph.nodes import LOCAL, Link, Node
-from ringside.sim.libraries.nccl.graph.system import nvlink_link
 from ringside.topologies import Routes, Topology
 from ringside.topologies.graph import Hop
 
@@ -102,7 +101,7 @@ class Machine(Routes):
 
     def copy_in_blocks(self, connections: Iterable[tuple[int, int, int]]) -> None:
         """Copy each connection's sends over NVLink in a thread block, no faster than one NVLink."""
-        speed = nvlink_link(self._comm.system.compute_capability)
+        speed = self._comm.system.nvlink_rate
         for src, dst, channel in connections:
             gpu, block = self._block(src, dst, channel)
             if {self.graph.edges[hop]["kind"] for hop in self.route(src, dst)} == {"nvlink"}:

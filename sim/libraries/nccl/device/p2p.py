@@ -22,8 +22,8 @@ from ringside.sim.collective import Collective
 from ringside.sim.libraries.nccl.communicator import MAX_CHANNELS, Communicator
 from ringside.sim.libraries.nccl.constants import BASE_US
 from ringside.sim.libraries.nccl.figures import hop_us
-from ringside.sim.libraries.nccl.graph.system import GB, nics_used, nvlink_among, nvlink_link, through_cpu
-from ringside.topologies.words import one_of
+from ringside.sim.libraries.nccl.graph.system import GB, nics_used, nvlink_among, through_cpu
+from ringside.topologies.names import one_of
 
 KINDS = ("all_to_all", "gather", "scatter", "sendrecv")
 
@@ -92,7 +92,7 @@ def _rate_inside(comm: Communicator, kind: str) -> float:
     if not system.nvlink:
         return through_cpu(system, comm.gpus)
     if kind == "sendrecv" and not system.nvswitch:
-        return min(nvlink_link(system.compute_capability), system.nvlink)
+        return min(system.nvlink_rate, system.nvlink)
     return nvlink_among(system, comm.gpus) or system.nvlink
 
 
@@ -118,8 +118,8 @@ def _channels_per_peer(comm: Communicator) -> int:
     system = comm.system
     wanted = [MAX_CHANNELS]
     if comm.gpus > 1:
-        path = system.nvlink if system.nvswitch else nvlink_link(system.compute_capability)
-        links = round(path / nvlink_link(system.compute_capability)) if system.nvlink else 1
+        path = system.nvlink if system.nvswitch else system.nvlink_rate
+        links = round(path / system.nvlink_rate) if system.nvlink else 1
         wanted.append(2 * max(links, 1))
     if comm.nodes > 1:
         nics = max(1, system.nics // system.gpus)

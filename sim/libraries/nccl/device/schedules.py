@@ -26,7 +26,7 @@ from ringside.sim.libraries.nccl.device.switched import HEADED, heads, switches
 from ringside.sim.libraries.nccl.names import ALGORITHMS_OF, PROTOCOLS, PROTOCOLS_OF
 from ringside.sim.libraries.nccl.tuner import check_function
 from ringside.sim.schedule import Chunks, Schedule, Step, step
-from ringside.topologies.words import one_of
+from ringside.topologies.names import one_of
 
 Ints = NDArray[np.int64]
 

@@ -28,7 +28,6 @@ from ringside.sim.libraries.nccl.device.shares import Crossing, crossings, paths
 from ringside.sim.libraries.nccl.device.switched import heads
 from ringside.sim.libraries.nccl.graph.graph import PathClass
 from ringside.sim.libraries.nccl.graph.nodes import Link
-from ringside.sim.libraries.nccl.graph.system import nvlink_in_datasheet
 from ringside.sim.libraries.nccl.names import ALGORITHMS
 from ringside.sim.libraries.nccl.tuner import cost_table
 from ringside.topologies.fabrics.fabric import carried as carried_by_cables
@@ -102,7 +101,7 @@ def _in_datasheet(comm: Communicator, link: Link) -> float:
     """Return the data-sheet bytes/s of a link."""
     match link.kind:
         case PathClass.NVL:
-            return nvlink_in_datasheet(_nvlink(comm, link), comm.system.compute_capability)
+            return _nvlink(comm, link) * comm.system.nvlink_datasheet_rate / comm.system.nvlink_rate
         case PathClass.PIX:
             return link.bandwidth * _SLOT
         case _:
@@ -122,7 +121,7 @@ def _claimed(comm: Communicator) -> tuple[float, float]:
     """Return the factor by which a graph file or a log exceeds a GPU's links, or the cards."""
     system = comm.system
     graphs = comm.usable.values()
-    gpu = nvlink_in_datasheet(system.nvlink, system.compute_capability) + system.pcie
+    gpu = system.nvlink * system.nvlink_datasheet_rate / system.nvlink_rate + system.pcie
     cards = system.nics * system.nic
     inside = max(graph.channels * graph.bw_intra for graph in graphs)
     between = max(graph.channels * graph.bw_inter for graph in graphs)

@@ -3,9 +3,9 @@
 import json
 import sys
 
-from ringside.sim.libraries.nccl.graph.found import KEPT, found
-from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
+from ringside.sim.libraries.nccl.graph.derive import SYSTEMS
+from ringside.sim.libraries.nccl.graph.stored_graphs import KEPT, search_results
 from ringside.topologies.disk import write_file
 
 for name in sys.argv[1:] or SYSTEMS:
-    write_file(KEPT / f"{name}.json", json.dumps(found(SYSTEMS[name]), separators=(",", ":")) + "\n")
+    write_file(KEPT / f"{name}.json", json.dumps(search_results(SYSTEMS[name]), separators=(",", ":")) + "\n")

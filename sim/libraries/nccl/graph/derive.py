@@ -5,12 +5,10 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
-import networkx as nx
-
 from ringside.sim.libraries.nccl.graph.system import GB, System, nvlink_as_nccl_reckons
-from ringside.topologies.gpu import GPUS
-from ringside.topologies.graph import Node, Topology, TopologyError, name_of, num_machines, ranks
-from ringside.topologies.hardware import nvlink as nvlink_of_one
+from ringside.topologies.graph import Hardware, Node, Topology, TopologyError, hardware_of
+from ringside.topologies.machine import nvidia_machine, nvidia_machines
+from ringside.topologies.names import Lazy
 
 SOCKET = {
     **{"intel": 10 * GB, "amd": 16 * GB, "arm": 6 * GB, "power": 32 * GB},
@@ -25,13 +23,11 @@ def system_of_graph(graph: Topology) -> System:
     All machines must have equally many GPUs, on consecutive ranks; the least of differing links counts. PCIe
     slots are the GPUs', or the cards' if GPUs have none. Without CPUs in the topology there are two.
     """
-    name = name_of(graph)
-    if _is_amds(graph):
+    hardware = hardware_of(graph)
+    name, capability, cpu = hardware.name, hardware.compute_capability, hardware.cpu
+    if hardware.is_amd:
         raise TopologyError(f"{name}: RCCL runs on AMD's GPUs, not NCCL; take another library, such as ideal")
-    facts = graph.graph
-    known = GPUS[facts["device"]].compute_capability if facts.get("device") in GPUS else None
-    capability, cpu = facts.get("compute_capability", known), facts.get("cpu")
-    if capability is None:
+    if capability is None or hardware.nvlink is None:
         raise TopologyError(
             f"NCCL's choices on {name} depend on its GPUs, which it does not tell; add for example "
             "device: a100 (or compute_capability: 80) and cpu: intel to a file of it, or take a machine by "
@@ -41,7 +37,8 @@ def system_of_graph(graph: Topology) -> System:
         raise TopologyError(
             f"{name}: NCCL's constants for CPUs of {cpu} are not known; write one of {', '.join(SOCKET)}"
         )
-    machines, gpus = _machines(graph), ranks(graph)
+    _check_even(hardware)
+    machines, gpus, link = hardware.machines, hardware.gpus, hardware.nvlink
     cards = [node for node, data in graph.nodes(data=True) if data["kind"] == "nic"]
     each = len(gpus) // len(machines)
     owned = [gpus[first : first + each] for first in range(0, len(gpus), each)]
@@ -49,7 +46,6 @@ def system_of_graph(graph: Topology) -> System:
     totals = [[sum(_out(graph, [gpu], "nvlink")) for gpu in of] for of in owned]
     # a mesh shares the bandwidth of its best linked GPU among that GPU's links
     nvlink = min(min(of) if nvswitch else max(of) for of in totals)
-    link = nvlink_of_one(capability)
     system = System(
         name=name,
         compute_capability=capability,
@@ -67,7 +63,7 @@ def system_of_graph(graph: Topology) -> System:
         cpu_links=0 if nvswitch else max(_cpu_links(graph, owned[0], link), default=0),
         c2c=min(_out(graph, gpus, "c2c"), default=0.0),
     )
-    return _with_facts(system, facts["nccl"]) if "nccl" in facts else system
+    return _with_facts(system, graph.graph["nccl"]) if "nccl" in graph.graph else system
 
 
 def _with_facts(system: System, seen: Mapping[str, Any]) -> System:
@@ -80,30 +76,17 @@ def _with_facts(system: System, seen: Mapping[str, Any]) -> System:
     return replace(system, **figures)
 
 
-def _is_amds(graph: Topology) -> bool:
-    """Whether RCCL runs on the machines: their GPUs are AMD's by name, or joined as AMD's are."""
-    device = str(graph.graph.get("device"))
-    is_named = device in GPUS and GPUS[device].maker == "amd"
-    return is_named or any(link["kind"] == "xgmi" for *_, link in graph.edges(data=True))
-
-
-def _machines(graph: Topology) -> list[set[Node]]:
-    """Return the nodes of each machine: components without the network's switches."""
-    name, machines = name_of(graph), num_machines(graph)
-    inside = graph.subgraph([node for node, data in graph.nodes(data=True) if data["kind"] != "switch"])
-    parts = {node: part for part in nx.weakly_connected_components(inside) for node in part}
-    owners = [parts[node] for node in ranks(graph)]
-    gpus = len(owners) // machines
-    even = gpus * machines == len(owners) and all(
-        owner is owners[rank - rank % gpus] for rank, owner in enumerate(owners)
-    )
-    if not even or len({id(owner) for owner in owners}) != machines:
+def _check_even(hardware: Hardware) -> None:
+    """Refuse machines that do not have equally many GPUs each, on consecutive ranks."""
+    gpus, machines, count = hardware.gpus, hardware.machines, hardware.num_machines
+    each = len(gpus) // count
+    counted = len(machines) == count and each * count == len(gpus)
+    if not counted or any(gpus[rank] not in machines[rank // each] for rank in range(len(gpus))):
         raise TopologyError(
-            f"{name} says that it has machines: {machines}, but its {len(owners)} GPUs sit on "
-            f"{len({id(owner) for owner in owners})}, not counting switches; NCCL's model "
+            f"{hardware.name} says that it has machines: {count}, but its {len(gpus)} GPUs sit on "
+            f"{len(machines)}, not counting switches; NCCL's model "
             "needs equally many GPUs on each, rank after rank; take another library, such as ideal"
         )
-    return owners[::gpus]
 
 
 def _mesh(graph: Topology, gpus: list[Node], link: float) -> tuple[tuple[int, int, int], ...]:
@@ -157,3 +140,26 @@ def _gpus_per_switch(graph: Topology) -> list[int]:
         for node, data in graph.nodes(data=True)
         if data["kind"] == "pcie"
     ]
+
+
+_LISTED: dict[str, System] = {}
+
+
+def listed_system(name: str) -> System | None:
+    """Return the catalogue's machine of that name as NCCL sees it; None if NCCL does not run on it."""
+    if name not in _LISTED:
+        graph = nvidia_machine(name, 2)
+        if graph is None:
+            return None
+        _LISTED[name] = system_of_graph(graph)
+    return _LISTED[name]
+
+
+def _listed(name: str) -> System:
+    system = listed_system(name)
+    assert system
+    return system
+
+
+SYSTEMS = Lazy(nvidia_machines, _listed)
+"""The catalogue's machines as NCCL sees them, by name."""

@@ -19,7 +19,7 @@ from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, Se
 from ringside.sim.libraries.nccl.graph.nodes import Nodes, device
 from ringside.sim.libraries.nccl.graph.paths import Path, Paths
 from ringside.sim.libraries.nccl.graph.results import TREES, Result, SearchRequest, doubled
-from ringside.sim.libraries.nccl.graph.system import GB, System, nics_used, nvlink_link
+from ringside.sim.libraries.nccl.graph.system import GB, System, nics_used
 from ringside.sim.libraries.nccl.releases import constants, speeds
 
 MAX_CHANNELS = 32
@@ -204,7 +204,7 @@ class GraphSearch:
 
 def _nvlink_then(system: System, version: str) -> float:
     """Return a release's rate of an NVLink, from the newest release's."""
-    then, now = constants(version).nvlink_gbps, nvlink_link(system.compute_capability)
+    then, now = constants(version).nvlink_gbps, system.nvlink_rate
     known = [first for first in then if first <= system.compute_capability]
     return then[max(known)] * GB / now if known and now else 1.0
 

@@ -1,9 +1,10 @@
 """Machines as NCCL sees them: the facts from which it makes its choices, with their sources."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ringside.sim.libraries.nccl.graph.nodes import Nodes
-from ringside.topologies.hardware import nvlink
+from ringside.topologies.hardware import NVLINK
 
 GB = 1e9
 """NCCL counts bandwidth in 10**9 bytes/s."""
@@ -35,7 +36,8 @@ class System:
     a summary: the least if GPUs or cards differ. ``note`` states assumptions.
 
     ``ranks`` are those of one machine with all its GPUs in use, ``nic_path`` the bytes/s between a GPU and
-    its card: the slower of the card and the slot.
+    its card: the slower of the card and the slot. ``nvlink_rate`` is
+    one NVLink's bytes/s as NCCL reckons, ``nvlink_datasheet_rate`` the data sheet's.
     """
 
     name: str
@@ -61,6 +63,8 @@ class System:
     note: str = field(default="", compare=False)
     ranks: int = field(init=False, repr=False, compare=False)
     nic_path: float = field(init=False, repr=False, compare=False)
+    nvlink_rate: float = field(init=False, repr=False, compare=False)
+    nvlink_datasheet_rate: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("compute_capability", "gpus", "sockets", "hosts", "ranks_per_gpu"):
@@ -76,24 +80,28 @@ class System:
             raise ValueError(f"{self.name}: cpu is {self.cpu!r}; write one of {', '.join(CPUS)}")
         object.__setattr__(self, "ranks", self.gpus * self.ranks_per_gpu)
         object.__setattr__(self, "nic_path", min(self.nic, self.pcie))
+        object.__setattr__(self, "nvlink_rate", nvlink_link(self.compute_capability))
+        object.__setattr__(self, "nvlink_datasheet_rate", _of(NVLINK, self.compute_capability))
 
 
 def nvlink_as_nccl_reckons(datasheet: float, compute_capability: int) -> float:
     """Return NCCL's rate for a GPU's data-sheet NVLink bandwidth: bytes/s, one direction, over all links."""
-    capability = max(compute_capability, min(NVLINK_GBPS))
-    return datasheet * nvlink_link(capability) / nvlink(capability)
+    return datasheet * nvlink_link(compute_capability) / _of(NVLINK, compute_capability)
 
 
 def nvlink_in_datasheet(reckoned: float, compute_capability: int) -> float:
     """Return the reverse: a data sheet's bytes/s of one direction."""
-    capability = max(compute_capability, min(NVLINK_GBPS))
-    return reckoned * nvlink(capability) / nvlink_link(capability)
+    return reckoned * _of(NVLINK, compute_capability) / nvlink_link(compute_capability)
 
 
 def nvlink_link(compute_capability: int) -> float:
     """Return NCCL's bytes/s of one NVLink of a GPU, one direction."""
-    known = [first for first in NVLINK_GBPS if first <= compute_capability]
-    return NVLINK_GBPS[max(known)] * GB if known else 0.0
+    return _of(NVLINK_GBPS, compute_capability) * GB
+
+
+def _of(table: Mapping[int, float], compute_capability: int) -> float:
+    """Return a GPU's entry in a table by first compute capability; older GPUs have the first entry."""
+    return table[max(first for first in table if first <= max(compute_capability, min(table)))]
 
 
 def nics_used(system: System, gpus: int) -> int:

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from ringside.sim.libraries.nccl.graph.found import KEPT, found, graphs
+from ringside.sim.libraries.nccl.graph.derive import SYSTEMS
 from ringside.sim.libraries.nccl.graph.search import search
-from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
+from ringside.sim.libraries.nccl.graph.stored_graphs import KEPT, graphs, search_results
 
 NAMES = sorted(path.stem for path in KEPT.glob("*.json"))
 QUICK = ["a100-pcie4", "abci-a100", "aws-p4d", "dgx-a100", "dgx-h100", "rtx4090-pcie"]
@@ -28,4 +28,4 @@ def test_what_is_kept_is_what_the_newest_release_finds(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_kept_is_what_every_release_finds(name: str) -> None:
     kept = json.loads((KEPT / f"{name}.json").read_text(encoding="utf-8"))
-    assert json.loads(json.dumps(found(SYSTEMS[name]))) == kept
+    assert json.loads(json.dumps(search_results(SYSTEMS[name]))) == kept

@@ -1,12 +1,17 @@
-"""Parts of machines: GPUs, NVLinks, PCIe slots with cards, sockets."""
+"""Build clusters: GPUs, NVLinks, PCIe slots with cards, sockets, and switches that join machines."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import combinations
+from typing import Annotated, Literal
 
 import networkx as nx
+from pydantic import Field
 
 from ringside.topologies.graph import Node, Topology, add_cable, ranks
+from ringside.topologies.units import BytesPerSecond, Seconds
+
+Processes = Annotated[int, Field(ge=1, le=256)]
 
 Links = Iterable[tuple[int, int, int]]
 """Two GPUs and the number of links between them."""
@@ -106,3 +111,64 @@ def _cpus(machine: Topology, count: int, bandwidth: float | None, *, tier: int) 
     if bandwidth is not None:
         for a, b in combinations(range(count), 2):
             add_cable(machine, f"cpu{a}", f"cpu{b}", kind="upi", bandwidth=bandwidth, latency=0)
+
+
+def cpu_node(
+    nodes: int = 1,
+    machine: Literal["cpu-node"] = "cpu-node",
+    name: str = "",
+    nics: Annotated[int, Field(ge=1, le=256)] = 1,
+    processes: Processes = 1,
+    nic: BytesPerSecond = 25e9,
+    memory: BytesPerSecond = 100e9,
+    network_latency: Seconds = 0.7e-6,
+) -> Topology:
+    """Build ``nodes`` CPUs with ``processes`` each, which share the node's cards; one switch joins all cards.
+
+    ``memory`` is the bandwidth from a process to another on its node.
+    """
+    one = gpus_of(name or machine, processes)
+    one.add_node("cpu0", kind="cpu", tier=1)
+    used = min(nics, processes)
+    for process in range(processes):
+        add_cable(one, f"gpu{process}", "cpu0", kind="memory", bandwidth=memory, latency=0)
+    for card in range(used):
+        one.add_node(f"nic{card}", kind="nic", tier=2)
+        add_cable(one, "cpu0", f"nic{card}", kind="pcie", bandwidth=max(memory, nic), latency=0)
+    ports = {f"nic{card}": nic for card in range(used)}
+    return joined(one, nodes, ports, network_latency, rails=False)
+
+
+def joined(
+    machine: Topology, nodes: int, ports: Mapping[Node, float], latency: float, *, rails: bool = True
+) -> Topology:
+    """Join ``nodes`` copies of a machine; with ``rails`` one switch joins the same port of all copies.
+
+    ``ports`` are the machine's network cards with their bytes/s. Without ``rails`` one non-blocking
+    switch joins all ports. The cables to a switch have half of ``latency`` each, so a message from
+    machine to machine takes it once. Copies are named ``node0/...`` and so on; rank r of node n
+    becomes rank ``n * gpus + r``.
+    """
+    graph = copies(machine, nodes)
+    top = max(data["tier"] for _, data in machine.nodes(data=True)) + 1
+    for index, (port, bandwidth) in enumerate(ports.items() if nodes > 1 else ()):
+        switch = f"rail{index}" if rails else "network"
+        graph.add_node(switch, kind="switch", tier=top)
+        for node in range(nodes):
+            card = f"node{node}/{port}"
+            add_cable(graph, card, switch, kind="ib", bandwidth=bandwidth, latency=latency / 2)
+    return graph
+
+
+def copies(machine: Topology, nodes: int) -> Topology:
+    """Put ``nodes`` copies of a machine into one graph, without links between them."""
+    graph: Topology = nx.DiGraph(**machine.graph | {"nodes": nodes})
+    gpus = len(ranks(machine))
+    for node in range(nodes):
+        for name, data in machine.nodes(data=True):
+            moved = {"rank": data["rank"] + node * gpus} if "rank" in data else {}
+            graph.add_node(f"node{node}/{name}", **(data | moved))
+        graph.add_edges_from(
+            (f"node{node}/{a}", f"node{node}/{b}", dict(d)) for a, b, d in machine.edges(data=True)
+        )
+    return graph

@@ -1,4 +1,4 @@
-"""Machines of the catalogue: each is a file in the format of `described`, with its facts and sources."""
+"""Machines of the catalogue: each is a file in the format of `machine_file`, with its facts and sources."""
 
 import inspect
 from collections.abc import Mapping
@@ -9,14 +9,14 @@ from typing import Any
 import yaml
 
 from ringside.topologies import strict_yaml
-from ringside.topologies.gpu import GPUS
+from ringside.topologies.chassis import Processes
 from ringside.topologies.graph import Topology, TopologyError
-from ringside.topologies.machines.described import KEY, build_of, latencies_of, parse
-from ringside.topologies.machines.hosts import Processes
+from ringside.topologies.hardware import GPUS
+from ringside.topologies.machine_file import KEY, build_of, latencies_of, parse
 from ringside.topologies.making import arguments_of
 from ringside.topologies.units import BytesPerSecond
 
-FOLDERS = [Path(__file__).parent]
+FOLDERS = [Path(__file__).parent / "machines"]
 """Folders that are searched for machines."""
 
 _FIGURES = (BytesPerSecond, BytesPerSecond | None, Processes)
@@ -63,11 +63,15 @@ def machine(name: str) -> Machine:
 
 def nvidia_machines() -> list[str]:
     """Return the machines with NVIDIA's GPUs, on which NCCL runs."""
-    return [name for name in machines() if is_nvidia(name)]
+    return [name for name in machines() if _is_nvidia(name)]
 
 
-def is_nvidia(name: str) -> bool:
-    """Return whether the catalogue has a machine of that name with NVIDIA's GPUs."""
+def nvidia_machine(name: str, nodes: int) -> "Topology | None":
+    """Return ``nodes`` of the catalogue's machines of that name; None if they lack NVIDIA's GPUs."""
+    return machine(name)(nodes) if _is_nvidia(name) else None
+
+
+def _is_nvidia(name: str) -> bool:
     gpu = machine(name).gpu if name in machines() else None
     return gpu is not None and GPUS[gpu].maker == "nvidia"
 

@@ -12,10 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ringside.sim.libraries.nccl.graph.derive import listed_system
 from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, SearchChannel
 from ringside.sim.libraries.nccl.graph.search import search
 from ringside.sim.libraries.nccl.graph.system import System
-from ringside.sim.libraries.nccl.graph.systems import SYSTEMS
 from ringside.sim.libraries.nccl.releases import RELEASES, release_of
 
 KEPT = Path(__file__).parent / "kept"
@@ -25,7 +25,7 @@ KEPT = Path(__file__).parent / "kept"
 def graphs(system: System, nodes: int, gpus: int, version: str) -> Graphs:
     """Return the graphs of ``nodes`` machines with ``gpus`` GPUs of each in use, by a release of NCCL."""
     nodes, release = min(nodes, 2), release_of(version)
-    if gpus == system.ranks and system == SYSTEMS.get(system.name):
+    if gpus == system.ranks and system == listed_system(system.name):
         kept = _kept(system.name)
         number = kept["of"].get(f"{nodes} nodes", {}).get(release)
         if number is not None:
@@ -36,7 +36,7 @@ def graphs(system: System, nodes: int, gpus: int, version: str) -> Graphs:
 _searched = cache(search)
 
 
-def found(system: System) -> dict[str, Any]:
+def search_results(system: System) -> dict[str, Any]:
     """Return a machine's results: its different graphs, and which each release finds on 1 and 2 nodes."""
     different: list[Graphs] = []
     places: dict[str, dict[str, int]] = {}

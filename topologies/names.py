@@ -1,10 +1,13 @@
-"""Suggestions for misspelled names."""
+"""Names: tables whose values are made on lookup, and suggestions for misspelled names."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from typing import TypeVar
 
-MOST_MEANT = 4
+Value = TypeVar("Value")
+
+MAX_SUGGESTIONS = 4
 """Limit on the names that one message suggests."""
 
 
@@ -35,8 +38,37 @@ def meant(word: str, known: Iterable[str]) -> list[str]:
     begins = rf"(?<!{'[0-9]' if short[:1].isdecimal() else '[a-z]'}){re.escape(short)}"
     within = [name for name in names if len(short) > 1 and re.search(begins, name)]
     alike = get_close_matches(short, plain, n=1, cutoff=0.6)
-    return (whole or ([] if short in plain else within) or [plain[one] for one in alike])[:MOST_MEANT]
+    return (whole or ([] if short in plain else within) or [plain[one] for one in alike])[:MAX_SUGGESTIONS]
 
 
 def _plain(word: str) -> str:
     return "".join(letter for letter in word.lower() if letter.isalnum())
+
+
+class Lazy(Mapping[str, Value]):
+    """Values by name; names and values are computed on lookup."""
+
+    def __init__(
+        self,
+        names: Callable[[], Collection[str]],
+        value: Callable[[str], Value],
+        has: Callable[[str], bool] | None = None,
+    ) -> None:
+        """Set up the table; ``has`` tests one name without listing all of them."""
+        self._names, self._value, self._has = names, value, has
+
+    def __getitem__(self, name: str) -> Value:
+        if name not in self:
+            raise KeyError(name)
+        return self._value(name)
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        return self._has(name) if self._has else name in self._names()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        return len(self._names())

@@ -27,26 +27,25 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from ringside.topologies import strict_yaml
-from ringside.topologies.disk import regular
-from ringside.topologies.gpu import GPUS
-from ringside.topologies.graph import Topology, TopologyError
-from ringside.topologies.hardware import facts as hardware_of
-from ringside.topologies.hardware import nvlink_of, slot_of
-from ringside.topologies.joining import joined
-from ringside.topologies.machines.chassis import (
+from ringside.topologies.chassis import (
     all_to_all,
     behind_nvswitch,
     cards,
+    cpu_node,
+    joined,
     linked,
     links_of_one,
     on_cpus,
     on_sockets,
     slots,
 )
-from ringside.topologies.machines.hosts import cpu_node
+from ringside.topologies.disk import regular
+from ringside.topologies.graph import Topology, TopologyError
+from ringside.topologies.hardware import GPUS, nvlink_of, slot_of
+from ringside.topologies.hardware import facts as hardware_of
 from ringside.topologies.making import defaults, made
+from ringside.topologies.names import one_of
 from ringside.topologies.units import BytesPerSecond, Seconds, format_rate
-from ringside.topologies.words import one_of
 
 KEY = "machine"
 """The key that identifies such a file."""
