@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from ringside.validation.questions.fitting import Fitting as Fitting
     from ringside.validation.questions.slow_nodes import SlowNodes as SlowNodes
     from ringside.validation.questions.step_time import StepTime as StepTime
+    from ringside.validation.questions.what_if import WhatIf as WhatIf
 
     __version__: str
 else:
@@ -104,6 +105,7 @@ else:
         "Topology": "ringside.topologies",
         "TrainingStep": "ringside.sim.training.step",
         "Verdict": "ringside.validation.pairs",
+        "WhatIf": "ringside.validation.questions.what_if",
         "calibrate": "ringside.validation.calibrate",
         "compare": "ringside.validation.compare",
         "goodput": "ringside.api",

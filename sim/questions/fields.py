@@ -44,8 +44,8 @@ class OnCluster(Question):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByLibrary(OnCluster):
-    """A library whose choices and times to predict, its settings and its calibration."""
+class ByAlgorithm(OnCluster):
+    """A library whose choices and times to predict, and the algorithms that it may choose."""
 
     library: str | None = option(
         "Library whose choices and times to predict.",
@@ -59,6 +59,12 @@ class ByLibrary(OnCluster):
         "For nccl as in NCCL_PROTO: ll, ll128, simple, ^ll; for mpi eager or rendezvous.",
         metavar="NAMES", default="auto",
     )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByLibrary(ByAlgorithm):
+    """A library with its settings and its calibration."""
+
     times: str | None = option(
         "Times for nccl: its tuner's, or those of a model of its rings and trees.",
         metavar="tuner|pipeline", default=None, default_text="tuner",

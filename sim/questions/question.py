@@ -166,6 +166,23 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, int | str) else str(value)
 
 
+def from_text(question: type[Question], name: str, text: str) -> Any:
+    """Return what the command line makes of a field's text; text that the field parses stays text."""
+    (one,) = (one for one in options_of(question) if one.name == name)
+    hint = types_of(question)[name]
+    if option_of(one).parse:
+        return [text] if option_of(one).repeats else text
+    for kind in get_args(hint) if isinstance(hint, UnionType) else (hint,):
+        if kind is bool and text.lower() in _BOOLEANS:
+            return _BOOLEANS[text.lower()]
+        if kind in (int, float):
+            try:
+                return kind(text)
+            except ValueError:
+                raise QuestionError(f"`{name}` {text!r}; write {_WORDS[kind]}") from None
+    return text
+
+
 def _default(one: "Field[Any]") -> Any:
     return one.default if one.default_factory is MISSING else one.default_factory()
 
@@ -214,6 +231,8 @@ _WORDS = {
     Sequence: "a list",
 }
 """What people are told to write for a type."""
+
+_BOOLEANS = {"yes": True, "true": True, "no": False, "false": False}
 
 _NUMBERS: dict[type, type] = {int: Integral, float: Real}
 """The numbers that stand for a type: those of NumPy too."""

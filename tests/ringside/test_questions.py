@@ -20,6 +20,7 @@ REQUIRED = {
     "CollectiveTime": {"collective": "all_reduce", "cluster": "star:4"},
     "AlgorithmChoice": {"collective": "all_reduce", "cluster": "star:4"},
     "StepTime": {"model": "resnet50", "cluster": "star:4"},
+    "WhatIf": {"what": "all_reduce", "cluster": "star:4"},
     "Fitting": {"files": ["a.log"], "cluster": "star:2"},
     **{name: {"files": ["a.log"]} for name in ("Comparison", "Explanation", "SlowNodes")},
 }

@@ -74,7 +74,7 @@ def test_what_takes_no_time_has_no_multiple(rows, ringside):
 def test_a_table_says_the_same(ringside):
     code, out, err = ringside(*"whatif broadcast --cluster star:4 --size 1M --try nodes=2x".split())
     assert code == 0, err
-    assert out.startswith("# broadcast of 1M on star:4\n# all by the library's own estimate")
+    assert out.startswith("# broadcast of 1 MiB on star:4\n# all by the library's own estimate")
     assert [line.split()[0] for line in out.splitlines() if not line.startswith("#")] == ["as_is", "nodes=2x"]
 
 

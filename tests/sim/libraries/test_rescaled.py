@@ -20,7 +20,7 @@ from ringside.topologies.units import parse_rate
 from ringside.validation.calibrate import calibrate
 from ringside.validation.compare import compare
 from ringside.validation.measured.anchor import anchored
-from ringside.whatif import ask, asked_of
+from ringside.validation.questions.what_if import WhatIf
 
 SLOWER, FASTER = (0.25, 0.5, 0.8), (1.25, 2.0, 4.0)
 """Times a machine's own rate."""
@@ -97,7 +97,7 @@ def test_the_ratio_is_the_models_own() -> None:
 
 def test_whatif_and_two_simulations_give_one_ratio() -> None:
     asked = Collective("all_reduce", 16, 2**26, dtype="float32")
-    _, changed = ask(asked_of("dgx-h100:2", {}, what="all_reduce", nbytes=2**26), ["nic=0.5x"])
+    _, changed = WhatIf(what="all_reduce", cluster="dgx-h100:2", changes=["nic=0.5x"]).ask().variants
     slow, own = (
         answer(find_library("nccl", "dgx-h100:2", values), asked).time_s for values in ({"nic": "25GB/s"}, {})
     )
@@ -107,7 +107,7 @@ def test_whatif_and_two_simulations_give_one_ratio() -> None:
 
 
 def test_what_is_not_measured_is_on_one_clock_with_what_is() -> None:
-    rows = ask(asked_of("dgx-h100:2", {}, what="all_reduce", nbytes=2**26), ["library=ideal"])
+    rows = WhatIf(what="all_reduce", cluster="dgx-h100:2", changes=["library=ideal"]).ask().variants
     assert [row.measured for row in rows] == ["", ""]
 
 
