@@ -19,13 +19,11 @@ if TYPE_CHECKING:
     from ringside.api import pairs as pairs
     from ringside.api import pick as pick
     from ringside.api import read as read
-    from ringside.api import search as search
     from ringside.api import sweep as sweep
     from ringside.api import train as train
     from ringside.results import Cell as Cell
     from ringside.results import Result as Result
     from ringside.results import rows as rows
-    from ringside.searched import Layouts as Layouts
     from ringside.sim.algorithms import register as register
     from ringside.sim.algorithms import schedule as schedule
     from ringside.sim.calibration import Calibration as Calibration
@@ -64,6 +62,7 @@ if TYPE_CHECKING:
     from ringside.validation.questions.comparison import Comparison as Comparison
     from ringside.validation.questions.explanation import Explanation as Explanation
     from ringside.validation.questions.fitting import Fitting as Fitting
+    from ringside.validation.questions.layout_search import LayoutSearch as LayoutSearch
     from ringside.validation.questions.slow_nodes import SlowNodes as SlowNodes
     from ringside.validation.questions.step_time import StepTime as StepTime
     from ringside.validation.questions.what_if import WhatIf as WhatIf
@@ -88,7 +87,7 @@ else:
         "Fitting": "ringside.validation.questions.fitting",
         "Goodput": "ringside.sim.goodput.study",
         "JobGoodput": "ringside.sim.questions.job_goodput",
-        "Layouts": "ringside.searched",
+        "LayoutSearch": "ringside.validation.questions.layout_search",
         "LongJob": "ringside.sim.goodput.job",
         "ParallelStep": "ringside.sim.training.parallel.step",
         "Pick": "ringside.sim.pick",
@@ -120,7 +119,6 @@ else:
         "register": "ringside.sim.algorithms",
         "rows": "ringside.results",
         "schedule": "ringside.sim.algorithms",
-        "search": "ringside.api",
         "star": "ringside.topologies",
         "sweep": "ringside.api",
         "train": "ringside.api",

@@ -5,7 +5,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringside.searched import TOP, Layouts, find_layouts
 from ringside.sim import pick as picking
 from ringside.sim.calibration import Calibration
 from ringside.sim.collective import kind_of
@@ -15,7 +14,6 @@ from ringside.sim.goodput.published import published
 from ringside.sim.goodput.study import Goodput, study
 from ringside.sim.libraries.find import LIBRARIES, Options, check_pickable, default_library, find_library
 from ringside.sim.pick import Pick, default_of, doubt_of, times_of
-from ringside.sim.questions.layout import ByLayout
 from ringside.sim.questions.question import options_of
 from ringside.sim.record import Record
 from ringside.sim.training.parallel.step import ParallelStep
@@ -94,21 +92,6 @@ def train(model: str, cluster: str, **options: Any) -> TrainingStep | ParallelSt
             f"`{names[0]}` disturbs a step, and train() returns an undisturbed one; leave it out"
         )
     return step_time.step()
-
-
-def search(
-    model: str, cluster: str, *, top: int = TOP, tell: Callable[[str], None] = lambda _: None, **options: Any
-) -> Layouts:
-    """Return the ``top`` fastest layouts of a training on a cluster, as ``ringside train --search``.
-
-    ``options`` are as in `train`; those of a layout are fixed. All layouts have ``global_batch`` samples per
-    step, and leave ``reserve`` bytes of each GPU free. ``tell`` is called with the progress; Control-C ends
-    the search with the layouts found so far.
-    """
-    step_time = _step_time("search", model, cluster, options)
-    layout = {one.name for one in options_of(ByLayout)}
-    fixed = {name: value for name, value in options.items() if name in layout}
-    return find_layouts(step_time, fixed, top=top, tell=tell)
 
 
 def _step_time(function: str, model: str, cluster: str, options: Mapping[str, Any]) -> StepTime:

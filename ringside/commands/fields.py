@@ -14,13 +14,19 @@ from ringside.sim.questions.question import Question, option_of, options_of, typ
 Command = Callable[..., None]
 
 
-def asks(question: type[Question]) -> Callable[[Command], Command]:
-    """Replace a command's first parameter, ``question``, by an option for each field of a question."""
+def asks(question: type[Question], *others: type[Question]) -> Callable[[Command], Command]:
+    """Replace a command's first parameter, ``question``, by an option for each field of a question.
+
+    A parameter named as a field of one of the ``others`` becomes that field's option.
+    """
     types = types_of(question)
+    borrowed = {
+        one.name: _parameter(one, types_of(other)[one.name]) for other in others for one in options_of(other)
+    }
 
     def decorate(run: Command) -> Command:
-        _, *others = inspect.signature(run, eval_str=True).parameters.values()
-        rest = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in others]
+        _, *own = inspect.signature(run, eval_str=True).parameters.values()
+        rest = [borrowed.get(one.name, one.replace(kind=inspect.Parameter.KEYWORD_ONLY)) for one in own]
         options = [_parameter(one, types[one.name]) for one in options_of(question)]
         names = {one.name for one in options}
 

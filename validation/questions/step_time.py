@@ -32,17 +32,18 @@ from ringside.validation.questions.outcome import Outcome, outcomes
 from ringside.validation.questions.trained import Trained, trained
 from ringside.validation.questions.training import Training, batch_of
 
+FORMULA = "model FLOPs: three times forward's matrix products, attention as the whole square of scores"
+"""As Narayanan et al., arXiv:2104.04473, equation 3, without what checkpointing recomputes."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class StepTime(Disturbances, ByBuckets, ByLayout, OnCluster, Training):
-    """How long a training step takes: of DistributedDataParallel, or under another layout.
+class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
+    """A training on a cluster, and a library for its collectives.
 
     ``library`` ``auto`` is the cluster's default. ``global_batch`` are the samples of a step that strong
     scaling and a search of layouts have in common. A GPU keeps ``reserve`` bytes free, by default those of
     `ringside.sim.training.room`.
     """
-
-    schema: ClassVar[str] = "train"
 
     library: str = option(
         "Whose times; auto is nccl where it is known.", metavar="auto|ideal|gloo|nccl", default="auto"
@@ -67,22 +68,6 @@ class StepTime(Disturbances, ByBuckets, ByLayout, OnCluster, Training):
     def gpu(self) -> Device:
         """What each rank computes on, by default the cluster's."""
         return device(device_of(self.cluster, self.settings) if self.device is None else self.device)
-
-    @cached_property
-    def simple(self) -> Self:
-        """The question without fields of a layout that change nothing."""
-        return self.simplified(lambda: batch_of(self, self.gpu))
-
-    @property
-    def slowdown(self) -> Mapping[int, float]:
-        """The stragglers of a step of DistributedDataParallel; under a layout they disturb it."""
-        return {} if self.simple.is_parallel else parse_stragglers(self.straggler)
-
-    @property
-    def disturbances(self) -> Disturbances:
-        """What disturbs the step, besides its ``slowdown``."""
-        values = {one.name: getattr(self, one.name) for one in options_of(Disturbances)}
-        return Disturbances(**values if self.simple.is_parallel else values | {"straggler": ()})
 
     @property
     def where(self) -> str:
@@ -115,6 +100,36 @@ class StepTime(Disturbances, ByBuckets, ByLayout, OnCluster, Training):
             calibration=self.read_calibration,
         )  # fmt: skip
 
+    def understood(self, library: str, precision: str | None) -> dict[str, Any]:
+        """Return the inputs with what is used by default; a library of measured machines has no network."""
+        inputs = self.inputs() | {"library": library, "device": self.gpu.name, "precision": precision}
+        if LIBRARIES[library].by_machines:
+            del inputs["network"]
+        return inputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTime(Disturbances, TrainingOnCluster):
+    """How long a training step takes: of DistributedDataParallel, or under another layout."""
+
+    schema: ClassVar[str] = "train"
+
+    @cached_property
+    def simple(self) -> Self:
+        """The question without fields of a layout that change nothing."""
+        return self.simplified(lambda: batch_of(self, self.gpu))
+
+    @property
+    def slowdown(self) -> Mapping[int, float]:
+        """The stragglers of a step of DistributedDataParallel; under a layout they disturb it."""
+        return {} if self.simple.is_parallel else parse_stragglers(self.straggler)
+
+    @property
+    def disturbances(self) -> Disturbances:
+        """What disturbs the step, besides its ``slowdown``."""
+        values = {one.name: getattr(self, one.name) for one in options_of(Disturbances)}
+        return Disturbances(**values if self.simple.is_parallel else values | {"straggler": ()})
+
     @cached_property
     def laid_out(self) -> LaidOut:
         """The training under its layout, at its pace."""
@@ -129,13 +144,6 @@ class StepTime(Disturbances, ByBuckets, ByLayout, OnCluster, Training):
         """Return the training under DistributedDataParallel alone, at its pace, by a library of `bound`."""
         cluster = split(self.cluster)[0] if LIBRARIES[library.name].by_machines else self.cluster
         return trained(self, self.gpu, lambda ranks: self._bound(cluster, ranks, PACKED))
-
-    def understood(self, library: str, precision: str | None) -> dict[str, Any]:
-        """Return the inputs with what is used by default; a library of measured machines has no network."""
-        inputs = self.inputs() | {"library": library, "device": self.gpu.name, "precision": precision}
-        if LIBRARIES[library].by_machines:
-            del inputs["network"]
-        return inputs
 
     def ask(self) -> "DataParallelStep | LaidOutStep":
         """Simulate the step without what disturbs it."""

@@ -1,5 +1,6 @@
 """``ringside train``: a data-parallel training step, what it hides and what stays exposed."""
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated
@@ -17,12 +18,11 @@ from ringside.commands.train.search import STOPPED, SearchAnswer
 from ringside.commands.train.sweep import sweep_of, whole_nodes
 from ringside.pictures.style import check_format
 from ringside.report.page import check_page, write_page
-from ringside.searched import TOP
 from ringside.sim.engine.effort import forced
 from ringside.sim.program.groups import process_group
 from ringside.sim.questions.buckets import ByBuckets
 from ringside.sim.questions.disturbances import Disturbances
-from ringside.sim.questions.layout import ByLayout
+from ringside.sim.questions.question import options_of
 from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.training.layout import COPIES
 from ringside.sim.training.memory import find_optimizer, memory
@@ -30,8 +30,9 @@ from ringside.sim.training.room import room_of
 from ringside.sim.training.scaling import recommended_cap
 from ringside.topologies.catalogue import split
 from ringside.topologies.disk import check_outputs, write_file
+from ringside.validation.questions.layout_search import LAYOUT_FIELDS, LayoutSearch
 from ringside.validation.questions.outcome import Outcome, outcomes
-from ringside.validation.questions.step_time import StepTime
+from ringside.validation.questions.step_time import StepTime, TrainingOnCluster
 
 DDP_STEP = {"sweep", "global_batch"}
 """Options that only a step of DistributedDataParallel alone has."""
@@ -43,7 +44,7 @@ BUCKETS = {one.name for one in fields(ByBuckets)} - {"accumulation"}
 """Options of DistributedDataParallel, under any layout."""
 
 
-@asks(StepTime)
+@asks(StepTime, LayoutSearch)
 def command(
     question: StepTime,
     context: typer.Context,
@@ -56,7 +57,8 @@ def command(
     search: Annotated[
         bool, typer.Option("--search", help="Find the fastest layout that fits; given options are fixed.")
     ] = False,
-    top: Annotated[int, typer.Option(help="--search: number of ranked layouts.")] = TOP,
+    top: int = 0,
+    fixed: Sequence[str] = (),
     plot: options.Plot = None,
     html: options.Html = None,
     trace: options.Trace = None,
@@ -75,8 +77,9 @@ def command(
     _check_outputs(plot, trace, sweep, read)
     with forced(force):
         if search:
-            fixed = {one.name: getattr(question, one.name) for one in fields(ByLayout) if one.name in given}
-            answer = train_search.run(question, fixed, top=top, plot=plot, trace=trace)
+            options = {one.name: getattr(question, one.name) for one in options_of(TrainingOnCluster)}
+            named = [*(fixed or ()), *(name for name in LAYOUT_FIELDS if name in given)]
+            answer = train_search.run(LayoutSearch(**options, top=top, fixed=named), plot=plot, trace=trace)
         elif question.is_parallel:
             answer = train_parallel.run(question, plot=plot, trace=trace)
         else:
@@ -84,7 +87,7 @@ def command(
     if html:
         write_page(answer.page(), html, [*read, plot, trace])
     answer.print_json() if json else answer.print()
-    if search and isinstance(answer, SearchAnswer) and answer.found.searched.left:
+    if search and isinstance(answer, SearchAnswer) and answer.ranked.result.left:
         raise typer.Exit(STOPPED)
     if must_fit and not answer.fits:
         smaller = "--global-batch" if search else "--batch"
@@ -150,7 +153,7 @@ def _check_has_effect(given: set[str], strategy: str) -> None:
 
 def _check_search(given: set[str], *, search: bool) -> None:
     """Refuse options that a search leaves no room for, and those of a search without it."""
-    for name in sorted(given & (ONE_LAYOUT if search else {"top"})):
+    for name in sorted(given & (ONE_LAYOUT if search else {"top", "fixed"})):
         why = "of one layout, and --search has many;" if search else "of --search; add it, or"
         raise ValueError(f"--{name.replace('_', '-')} is {why} leave it out")
 

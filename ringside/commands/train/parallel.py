@@ -20,10 +20,7 @@ from ringside.sim.workload.devices import Device
 from ringside.topologies.disk import write_file
 from ringside.topologies.units import format_duration
 from ringside.validation.questions.laid_out import LaidOut
-from ringside.validation.questions.step_time import LaidOutStep, StepTime, peak_of
-
-FORMULA = "model FLOPs: three times forward's matrix products, attention as the whole square of scores"
-"""As Narayanan et al., arXiv:2104.04473, equation 3, without what checkpointing does anew."""
+from ringside.validation.questions.step_time import FORMULA, LaidOutStep, StepTime, peak_of
 
 OPTIONS = {
     "strategy": "--strategy", "tensor": "--tp", "context": "--cp", "pipeline": "--pp", "shard": "--shard",

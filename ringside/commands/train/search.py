@@ -1,4 +1,4 @@
-"""``ringside train --search``: layouts of a budget of GPUs, the quickest first, and why others are not."""
+"""``ringside train --search``: layouts of a budget of GPUs, the fastest first, and why others are not."""
 
 import re
 import signal
@@ -11,22 +11,17 @@ from typing import Any
 
 from ringside import console
 from ringside.commands.train.answer import computing, gib
-from ringside.commands.train.parallel import FORMULA
 from ringside.errors import with_options
 from ringside.report.page import Page, Table
-from ringside.searched import Layouts, find_layouts
-from ringside.sim.training.room import FITS, TIGHT, TOO_LARGE
-from ringside.sim.training.search import IMPOSSIBLE, Found, Pruned
-from ringside.sim.workload.devices import Device
-from ringside.space import CHOICES
+from ringside.sim.training.room import TIGHT, TOO_LARGE
+from ringside.sim.training.search import IMPOSSIBLE, Pruned
 from ringside.topologies.disk import write_file
-from ringside.topologies.placement import placement_told
 from ringside.topologies.units import format_duration
-from ringside.validation.questions.laid_out import notes
-from ringside.validation.questions.step_time import StepTime
+from ringside.validation.questions.layout_search import LayoutSearch, RankedLayouts
+from ringside.validation.questions.layout_space import CHOICES
 
 SHORT = {"micro_batch": "micro", "checkpointing": "ckpt", "sequence_parallel": "seq-par"}
-"""Heads of columns where the word itself is long."""
+"""Short heads of columns."""
 
 NUMBER = re.compile(r"(?<![\w.-])\d+(?:,\d+)*(?![\w-]|\.\w)")
 """One that stands alone: those within names, as of llama3-8b and 1f1b, say what is meant."""
@@ -37,36 +32,31 @@ STOPPED = 128 + signal.SIGINT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchAnswer:
-    """The layouts found; ``fixed`` are the options of a layout that were given.
+    """The ranked layouts as they are shown; ``unwritten`` files have no step to show."""
 
-    ``unwritten`` are the picture and the trace that were asked for where there is no step to show.
-    """
-
-    question: StepTime
-    found: Layouts
-    fixed: Mapping[str, Any]
+    ranked: RankedLayouts
     unwritten: Sequence[Path] = ()
 
     @property
     def fits(self) -> bool:
-        """Whether any layout does."""
-        return bool(self.found.searched.found)
+        """Whether any layout fits."""
+        return bool(self.ranked.ranked)
 
     @property
     def verdict(self) -> str:
-        """What is said of the layout that comes nearest."""
-        kinds = {one.kind for one in self.found.searched.pruned}
-        return FITS if self.fits else TIGHT if TIGHT in kinds else TOO_LARGE
+        """The best verdict of all layouts."""
+        return self.ranked.verdict
 
     @property
-    def gpu(self) -> Device:
-        """What each rank computes on."""
-        return self.found.what.gpu
+    def notes(self) -> list[str]:
+        """The answer's notes, and the files that were not written."""
+        missing = [f"{path} is not written: there is no step to show" for path in self.unwritten]
+        return [*self.ranked.notes, *missing]
 
     def print(self) -> None:
         """Write a table of the best layouts, if there are any."""
         comments = [*self._comments(), *self.notes]
-        if self._ranked:
+        if self.fits:
             console.print_table(comments, *self._table())
         else:
             console.print_comments(comments)
@@ -75,12 +65,13 @@ class SearchAnswer:
         """Return the page of the best layouts."""
         from ringside.report.charts import beside
 
+        answer, gpu = self.ranked, self.ranked.training.gpu
         first, *comments = self._comments()
-        names = [f"{one.name} --batch {one.job.batch}" for one in self._ranked]
-        more = [f"{gib(one.peak_nbytes)} of {gib(self.gpu.memory)}" for one in self._ranked]
-        figure = {"The best layouts": beside(names, {"step": [one.step_s for one in self._ranked]}, more)}
+        names = [row["options"] for row in answer.rows]
+        more = [f"{gib(row['memory_bytes'])} of {gib(gpu.memory)}" for row in answer.rows]
+        figure = {"The best layouts": beside(names, {"step": [row["step_s"] for row in answer.rows]}, more)}
         return Page(
-            title=f"Layouts of {self.question.model} on {_gpus(self.found.budget.ranks)}",
+            title=f"Layouts of {answer.question.model} on {_gpus(answer.budget.ranks)}",
             headline=f"{first[0].upper()}{first[1:]}.",
             figures=figure if names else {},
             tables=[Table("The best layouts", *self._table())] if names else [],
@@ -89,7 +80,8 @@ class SearchAnswer:
         )
 
     def _table(self) -> tuple[list[tuple[str, str]], list[tuple[console.Cell, ...]]]:
-        names = [name for name in CHOICES if any(self._words(one)[name] for one in self._ranked)]
+        answer = self.ranked
+        names = [name for name in CHOICES if any(row["layout"][name] for row in answer.rows)]
         heads = [
             *(("", ""), ("step", "(ms)"), *((SHORT.get(name, name), "") for name in names)),
             *(("memory", "(GiB)"), ("margin", "(GiB)"), ("MFU", "(%)"), ("samples", "(1/s)")),
@@ -97,12 +89,12 @@ class SearchAnswer:
         ]
         cells = [
             (
-                *(place, one.step_s * 1e3, *(_cell(self._words(one)[name]) for name in names)),
-                *(one.peak_nbytes / 2**30, self.found.room.margin(one.peak_nbytes) / 2**30),
-                *(_per_cent(self._mfu(one)), one.job.samples / one.step_s),
-                *(one.job.mesh.degree("shard", "replicate"), one.job.batch),
+                *(place, row["step_s"] * 1e3, *(_cell(row["layout"][name]) for name in names)),
+                *(row["memory_bytes"] / 2**30, row["margin_bytes"] / 2**30),
+                *("-" if row["mfu"] is None else row["mfu"] * 100, row["throughput"]),
+                *(answer.budget.samples // row["batch"], row["batch"]),
             )
-            for place, one in enumerate(self._ranked, 1)
+            for place, row in enumerate(answer.rows, 1)
         ]
         return heads, cells
 
@@ -111,84 +103,39 @@ class SearchAnswer:
         console.print_json("train-search", self._content())
 
     def _content(self) -> dict[str, Any]:
-        searched, budget = self.found.searched, self.found.budget
+        answer = self.ranked
         return {
-            "inputs": self.question.understood(self.found.what.libraries.name, self.found.what.precision)
-            | {"said": dict(self.fixed)},
+            "inputs": answer.inputs,
             "notes": self.notes,
-            "budget": asdict(budget),
-            "memory_bytes": {"of_gpu": self.gpu.memory, "reserve": self.found.room.reserve},
-            "complete": not searched.left,
-            "considered": self._considered,
-            "rows": [self._row(one) for one in self._ranked],
+            "budget": asdict(answer.budget),
+            "memory_bytes": {"of_gpu": answer.training.gpu.memory, "reserve": answer.room.reserve},
+            "complete": not answer.result.left,
+            "considered": answer.considered,
+            "rows": answer.rows,
             "pruned_by_reason": self._reasons(),
-            "pruned": [_left_out(one) for one in searched.pruned],
-            "left": list(searched.left),
-        }
-
-    @property
-    def notes(self) -> list[str]:
-        """What to know before it is believed."""
-        searched = self.found.searched
-        libraries = self.found.what.libraries
-        found = placement_told(self.question.ranks, libraries.placement, libraries.placed)
-        found += [FORMULA] if self.found.what.precision else []
-        if searched.best:
-            found += notes(libraries, self._ranked[0].job.mesh)
-            found += searched.best.timeline.assumes
-        return [*found, *(f"{path} is not written: there is no step to show" for path in self.unwritten)]
-
-    @property
-    def _ranked(self) -> list[Found]:
-        return self.found.searched.found
-
-    @property
-    def _considered(self) -> int:
-        searched = self.found.searched
-        return len(searched.found) + len(searched.pruned) + len(searched.left)
-
-    def _words(self, one: Found) -> dict[str, Any]:
-        return asdict(self.found.words[one.name])
-
-    def _mfu(self, one: Found) -> float | None:
-        precision, flops = self.found.what.precision, one.job.parts.model_flops
-        if precision is None or flops is None:
-            return None
-        return flops * one.job.samples / (one.job.mesh.ranks * self.gpu.peak(precision) * one.step_s)
-
-    def _row(self, one: Found) -> dict[str, Any]:
-        tokens = one.job.parts.tokens
-        return {
-            "options": f"{one.name} --batch {one.job.batch}",
-            "words": self._words(one),
-            "batch": one.job.batch,
-            "step_s": one.step_s,
-            "throughput": one.job.samples / one.step_s,
-            "tokens_per_s": None if tokens is None else tokens * one.job.samples / one.step_s,
-            "mfu": self._mfu(one),
-            "memory_bytes": one.peak_nbytes,
-            "margin_bytes": self.found.room.margin(one.peak_nbytes),
+            "pruned": [_left_out(one) for one in answer.pruned],
+            "left": list(answer.result.left),
         }
 
     def _reasons(self) -> list[dict[str, Any]]:
-        """How many were left out for each reason, numbers in it left out."""
-        counted = Counter(_reason(one) for one in self.found.searched.pruned)
+        """Count the layouts left out for each reason, without the numbers in it."""
+        counted = Counter(_reason(one) for one in self.ranked.pruned)
         return [{"kind": kind, "reason": reason, "layouts": count}
                 for (kind, reason), count in counted.most_common()]  # fmt: skip
 
     def _comments(self) -> list[str]:
-        budget, searched, what = self.found.budget, self.found.searched, self.found.what
+        answer, question, training = self.ranked, self.ranked.question, self.ranked.training
+        kinds = Counter(one.kind for one in answer.pruned)
         lines = [
-            f"{self._considered} layouts of {self.question.model} on the {_gpus(budget.ranks)} of "
-            f"{self.question.where}, {budget.samples} samples a step; collectives of {what.libraries.name}",
-            computing(what.training, self.gpu, what.precision),
-            f"memory of a GPU {gib(self.gpu.memory)}, {gib(self.found.room.reserve)} of it kept free",
+            f"{answer.considered} layouts of {question.model} on the {_gpus(answer.budget.ranks)} of "
+            f"{question.where}, {answer.budget.samples} samples a step; collectives of "
+            f"{training.libraries.name}",
+            computing(training.training, training.gpu, training.precision),
+            f"memory of a GPU {gib(training.gpu.memory)}, {gib(answer.room.reserve)} of it kept free",
         ]
-        kinds = Counter(one.kind for one in searched.pruned)
-        if self._ranked:
-            best = self._ranked[0]
-            took = format_duration(best.step_s, 4)
-            lines.insert(0, f"the best takes {took}: {best.name} --batch {best.job.batch}")
+        if answer.rows:
+            best = answer.rows[0]
+            lines.insert(0, f"the best takes {format_duration(best['step_s'], 4)}: {best['options']}")
         else:
             lines.insert(0, self._none(kinds))
         if kinds:
@@ -197,37 +144,32 @@ class SearchAnswer:
         for one in self._reasons():
             if one["kind"] == IMPOSSIBLE:
                 lines.append(f"  {one['layouts']} cannot be: {one['reason']}")
-        if searched.left:
-            lines.append(
-                f"stopped: {len(searched.left)} layouts left that may be quicker, first {searched.left[0]}"
-            )
+        if left := answer.result.left:
+            lines.append(f"stopped: {len(left)} layouts left that may be quicker, first {left[0]}")
         return lines
 
     def _none(self, kinds: Mapping[str, int]) -> str:
-        """Why there is no layout, and what would make one."""
-        if self.found.searched.left:
+        """Return why there is no layout, and what may help."""
+        if self.ranked.result.left:
             return "no layout is known that fits"
         if {TIGHT, TOO_LARGE} & kinds.keys():
             more = "more GPUs, --checkpointing or a smaller --global-batch may"
             return f"no layout is known that fits; {more}"
-        return "none of these layouts can be, for the reasons below; say fewer or other words of them"
+        return "none of these layouts can be, for the reasons below; fix fewer or other options"
 
 
-def run(
-    question: StepTime, fixed: Mapping[str, Any], *, top: int, plot: Path | None, trace: Path | None
-) -> SearchAnswer:
-    """Search, and draw the winner's step."""
+def run(question: LayoutSearch, *, plot: Path | None, trace: Path | None) -> SearchAnswer:
+    """Search, and draw the fastest layout's step."""
     with console.simulating("searching") as bar, interruptible():
-        found = find_layouts(question, fixed, top=top, tell=bar.done)
-    best = found.searched.best
+        ranked = question.ask(on_progress=bar.done)
+    best = ranked.best
     if best and plot:
         from ringside.pictures.jobs.pipeline import draw_pipeline
 
         draw_pipeline(best, plot)
     if best and trace:
         write_file(trace, best.timeline.dumps())
-    unwritten = () if best else tuple(path for path in (plot, trace) if path)
-    return SearchAnswer(question=question, found=found, fixed=fixed, unwritten=unwritten)
+    return SearchAnswer(ranked=ranked, unwritten=() if best else tuple(filter(None, (plot, trace))))
 
 
 @contextmanager
@@ -253,10 +195,6 @@ def _left_out(one: Pruned) -> dict[str, Any]:
 
 def _gpus(count: int) -> str:
     return f"{count} {'GPU' if count == 1 else 'GPUs'}"
-
-
-def _per_cent(share: float | None) -> console.Cell:
-    return "-" if share is None else share * 100
 
 
 def _cell(value: Any) -> console.Cell:

@@ -71,13 +71,12 @@ def test_the_winners_step_is_drawn_and_traced(train: Run, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_the_function_ranks_as_the_command_does(train: Run) -> None:
+def test_python_ranks_as_the_command_does(train: Run) -> None:
     _, out = train(*SEARCH, "--json")
-    found = ringside.search("gpt2:256", "dgx-a100:1", global_batch=16, top=3, tp=2, pp=2)
-    rows = json.loads(out)["rows"]
-    assert [one.step_s for one in found.searched.found] == [row["step_s"] for row in rows]
-    with pytest.raises(TypeError, match="has no option 'dp'"):
-        ringside.search("gpt2:256", "dgx-a100:1", dp=2)
+    question = ringside.LayoutSearch(
+        model="gpt2:256", cluster="dgx-a100:1", global_batch=16, top=3, tp=2, pp=2
+    )
+    assert json.loads(json.dumps(question.ask().rows)) == json.loads(out)["rows"]
 
 
 def test_control_c_prints_what_is_known(train: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from ringside.searched import _job, find_layouts
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.questions.layout import ByLayout
 from ringside.sim.training.layout import Layout
@@ -17,13 +16,13 @@ from ringside.sim.training.parallel.step import ParallelStep
 from ringside.sim.training.room import FITS, TIGHT, TOO_LARGE, Room, room_of
 from ringside.sim.training.search import SLOWER, Bounds, Candidate, search
 from ringside.sim.workload.devices import device
-from ringside.space import Budget, layouts, spelled
 from ringside.validation.questions.laid_out import LaidOut, laid_out
-from ringside.validation.questions.step_time import StepTime
+from ringside.validation.questions.layout_search import LayoutSearch, job_of
+from ringside.validation.questions.layout_space import Budget, as_options, layouts
 from ringside.validation.questions.training import Training
 
 MODEL = "gpt2:256"
-QUESTION = StepTime(model=MODEL, cluster="dgx-a100:1", library="nccl")
+QUESTION = LayoutSearch(model=MODEL, cluster="dgx-a100:1", library="nccl")
 EVERY = 19
 """One layout of so many is looked at where all would take long."""
 
@@ -47,7 +46,7 @@ def jobs(what: LaidOut, budget: Budget = BUDGET) -> Iterator[tuple[str, Parallel
     """All layouts that can be."""
     for words in layouts(budget, {}):
         try:
-            yield spelled(words), _job(what, budget, words)
+            yield as_options(words), job_of(what, budget, words)
         except ValueError:
             continue
 
@@ -89,7 +88,7 @@ def test_no_step_is_shorter_and_none_holds_less_than_its_bounds(what: LaidOut, l
 def test_words_that_are_said_alone_have_bounds_too(
     libraries: Libraries, model: str, words: dict[str, Any]
 ) -> None:
-    job = _job(
+    job = job_of(
         laid_out(Training(model=model), device("a100"), libraries, Layout()), BUDGET, ByLayout(**words)
     )
     bounds, played = Bounds(libraries), play_parallel(job, libraries)
@@ -141,34 +140,34 @@ def test_a_search_that_is_stopped_tells_what_it_knows(what: LaidOut, libraries: 
     assert len(found.found) + len(found.pruned) + len(found.left) == len(some)
 
 
-def test_words_that_are_said_are_held_and_all_layouts_share_a_batch() -> None:
-    said = {"tp": 2, "checkpointing": "full"}
-    found = find_layouts(replace(QUESTION, global_batch=16), said, top=3)
-    assert found.searched.found
-    for one in found.searched.found:
-        words = found.words[one.name]
-        assert (words.tp, words.checkpointing) == (2, "full")
+def test_fixed_options_are_kept_and_all_layouts_share_a_batch() -> None:
+    answer = replace(QUESTION, global_batch=16, tp=2, checkpointing="full", fixed=["pp"], top=3).ask()
+    assert answer.ranked
+    for one in answer.ranked:
+        options = answer.options[one.name]
+        assert (options.tp, options.pp, options.checkpointing) == (2, 1, "full")
         assert one.job.samples == 16
 
 
 @pytest.mark.slow
-def test_nothing_that_does_not_fit_is_ever_found() -> None:
+def test_every_ranked_layout_fits() -> None:
     reserve = QUESTION.gpu.memory - (1 << 30)
-    found = find_layouts(replace(QUESTION, global_batch=8, reserve=reserve), {})
-    assert all(one.peak_nbytes <= 1 << 30 for one in found.searched.found)
-    assert any(one.kind == TIGHT for one in found.searched.pruned)
-    assert find_layouts(replace(QUESTION, global_batch=8), {"tp": 8}).room == room_of(QUESTION.gpu)
+    answer = replace(QUESTION, global_batch=8, reserve=reserve).ask()
+    assert all(one.peak_nbytes <= 1 << 30 for one in answer.ranked)
+    assert any(one.kind == TIGHT for one in answer.pruned)
+    assert replace(QUESTION, global_batch=8, tp=8).ask().room == room_of(QUESTION.gpu)
 
 
 @pytest.mark.parametrize(
-    ("words", "reason"),
+    ("options", "reason"),
     [
-        ({"question": replace(QUESTION, batch=4)}, "`global_batch`"),
-        ({"question": replace(QUESTION, measured=(10.0, 8))}, "one layout"),
+        ({"batch": 4}, "`global_batch`"),
+        ({"measured": (10.0, 8)}, "one layout"),
         ({"top": 0}, "write 1 or more"),
-        ({"question": replace(QUESTION, reserve=1 << 60)}, "write fewer"),
+        ({"fixed": ["dp"]}, "`fixed` 'dp'; write"),
+        ({"reserve": 1 << 60}, "write fewer"),
     ],
 )
-def test_what_a_search_cannot_take_is_refused(words: dict[str, Any], reason: str) -> None:
+def test_options_that_no_search_has_are_refused(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        find_layouts(**{"question": QUESTION, "fixed": {}, **words})
+        replace(QUESTION, **options).ask()

@@ -28,8 +28,8 @@ MOST_SAMPLES = 8
 MODEL = ("tp", "pp", "cp")
 """Options whose ranks share the same samples."""
 
-Said = Mapping[str, Any]
-"""Options of a layout that are settled."""
+Fixed = Mapping[str, Any]
+"""Values of layout options that are fixed, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,51 +41,51 @@ class Budget:
     samples: int
     layers: int
 
-    def batch(self, fixed: Said) -> int:
+    def batch(self, fixed: Fixed) -> int:
         """Return the samples per replica; 0 where they do not divide."""
         shared = prod(fixed.get(name, 1) for name in MODEL)
         replicas, rest = divmod(self.ranks, shared)
         return 0 if rest or self.samples % replicas else self.samples // replicas
 
 
-def _strategies(budget: Budget, fixed: Said) -> Iterable[str]:
+def _strategies(budget: Budget, fixed: Fixed) -> Iterable[str]:
     return SEARCHED_STRATEGIES
 
 
-def _tensor(budget: Budget, fixed: Said) -> Iterable[int]:
+def _tensor(budget: Budget, fixed: Fixed) -> Iterable[int]:
     """Yield divisors of one machine's ranks: tensor parallelism delays every layer."""
     return _divisors(budget.machine)
 
 
-def _pipeline(budget: Budget, fixed: Said) -> Iterable[int]:
+def _pipeline(budget: Budget, fixed: Fixed) -> Iterable[int]:
     return (count for count in _divisors(max(1, budget.ranks // fixed["tp"])) if count <= budget.layers)
 
 
-def _schedules(budget: Budget, fixed: Said) -> Iterable[str | None]:
+def _schedules(budget: Budget, fixed: Fixed) -> Iterable[str | None]:
     return (None,) if fixed["pp"] == 1 else SEARCHED_SCHEDULES
 
 
-def _virtual(budget: Budget, fixed: Said) -> Iterable[int | None]:
+def _virtual(budget: Budget, fixed: Fixed) -> Iterable[int | None]:
     own = SCHEDULES.get(fixed["schedule"])
     if own is None or own.stages_a_rank is not None:
         return (None,)
     return _doubled(2, min(MOST_VIRTUAL, budget.layers // fixed["pp"])) or (2,)
 
 
-def _micro_batches(budget: Budget, fixed: Said) -> Iterable[int]:
+def _micro_batches(budget: Budget, fixed: Fixed) -> Iterable[int]:
     batch = budget.batch(fixed)
     return [count for count in _doubled(1, min(MOST_SAMPLES, batch)) if batch % count == 0] or (1,)
 
 
-def _checkpointing(budget: Budget, fixed: Said) -> Iterable[str]:
+def _checkpointing(budget: Budget, fixed: Fixed) -> Iterable[str]:
     return CHECKPOINTING
 
 
-def _sequence_parallel(budget: Budget, fixed: Said) -> Iterable[bool]:
+def _sequence_parallel(budget: Budget, fixed: Fixed) -> Iterable[bool]:
     return (False, True) if fixed["tp"] > 1 else (False,)
 
 
-CHOICES: dict[str, Callable[[Budget, Said], Iterable[Any]]] = {
+CHOICES: dict[str, Callable[[Budget, Fixed], Iterable[Any]]] = {
     "tp": _tensor,
     "pp": _pipeline,
     "schedule": _schedules,
@@ -98,12 +98,12 @@ CHOICES: dict[str, Callable[[Budget, Said], Iterable[Any]]] = {
 """The choices of each option of `ByLayout`, given those before it."""
 
 
-def layouts(budget: Budget, fixed: Said) -> Iterator[ByLayout]:
+def layouts(budget: Budget, fixed: Fixed) -> Iterator[ByLayout]:
     """Yield all layouts with these options, in a fixed order."""
-    return (ByLayout(**words) for words in _chosen(budget, fixed, {}, [*CHOICES]))
+    return (ByLayout(**options) for options in _chosen(budget, fixed, {}, [*CHOICES]))
 
 
-def check_fixed(fixed: Said) -> None:
+def check_fixed(fixed: Fixed) -> None:
     """Raise ValueError for options that no layout has."""
     needed = {"tp": 2} if fixed.get("sequence_parallel") else {}
     if {"schedule", "virtual"} & fixed.keys():
@@ -111,11 +111,11 @@ def check_fixed(fixed: Said) -> None:
     ByLayout(**{**needed, **fixed}).layout()
 
 
-def spelled(words: ByLayout) -> str:
+def as_options(layout: ByLayout) -> str:
     """Return the options of ``ringside train`` for a layout."""
     options = []
-    for one in fields(words):
-        value = getattr(words, one.name)
+    for one in fields(layout):
+        value = getattr(layout, one.name)
         if value != one.default:
             option = f"--{one.name.replace('_', '-')}"
             if isinstance(value, bool):
@@ -125,13 +125,15 @@ def spelled(words: ByLayout) -> str:
     return " ".join(options)
 
 
-def _chosen(budget: Budget, fixed: Said, words: dict[str, Any], left: list[str]) -> Iterator[dict[str, Any]]:
+def _chosen(
+    budget: Budget, fixed: Fixed, chosen: dict[str, Any], left: list[str]
+) -> Iterator[dict[str, Any]]:
     if not left:
-        yield {**fixed, **words}
+        yield {**fixed, **chosen}
         return
     name, *later = left
-    for value in (fixed[name],) if name in fixed else CHOICES[name](budget, words):
-        yield from _chosen(budget, fixed, {**words, name: value}, later)
+    for value in (fixed[name],) if name in fixed else CHOICES[name](budget, chosen):
+        yield from _chosen(budget, fixed, {**chosen, name: value}, later)
 
 
 def _divisors(number: int) -> list[int]:

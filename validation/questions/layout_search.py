@@ -1,0 +1,202 @@
+"""The fastest layouts of a training on a number of GPUs, and why all others were left out."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from ringside.topologies.words import one_of
+
+from ringside.sim.questions.layout import ByLayout
+from ringside.sim.questions.question import option, options_of
+from ringside.sim.training.layout import Layout, LayoutError
+from ringside.sim.training.mesh import Mesh
+from ringside.sim.training.parallel.job import ParallelJob
+from ringside.sim.training.parallel.step import ParallelStep
+from ringside.sim.training.room import FITS, TIGHT, TOO_LARGE, Room, room_of
+from ringside.sim.training.search import Candidate, Found, Pruned, Searched, search
+from ringside.sim.workload.decoder import DECODERS, decoder
+from ringside.topologies.placement import placement_told
+from ringside.validation.questions.laid_out import LaidOut, laid_out, notes
+from ringside.validation.questions.layout_space import Budget, as_options, check_fixed, layouts
+from ringside.validation.questions.step_time import FORMULA, TrainingOnCluster
+from ringside.validation.questions.training import sized_workload
+
+TOP = 5
+"""The default number of ranked layouts."""
+
+TOKENS = 1 << 24
+"""The default maximum of tokens per step: 16 Mi, as Llama 3 405B was trained with."""
+
+LAYOUT_FIELDS = tuple(one.name for one in options_of(ByLayout))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayoutSearch(TrainingOnCluster):
+    """The ``top`` fastest layouts of a training that fit, all with the same samples per step.
+
+    Fields of a layout that are not at their defaults are fixed, and so are those that ``fixed`` names.
+    """
+
+    schema: ClassVar[str] = "train-search"
+
+    top: int = option("--search: number of ranked layouts.", default=TOP)
+    fixed: Sequence[str] = option(
+        "--search: layout option to fix at its default; repeat for more.",
+        metavar="NAME", default=(), parse=tuple, repeats=True,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.fixed:
+            if name not in LAYOUT_FIELDS:
+                raise LayoutError(f"`fixed` {name!r}; write {one_of(LAYOUT_FIELDS, name)}")
+        if self.batch is not None:
+            raise LayoutError(
+                f"`batch` {self.batch} is per replica, and layouts differ in replicas; write "
+                "`global_batch` for the samples per step"
+            )
+        if self.throughput is not None:
+            raise LayoutError(
+                "`measured` applies to one layout, a search has many; write `compute_efficiency`, or "
+                "remove it"
+            )
+        for name, number in (("top", self.top), ("global_batch", self.global_batch)):
+            if number is not None and number < 1:
+                raise LayoutError(f"`{name}` {number}; write 1 or more")
+
+    def fixed_options(self) -> dict[str, Any]:
+        """Return the fixed fields of a layout with their values."""
+        return {name: getattr(self, name) for name in {*self.changed(*LAYOUT_FIELDS), *self.fixed}}
+
+    def ask(self, *, on_progress: Callable[[str], None] = lambda _: None) -> "RankedLayouts":
+        """Search; ``on_progress`` receives messages. Control-C ends the search with the result so far."""
+        room, fixed = room_of(self.gpu, self.reserve), self.fixed_options()
+        check_fixed(fixed)
+        training = laid_out(self, self.gpu, self.libraries, Layout())
+        budget = self._budget()
+        options: dict[str, ByLayout] = {}
+
+        def candidates() -> Iterator[Candidate]:
+            for one in layouts(budget, fixed):
+                name = as_options(one)
+                options[name] = one
+                yield Candidate(name, partial(job_of, training, budget, one))
+
+        result = search(candidates(), self.libraries, room, top=self.top, tell=on_progress)
+        return RankedLayouts(self, training, budget, room, result, options)
+
+    def _budget(self) -> Budget:
+        """Return the GPUs, the samples per step, and the model's layers.
+
+        By default a step has a decoder's sequence per GPU up to a limit, else the model's batch per GPU.
+        """
+        ranks = self.libraries.ranks
+        if self.model.partition(":")[0] in DECODERS:
+            model = decoder(self.model)
+            layers, samples = model.layers, max(1, min(ranks, TOKENS // model.sequence))
+        else:
+            workload = sized_workload(self, self.gpu)[0](None)
+            layers, samples = len(workload.layers), ranks * workload.batch
+        samples = samples if self.global_batch is None else self.global_batch
+        return Budget(ranks=ranks, machine=self.libraries.machine, samples=samples, layers=layers)
+
+
+def job_of(training: LaidOut, budget: Budget, options: ByLayout) -> ParallelJob:
+    """Return the training under a layout; raise LayoutError if the samples do not divide."""
+    layout = options.layout()
+    return training.job(layout, _batch(budget, layout.mesh(budget.ranks, budget.machine)))
+
+
+def _batch(budget: Budget, mesh: Mesh) -> int:
+    """Return the samples per replica."""
+    replicas = mesh.degree("shard", "replicate")
+    batch, rest = divmod(budget.samples, replicas)
+    if rest or not batch:
+        raise LayoutError(f"{budget.samples} samples per step do not divide among {replicas} replicas")
+    return batch
+
+
+@dataclass(frozen=True, slots=True)
+class RankedLayouts:
+    """The answer: the layouts that were simulated and fit, the fastest first, and those left out.
+
+    ``options`` are each layout's by its name; all ranked layouts surely fit into the ``room`` of a GPU.
+    """
+
+    question: LayoutSearch
+    training: LaidOut
+    budget: Budget
+    room: Room
+    result: Searched
+    options: Mapping[str, ByLayout]
+
+    @property
+    def ranked(self) -> list[Found]:
+        """The ranked layouts."""
+        return self.result.found
+
+    @property
+    def best(self) -> ParallelStep | None:
+        """The fastest layout's step."""
+        return self.result.best
+
+    @property
+    def pruned(self) -> list[Pruned]:
+        """The layouts left out, each with its reason."""
+        return self.result.pruned
+
+    @property
+    def considered(self) -> int:
+        """The number of layouts."""
+        return len(self.ranked) + len(self.pruned) + len(self.result.left)
+
+    @property
+    def verdict(self) -> str:
+        """Whether any layout fits: the best verdict of all."""
+        if self.ranked:
+            return FITS
+        return TIGHT if TIGHT in Counter(one.kind for one in self.pruned) else TOO_LARGE
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The resolved inputs."""
+        return self.question.understood(self.training.libraries.name, self.training.precision)
+
+    @property
+    def notes(self) -> list[str]:
+        """The placement of ranks, and the sources of FLOPs and of collectives, a sentence each."""
+        libraries = self.training.libraries
+        sentences = placement_told(self.question.ranks, libraries.placement, libraries.placed)
+        sentences += [FORMULA] if self.training.precision else []
+        if self.best:
+            sentences += [*notes(libraries, self.ranked[0].job.mesh), *self.best.timeline.assumes]
+        return sentences
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each ranked layout: its options, seconds, samples/s, bytes."""
+        return [self._row(one) for one in self.ranked]
+
+    def _row(self, one: Found) -> dict[str, Any]:
+        tokens = one.job.parts.tokens
+        throughput = one.job.samples / one.step_s
+        return {
+            "options": f"{one.name} --batch {one.job.batch}",
+            "layout": asdict(self.options[one.name]),
+            "batch": one.job.batch,
+            "step_s": one.step_s,
+            "throughput": throughput,
+            "tokens_per_s": None if tokens is None else tokens * throughput,
+            "mfu": self._mfu(one),
+            "memory_bytes": one.peak_nbytes,
+            "margin_bytes": self.room.margin(one.peak_nbytes),
+        }
+
+    def _mfu(self, one: Found) -> float | None:
+        precision, flops = self.training.precision, one.job.parts.model_flops
+        if precision is None or flops is None:
+            return None
+        peak = self.training.gpu.peak(precision)
+        return flops * one.job.samples / (one.job.mesh.ranks * peak * one.step_s)
