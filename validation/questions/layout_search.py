@@ -43,7 +43,7 @@ class LayoutSearch(TrainingOnCluster):
 
     top: int = option("--search: number of ranked layouts.", default=TOP)
     fixed: Sequence[str] = option(
-        "--search: layout option to fix at its default; repeat for more.",
+        "--search: keep this layout option as it is; repeat for more.",
         metavar="NAME", default=(), parse=tuple, repeats=True,
     )  # fmt: skip
 
