@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from ringside.topologies.words import one_of
-
 from ringside.sim.questions.layout import ByLayout
 from ringside.sim.questions.question import option, options_of
 from ringside.sim.training.layout import Layout, LayoutError
@@ -17,6 +15,7 @@ from ringside.sim.training.parallel.step import ParallelStep
 from ringside.sim.training.room import FITS, TIGHT, TOO_LARGE, Room, room_of
 from ringside.sim.training.search import Candidate, Found, Pruned, Searched, search
 from ringside.sim.workload.decoder import DECODERS, decoder
+from ringside.topologies.names import one_of
 from ringside.topologies.placement import placement_told
 from ringside.validation.questions.laid_out import LaidOut, laid_out, notes
 from ringside.validation.questions.layout_space import Budget, as_options, check_fixed, layouts
