@@ -15,8 +15,8 @@ from typing import Any
 from ringside.sim.record import RecordError, from_line
 from ringside.topologies.disk import regular
 from ringside.validation.readers.inspector import is_operation, read_inspector
-from ringside.validation.readers.nccl_tests.json import read_json
-from ringside.validation.readers.nccl_tests.text import read_text
+from ringside.validation.readers.nccl_tests_json import read_json
+from ringside.validation.readers.nccl_tests_text import read_text
 from ringside.validation.readers.pico import is_pico, read_pico
 from ringside.validation.readers.published import read_published
 from ringside.validation.readers.rccl_tests import is_row, read_rccl_tests

@@ -16,9 +16,9 @@ from pathlib import Path
 from ringside.sim.collective import kind_of
 from ringside.sim.record import RecordError
 from ringside.validation.readers import json_of, text_of
-from ringside.validation.readers.nccl_tests.json import run_of
-from ringside.validation.readers.nccl_tests.run import BenchmarkRun, RankDevice
-from ringside.validation.readers.nccl_tests.text import hosts_of, reading, runs
+from ringside.validation.readers.nccl_tests_json import run_of
+from ringside.validation.readers.nccl_tests_run import BenchmarkRun, RankDevice
+from ringside.validation.readers.nccl_tests_text import hosts_of, reading, runs
 from ringside.validation.readers.reading import CutOffError, Reading
 
 _NEEDED = ("node_a", "node_b", "size_bytes")

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ringside.sim.collective import KINDS, kind_of
 from ringside.sim.record import Record, RecordError
-from ringside.validation.readers.nccl_tests.run import launched
+from ringside.validation.readers.nccl_tests_run import launched
 from ringside.validation.readers.reading import (
     NCCL_TESTS_STATISTIC,
     Reading,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from ringside.sim.record import RecordError
-from ringside.validation.readers.nccl_tests.run import (
+from ringside.validation.readers.nccl_tests_run import (
     PROGRAM,
     BenchmarkRow,
     BenchmarkRun,

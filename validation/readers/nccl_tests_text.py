@@ -17,9 +17,17 @@ from pathlib import Path
 
 from ringside.sim.collective import KINDS, kind_of
 from ringside.sim.record import RecordError
-from ringside.validation.readers.nccl_tests.inferred import factor_fits, fitting, infer_kind, ranks_of, tells
-from ringside.validation.readers.nccl_tests.run import PROGRAM, BenchmarkRun, RankDevice, nccl_version
-from ringside.validation.readers.nccl_tests.table import Cells, Table, header
+from ringside.validation.readers.nccl_tests_run import PROGRAM, BenchmarkRun, RankDevice, nccl_version
+from ringside.validation.readers.nccl_tests_table import (
+    Cells,
+    Table,
+    factor_fits,
+    fitting,
+    header,
+    infer_kind,
+    ranks_of,
+    tells,
+)
 from ringside.validation.readers.reading import EXPECTED, CutOffError, Reading, kind_at
 
 _RANK = re.compile(
