@@ -22,7 +22,7 @@ from ringside.topologies.catalogue import split
 from ringside.topologies.units import parse_size
 
 if TYPE_CHECKING:
-    from ringside.validation.questions.fields import Measured
+    from ringside.validation.measurements import Measurements
 
 Cell = str | int | float
 Comment = str | Mapping[str, Any]
@@ -68,9 +68,14 @@ def print_json(schema: str, content: Mapping[str, Any]) -> None:
 
 
 def print_table(
-    comments: Iterable[Comment], heads: Sequence[tuple[str, str]], rows: Iterable[Sequence[Cell]]
+    comments: Iterable[Comment],
+    heads: Sequence[tuple[str, str]],
+    rows: Iterable[Sequence[Cell]],
+    after: Iterable[Comment] = (),
 ) -> None:
-    """Print comments, heads (name and unit) and rows; all but the rows begin with ``#``, as in nccl-tests.
+    """Print comments, heads (name and unit), rows, and comments ``after`` them.
+
+    All but the rows begin with ``#``, as in nccl-tests.
 
     Columns are in order of importance: those beyond `WIDTH` need ``--all``, as a comment says. rich.table is
     not used: it truncates or wraps cells, and has no ``#`` by which awk and gnuplot separate heads from rows.
@@ -87,6 +92,7 @@ def print_table(
     for mark, *cells in lines:
         kept = zip(cells[:shown], widths, strict=False)
         print((mark + "".join(word.rjust(gap + width) for word, width in kept)).rstrip())
+    print_comments(after)
 
 
 def print_comments(comments: Iterable[Comment]) -> None:
@@ -172,9 +178,9 @@ def left_out(rows: int, notes: Iterable[str] = ()) -> None:
         print(f"ringside: {what} left out", file=sys.stderr)
 
 
-def warn_of(measured: "Measured") -> None:
+def warn_of(measured: "Measurements") -> None:
     """Print on stderr the rows left out, and a warning for GPUs other than the cluster's."""
-    left_out(measured.skipped, measured.reading_notes)
+    left_out(measured.skipped, measured.omissions)
     if measured.warning:
         print(f"ringside: {measured.warning}", file=sys.stderr)
 

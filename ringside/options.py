@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ringside import console
-from ringside.sim.engine.effort import MAX_MEMORY, MAX_TRANSFERS
+from ringside.sim.engine.effort import MAX_MEMORY, MAX_TRANSFERS, forced
 from ringside.sim.libraries.find import LIBRARIES
 from ringside.sim.network.message import NETWORKS
 from ringside.topologies.placement import SPREADS
@@ -17,6 +17,12 @@ from ringside.topologies.units import format_size
 def choices(names: Iterable[str]) -> str:
     """Return a metavar that lists the choices."""
     return "|".join(names)
+
+
+def _lift_limits(context: typer.Context, is_given: bool) -> None:
+    """Apply ``--force``: simulations of any size while the command runs."""
+    if is_given:
+        context.with_resource(forced())
 
 
 Cluster = Annotated[
@@ -137,6 +143,7 @@ Force = Annotated[
     bool,
     typer.Option(
         "--force",
+        callback=_lift_limits,
         help=f"Simulate without limits (usually {MAX_TRANSFERS:,} transfers, {format_size(MAX_MEMORY)}).",
     ),
 ]

@@ -2,4 +2,4 @@
 
 from ringside.sim.questions.question import PARSERS
 
-PARSERS["anchor"] = "ringside.validation.measured.anchor:read_anchor"
+PARSERS["anchor"] = "ringside.validation.nccl.anchor:read_anchor"

@@ -154,22 +154,14 @@ def add(record: Record, path: Path) -> None:
     add_lines(path, to_line(record) + "\n")
 
 
-def is_ddp_record(path: Path) -> bool:
-    """Check whether the file holds training steps in place of collectives."""
-    return _begins_with(path, DDP_SCHEMA)
-
-
-def is_training_record(path: Path) -> bool:
-    """Check whether the file holds training steps of other strategies."""
-    return _begins_with(path, TRAINING_SCHEMA)
-
-
-def _begins_with(path: Path, schema: str) -> bool:
+def schema_of(path: Path) -> str | None:
+    """Return the schema of a file of training steps; None for any other file."""
     try:
         with regular(path).open("rb") as file:
-            return schema.encode() in file.read(64)
+            begin = file.read(64)
     except OSError:
-        return False
+        return None
+    return next((schema for schema in (DDP_SCHEMA, TRAINING_SCHEMA) if schema.encode() in begin), None)
 
 
 def read_steps(path: Path, schema: str, adapter: TypeAdapter[Steps], command: str) -> Steps:

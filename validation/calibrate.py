@@ -6,17 +6,16 @@ from datetime import UTC, datetime
 import numpy as np
 
 from ringside.sim.calibration import Calibration, Fit
+from ringside.sim.libraries.mpi.library import Mpi
 from ringside.sim.libraries.nccl.cluster import is_machine
+from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.record import Record, RecordError, digest
 from ringside.topologies.catalogue import split
 from ringside.topologies.units import format_duration, format_size
-from ringside.validation.fallback import as_run
 from ringside.validation.fit import NAMES, fit
-from ringside.validation.machines import check_one_cluster
-from ringside.validation.measured.calibrate import calibrate_nccl, report_nccl
-from ringside.validation.measured.observed import is_of_nccl
+from ringside.validation.measurements import Measurements, measurements_of
 from ringside.validation.mpi.calibrate import calibrate_mpi, report_mpi
-from ringside.validation.mpi.observed import is_of_mpi
+from ringside.validation.nccl.calibrate import calibrate_nccl, report_nccl
 from ringside.validation.rows import Row, rows
 
 MIN_ROWS = 4
@@ -36,16 +35,19 @@ def calibrate(
     ``cluster`` names the topology that the records ran on; ``sources`` are file names and digests for the
     provenance. Raise `ringside.sim.record.RecordError` for records that must not be mixed or are too few.
     """
-    check_one_cluster(records, cluster, pool_sites=pool_sites)
-    of_nccl = [record for record in records if is_of_nccl(record)] if is_machine(cluster) else []
-    ran = as_run(of_nccl, cluster, settings or {})
-    nccl = calibrate_nccl(ran, split(cluster)[0], settings or {}) if ran else None
-    of_mpi = [record for record in records if is_of_mpi(record)]
-    mpi = calibrate_mpi(of_mpi, cluster, settings or {}) if of_mpi else None
-    apart = {id(record) for record in (*of_nccl, *of_mpi)}
-    others = [record for record in records if id(record) not in apart]
+    return calibrate_measurements(
+        measurements_of(records, cluster, settings or {}, pool_sites=pool_sites), sources or {}
+    )
+
+
+def calibrate_measurements(measured: Measurements, sources: Mapping[str, str]) -> Calibration:
+    """Fit measurements of one cluster, as `calibrate` does."""
+    records, cluster, settings = measured.records, measured.cluster, measured.settings
+    own = {Mpi.name, Nccl.name} if is_machine(cluster) else {Mpi.name}
+    of_nccl = [record for record in measured.ran if record.library == Nccl.name and Nccl.name in own]
+    of_mpi = [record for record in records if record.library == Mpi.name]
     groups: dict[tuple[str, str, str], list[Row]] = {}
-    for row in rows(others, cluster, settings or {}):
+    for row in rows([record for record in records if record.library not in own], cluster, settings):
         key = row.record.library, row.record.algorithm, row.record.protocol
         groups.setdefault(key, []).append(row)
     few = [f"{'/'.join(key)}: {len(group)}" for key, group in groups.items() if len(group) < MIN_ROWS]
@@ -55,13 +57,13 @@ def calibrate(
         cluster=records[0].cluster,
         topology=cluster,
         date=datetime.now(UTC).date().isoformat(),
-        sources=dict(sources or {}),
+        sources=dict(sources),
         fingerprint=_common(records),
         fits=tuple(_fit(*key, group) for key, group in groups.items()),
         used=tuple(sorted(digest(record) for record in records)),
-        nccl=nccl,
-        mpi=mpi,
-        settings=dict(settings or {}),
+        nccl=calibrate_nccl(of_nccl, split(cluster)[0], settings) if of_nccl else None,
+        mpi=calibrate_mpi(of_mpi, cluster, settings) if of_mpi else None,
+        settings=dict(settings),
     )
 
 

@@ -8,16 +8,13 @@ import numpy as np
 from ringside.sim.calibration import AUTO, Calibration, shipped
 from ringside.sim.engine.laws import check_band
 from ringside.sim.libraries.find import LIBRARIES
+from ringside.sim.libraries.mpi.library import Mpi
 from ringside.sim.libraries.nccl.bind import shipped_for
-from ringside.sim.libraries.nccl.cluster import is_machine
-from ringside.sim.network.message import check_network
+from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.record import Record, digest
 from ringside.topologies.load import in_catalogue
-from ringside.validation.fallback import as_run
-from ringside.validation.machines import check_one_cluster
-from ringside.validation.measured.observed import is_observable
-from ringside.validation.measured.predict import Libraries
-from ringside.validation.mpi.observed import algorithm_of, is_of_mpi
+from ringside.validation.measurements import Measurements, measurements_of
+from ringside.validation.mpi.observed import algorithm_of
 from ringside.validation.mpi.predict import predictions
 from ringside.validation.rows import Row, rows
 
@@ -85,6 +82,19 @@ class Summary:
     median_spread: float
 
 
+@dataclass(frozen=True, slots=True)
+class Comparisons:
+    """Measurements beside predictions.
+
+    ``basis`` says what the predictions rest on, empty for nothing; ``summaries`` are the errors of fitted,
+    held-out and uncalibrated rows, kept apart.
+    """
+
+    compared: Sequence[Compared]
+    basis: str
+    summaries: Mapping[str, Summary]
+
+
 def compare(
     records: Sequence[Record],
     cluster: str,
@@ -96,14 +106,21 @@ def compare(
 ) -> list[Compared]:
     """Predict every record on the cluster, calibrated where there is a fit for it.
 
-    ``auto`` uses for NCCL's records the shipped calibration of the machine. Fits and measurements exist for
-    the ``fifo`` network only.
+    ``auto`` uses the shipped calibration of the machine for the library that made the records. Fits and
+    measurements exist for the ``fifo`` network only.
     """
-    check_network(network)
-    check_one_cluster(records, cluster, pool_sites=pool_sites)
-    settings = settings or {}
+    measured = measurements_of(records, cluster, settings or {}, pool_sites=pool_sites)
+    return list(compare_measurements(measured, calibration, network).compared)
+
+
+def compare_measurements(
+    measured: Measurements, calibration: "Calibration | str | None", network: str = "fifo"
+) -> Comparisons:
+    """Predict every measurement, as `compare` does."""
+    records, cluster, settings = measured.records, measured.cluster, measured.settings
+    basis = ""
     if calibration == AUTO:
-        calibration = _shipped(records, cluster, settings) if network == "fifo" else None
+        calibration, basis = _shipped(measured) if network == "fifo" else (None, "")
     if isinstance(calibration, str):
         raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
     if calibration and network != "fifo":
@@ -112,52 +129,46 @@ def compare(
             "write --calibration none, or leave --network out"
         )
     used = set(calibration.used) if calibration else set()
-    model = calibration.nccl.model if calibration and calibration.nccl else None
-    ran = as_run(records, cluster, settings)
-    is_measured = model is not None and is_machine(cluster)
-    of_nccl = [is_measured and is_observable(record) for record in ran]
-    of_mpi = predictions([record for record in records if is_of_mpi(record)], cluster, settings, calibration)
-    others = iter(
-        rows(
-            [r for r, is_one in zip(ran, of_nccl, strict=True) if not (is_one or is_of_mpi(r))],
-            cluster,
-            settings,
-            network,
-        )
-    )
-    libraries = Libraries(cluster, settings, model, calibration.settings_on(cluster) if calibration else {})
+    of_mpi = [record for record in records if record.library == Mpi.name]
+    of_others = [record for record in measured.ran if record.library != Mpi.name]
+    nccl = calibration if calibration and calibration.nccl else None
+    mpi = predictions(of_mpi, cluster, settings, calibration) if of_mpi else iter(())
+    others = iter(rows(of_others, cluster, settings, network, nccl))
     compared = []
-    for record, as_it_ran, is_one in zip(records, ran, of_nccl, strict=True):
+    for record in records:
         fitted = "fitted" if digest(record) in used else "held_out"
-        if is_one:
-            choice, estimate, has_form = libraries.predict(as_it_ran)
-            ends = estimate.time_s, estimate.time_lo_s, estimate.time_hi_s
-            row = Compared(record, *ends, fitted if has_form else "unfitted", choice.name)
-        elif is_of_mpi(record):
-            row = Compared(record, *next(of_mpi), fitted if calibration else "unfitted", algorithm_of(record))
+        if record.library == Mpi.name:
+            row = Compared(record, *next(mpi), fitted if calibration else "unfitted", algorithm_of(record))
         else:
-            textbook = _textbook(next(others), calibration, fitted, cluster)
-            row = replace(textbook, record=record)
+            row = replace(_predicted(next(others), calibration, fitted, cluster), record=record)
         compared.append(row)
-    return compared
+    return Comparisons(compared, basis, summaries(compared))
 
 
-def _shipped(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> Calibration | None:
-    """Return the shipped calibration of the machine for the library that made the records."""
-    if any(map(is_of_mpi, records)):
-        calibration = shipped(in_catalogue(cluster))
-        return calibration if calibration and calibration.mpi else None
-    return shipped_for(cluster, settings)[0]
+def _shipped(measured: Measurements) -> tuple[Calibration | None, str]:
+    """Return the machine's shipped calibration of the library that made the records, and what it is."""
+    libraries = {record.library for record in measured.records}
+    if Mpi.name in libraries:
+        calibration = shipped(in_catalogue(measured.cluster))
+        return (calibration if calibration and calibration.mpi else None), ""
+    calibration, why = shipped_for(measured.cluster, measured.settings)
+    if Nccl.name not in libraries:
+        return calibration, ""
+    return calibration, (
+        f"times of NCCL as measured ({calibration.cluster})" if calibration else f"not calibrated: {why}"
+    )
 
 
-def _textbook(row: Row, calibration: Calibration | None, fitted: str, cluster: str) -> Compared:
+def _predicted(row: Row, calibration: Calibration | None, fitted: str, cluster: str) -> Compared:
     """Predict a row by the fitted textbook parameters if any, else by its library's own model."""
     record = row.record
     if calibration and (fit := calibration.fit_for(record.library, record.algorithm, record.protocol)):
         ends = row.calibrated(fit, calibration.settings_on(cluster))
-        return Compared(record, *ends, fitted, row.choice(fitted=True))
-    seconds = row.preset_time()
-    return Compared(record, seconds, seconds, seconds, "unfitted", row.choice())
+        return Compared(record, *ends, fitted, row.textbook.choose(row.collective).name)
+    candidate, time = row.predicted()
+    is_measured = time.engine == "measured"
+    ends = time.time_s, *((time.time_lo_s, time.time_hi_s) if is_measured else (time.time_s,) * 2)
+    return Compared(record, *ends, fitted if is_measured else "unfitted", candidate.name)
 
 
 def summaries(compared: Sequence[Compared]) -> dict[str, Summary]:

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ringside.sim.calibration import Fit
+from ringside.sim.calibration import Calibration, Fit
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import LIBRARIES, Options, find_library, models
-from ringside.sim.libraries.library import Library
-from ringside.sim.libraries.nccl.releases import names_one
+from ringside.sim.libraries.library import Candidate, Estimate, Library
 from ringside.sim.libraries.scaling import wider
 from ringside.sim.libraries.scheduled import evaluate
 from ringside.sim.parameters import Parameters, preset_of
@@ -19,6 +18,7 @@ from ringside.topologies.catalogue import split
 from ringside.topologies.load import counts
 from ringside.topologies.placement import EVEN, NUMBERED, PACKED, spread_over
 from ringside.validation.machines import with_nodes
+from ringside.validation.measurements import options_of
 
 
 class SizedCluster:
@@ -76,13 +76,10 @@ class Row:
         """The schedule whose parameters are fitted."""
         return self.textbook.schedule(self.collective, self.textbook.choose(self.collective))
 
-    def preset_time(self) -> float:
-        """Return the predicted seconds of the library's model without calibration."""
-        return self.library.time(self.collective, self.library.choose(self.collective)).time_s
-
-    def choice(self, *, fitted: bool = False) -> str:
-        """Return the name of the fitted schedule, or of the library's choice: ``tree/ll128``."""
-        return (self.textbook if fitted else self.library).choose(self.collective).name
+    def predicted(self) -> tuple[Candidate, Estimate]:
+        """Return the library's choice, and its time without fitted textbook parameters."""
+        candidate = self.library.choose(self.collective)
+        return candidate, self.library.time(self.collective, candidate)
 
     def calibrated(self, fit: Fit, settings: Mapping[str, str]) -> tuple[float, float, float]:
         """Return predicted seconds and their ends by a fit to the cluster with these settings."""
@@ -100,36 +97,35 @@ class Row:
 
 
 def rows(
-    records: Sequence[Record], cluster: str, settings: Mapping[str, str], network: str = "fifo"
+    records: Sequence[Record],
+    cluster: str,
+    settings: Mapping[str, str],
+    network: str = "fifo",
+    calibration: Calibration | None = None,
 ) -> list[Row]:
-    """Return the records on the cluster's topology, each with its own number of ranks and nodes."""
+    """Return the records on the cluster's topology, each with its own number of ranks and nodes.
+
+    ``calibration`` is that of libraries which model the machines.
+    """
     sized: dict[tuple[int, int], SizedCluster] = {}
-    libraries: dict[tuple[str | int, ...], Library] = {}
+    libraries: dict[tuple[str | int | Options, ...], Library] = {}
     made = []
     for record in records:
         shape = record.ranks, record.num_nodes
         nodes = record.num_nodes or None
         placed = sized.setdefault(shape, SizedCluster(cluster, settings, record.ranks, nodes))
-        way = (
-            *(record.library, record.library_version, record.collective),
-            *(record.algorithm, record.protocol, *shape),
-        )
+        options = options_of(record, network)
+        way = record.library, record.collective, options, *shape
         if way not in libraries:
-            libraries[way] = _own(record, cluster, settings, network) or _textbook(
-                record, placed.graph, network
-            )
+            if models(record.library, cluster):
+                libraries[way] = find_library(
+                    record.library, with_nodes(cluster, record.num_nodes), settings, ranks=record.ranks,
+                    options=options, calibration=calibration,
+                )  # fmt: skip
+            else:
+                libraries[way] = _textbook(record, placed.graph, network)
         made.append(Row(record, collective_of(record), libraries[way], placed))
     return made
-
-
-def _own(record: Record, cluster: str, settings: Mapping[str, str], network: str) -> Library | None:
-    """Return the record's library, in its own release, if it models the machines."""
-    if not models(record.library, cluster):
-        return None
-    name = with_nodes(cluster, record.num_nodes)
-    release = record.library_version if names_one(record.library_version) else None
-    options = Options(record.algorithm, record.protocol, release, network=network)
-    return find_library(record.library, name, settings, ranks=record.ranks, options=options, calibration=None)
 
 
 def _textbook(record: Record, graph: Topology, network: str = "fifo") -> Library:

@@ -38,7 +38,7 @@ class Options:
     For NCCL ``algorithm`` and ``protocol`` are values of NCCL_ALGO and NCCL_PROTO, ``nccl_graph`` is a
     graph file or a log, and ``times`` is one of `ringside.sim.libraries.nccl.library.CLOCKS`. ``placement``,
     one of `ringside.topologies.placement.SPREADS`, places ranks that are fewer than the cluster
-    has.
+    has. One process of NCCL's drives ``threads_per_process`` threads of ``gpus_per_thread`` GPUs each.
     """
 
     algorithm: str = "auto"
@@ -48,6 +48,8 @@ class Options:
     times: str | None = None
     network: str = "fifo"
     placement: str = EVEN
+    gpus_per_thread: int = 1
+    threads_per_process: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +106,7 @@ LIBRARIES = {
     ),
     "nccl": Entry(
         path="ringside.sim.libraries.nccl.bind", title="NCCL", rules=rules.NCCL, knows=_has_nvidia,
-        options=("protocol", "nccl_version", "nccl_graph", "times"),
+        options=("protocol", "nccl_version", "nccl_graph", "times", "gpus_per_thread", "threads_per_process"),
     ),
     "mpi": Entry(path="ringside.sim.libraries.mpi.library", title="Open MPI", options=("protocol",)),
 }  # fmt: skip

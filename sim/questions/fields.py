@@ -1,6 +1,6 @@
 """Fields that several questions share, each defined once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from ringside.sim.libraries.library import Library
 from ringside.sim.network.message import NETWORKS
 from ringside.sim.questions.anchor import Anchor
 from ringside.sim.questions.calibrated import anchor_option, calibration_option, scaled
-from ringside.sim.questions.question import Question, QuestionError, choices, option
+from ringside.sim.questions.question import Question, QuestionError, argument, choices, option
 from ringside.topologies.catalogue import parse_settings
 from ringside.topologies.placement import EVEN, SPREADS
 from ringside.topologies.units import format_size, parse_size
@@ -20,6 +20,15 @@ from ringside.topologies.units import format_size, parse_size
 
 def _parse_sizes(text: str) -> tuple[int, ...]:
     return tuple(map(parse_size, text.split(",")))
+
+
+def _parse_paths(texts: Sequence[str]) -> tuple[Path, ...]:
+    return tuple(map(Path, texts))
+
+
+def files_argument(help: str, metavar: str | None = None) -> Any:
+    """Define a field of one or more files."""
+    return argument(help, metavar=metavar, parse=_parse_paths, repeats=True)
 
 
 def network_option() -> Any:

@@ -32,8 +32,8 @@ from ringside.validation.explain.causes import (
 )
 from ringside.validation.explain.verdict import Prediction
 from ringside.validation.machines import with_nodes
-from ringside.validation.measured.observed import Observed, choose, observed
-from ringside.validation.measured.predict import as_before
+from ringside.validation.nccl.anchor import as_before
+from ringside.validation.nccl.observed import Observed, choose, observed
 
 Floats = NDArray[np.float64]
 

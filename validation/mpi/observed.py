@@ -23,14 +23,9 @@ class Observed:
     task: Task
 
 
-def is_of_mpi(record: Record) -> bool:
-    """Return whether MPI made the record."""
-    return record.library == Mpi.name
-
-
 def is_observable(record: Record) -> bool:
     """Return whether MPI's model has a form for what a record timed."""
-    if not is_of_mpi(record) or record.ranks < 2 or not record.nbytes:
+    if record.library != Mpi.name or record.ranks < 2 or not record.nbytes:
         return False
     return algorithm_of(record) in ROUNDS[record.collective]
 

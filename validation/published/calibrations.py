@@ -10,8 +10,8 @@ from pathlib import Path
 from ringside.sim.calibration import SHIPPED, Calibration
 from ringside.sim.record import Record, digest
 from ringside.topologies.machine import box_of
-from ringside.validation.measured.calibrate import calibrate_nccl
-from ringside.validation.measured.observed import is_observable
+from ringside.validation.nccl.calibrate import calibrate_nccl
+from ringside.validation.nccl.observed import is_observable
 from ringside.validation.published import published
 
 DATE = "2026-11-22"

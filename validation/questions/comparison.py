@@ -1,16 +1,15 @@
 """Predictions beside measurements of collectives."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from ringside.sim.calibration import AUTO, find_calibration
-from ringside.sim.libraries.nccl.bind import shipped_for
+from ringside.sim.calibration import find_calibration
 from ringside.sim.questions.fields import network_option
 from ringside.sim.questions.question import option
-from ringside.validation.compare import Compared, Summary, compare, summaries
-from ringside.validation.measured.observed import is_of_nccl
-from ringside.validation.questions.fields import ByCalibration, Measured
+from ringside.validation.compare import Compared, Comparisons, compare_measurements
+from ringside.validation.measurements import Measurements
+from ringside.validation.questions.fields import ByCalibration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,46 +21,32 @@ class Comparison(ByCalibration):
     network: str = network_option()
     pool_sites: bool = option("Pool records of several sites of one machine.", default=False)
 
-    def ask(self) -> "Comparisons":
+    def ask(self) -> "ComparisonAnswer":
         """Predict every record; raise RecordError for records that cannot be compared."""
-        measured = self.measured()
-        cluster, given = measured.cluster, self.calibration
-        calibration = find_calibration(given, cluster) if isinstance(given, str) else given
-        basis = ""
-        if calibration == AUTO and any(map(is_of_nccl, measured.records)):
-            known, why = shipped_for(cluster, self.settings)
-            basis = f"times of NCCL as measured ({known.cluster})" if known else f"not calibrated: {why}"
-        compared = compare(
-            measured.records, cluster, self.settings, calibration, network=self.network,
-            pool_sites=self.pool_sites,
-        )  # fmt: skip
-        return Comparisons(
-            question=self,
-            measured=measured,
-            compared=compared,
-            notes=[
-                *([f"machine: {cluster}, {measured.source}"] if self.cluster is None else []),
-                *([basis] if basis else []),
-                *([f"schedules played on the {self.network} network"] if self.network != "fifo" else []),
-                *measured.fallbacks("predicted"),
-            ],
-            summaries=summaries(compared),
-        )
+        measured = self.measured(pool_sites=self.pool_sites)
+        given = self.calibration
+        calibration = find_calibration(given, measured.cluster) if isinstance(given, str) else given
+        comparisons = compare_measurements(measured, calibration, self.network)
+        notes = [
+            f"machine: {measured.cluster}, {measured.source}" if self.cluster is None else "",
+            comparisons.basis,
+            f"schedules played on the {self.network} network" if self.network != "fifo" else "",
+            *measured.fallbacks,
+        ]
+        return ComparisonAnswer(self, measured, comparisons, [note for note in notes if note])
 
 
 @dataclass(frozen=True)
-class Comparisons:
-    """The answer.
+class ComparisonAnswer:
+    """The answer: a row for each record, and the errors of each set of rows.
 
-    ``notes`` are where the machine's name is from and what the predictions rest on, a sentence each;
-    ``summaries`` the errors of fitted, held-out and uncalibrated rows, kept apart.
+    ``notes`` say where the machine's name is from and what the predictions rest on, a sentence each.
     """
 
     question: Comparison
-    measured: Measured
-    compared: Sequence[Compared]
+    measured: Measurements
+    comparisons: Comparisons
     notes: Sequence[str]
-    summaries: Mapping[str, Summary]
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -71,13 +56,13 @@ class Comparisons:
     @property
     def content(self) -> dict[str, Any]:
         """Everything, in plain values."""
-        summary = {name: asdict(one) for name, one in self.summaries.items()}
+        summary = {name: asdict(one) for name, one in self.comparisons.summaries.items()}
         return {"inputs": self.inputs, "notes": self.notes, "summary": summary, "rows": self.rows}
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """A row for each record: measured and predicted seconds and bytes/s."""
-        return [_row(one) for one in self.compared]
+        return [_row(one) for one in self.comparisons.compared]
 
 
 def _row(row: Compared) -> dict[str, Any]:

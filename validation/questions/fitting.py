@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from ringside.sim.calibration import Calibration
 from ringside.sim.questions.question import option
-from ringside.validation.questions.fields import Measured, OfRecords
+from ringside.validation.measurements import Measurements
+from ringside.validation.questions.fields import OfRecords
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,23 +21,20 @@ class Fitting(OfRecords):
     cluster: str = option("A named cluster, or a YAML file. See ringside topo.", metavar="NAME[:COUNT]|FILE")
     pool_sites: bool = option("Pool records of several sites of one machine.", default=False)
 
-    def ask(self) -> "Fitted":
+    def ask(self) -> "FittingAnswer":
         """Fit; raise RecordError for records that are too few or must not be mixed."""
-        from ringside.validation.calibrate import calibrate  # scipy need not wait in the help
+        from ringside.validation.calibrate import calibrate_measurements  # scipy need not wait in the help
 
-        measured = self.measured()
-        calibration = calibrate(
-            measured.records, self.cluster, self.settings, sources_of(self.files), pool_sites=self.pool_sites
-        )
-        return Fitted(self, measured, calibration)
+        measured = self.measured(pool_sites=self.pool_sites)
+        return FittingAnswer(self, measured, calibrate_measurements(measured, sources_of(self.files)))
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FittingAnswer:
     """The answer: a calibration of what was measured."""
 
     question: Fitting
-    measured: Measured
+    measured: Measurements
     calibration: Calibration
 
     @property
@@ -47,7 +45,7 @@ class Fitted:
     @property
     def notes(self) -> Sequence[str]:
         """Where NCCL could not do as told, a sentence each."""
-        return self.measured.fallbacks("fitted")
+        return self.measured.fallbacks
 
 
 def sources_of(files: Sequence[Path]) -> dict[str, str]:

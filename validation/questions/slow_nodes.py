@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from ringside.sim.questions.fields import files_argument
 from ringside.sim.questions.question import Question, option
 from ringside.validation.pairs import Verdict, judge_files
-from ringside.validation.questions.fields import files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,7 @@ class SlowNodes(Question):
 
     schema: ClassVar[str] = "pairs"
 
-    files: Sequence[Path] = files(
+    files: Sequence[Path] = files_argument(
         "nccl-tests logs of two nodes each, folders of them, or a CSV table.", metavar="LOGS"
     )
     ranks: int = option(

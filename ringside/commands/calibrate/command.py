@@ -7,7 +7,6 @@ import typer
 
 from ringside import console, options
 from ringside.commands.fields import asks
-from ringside.sim.engine.effort import forced
 from ringside.topologies.disk import check_outputs
 from ringside.validation.questions.fitting import Fitting
 
@@ -21,7 +20,7 @@ def command(
 ) -> None:
     """Fit a cluster's parameters to measurements."""
     check_outputs([output], inputs=[*question.files, question.cluster])
-    with forced(force), console.simulating("fitting"):
+    with console.simulating("fitting"):
         answer = question.ask()
     console.warn_of(answer.measured)
     answer.calibration.write(output)

@@ -10,8 +10,7 @@ from ringside import console, options
 from ringside.commands.fields import asks
 from ringside.pictures.style import check_format
 from ringside.report.page import Page, Table, check_page, write_page
-from ringside.sim.engine.effort import forced
-from ringside.sim.record import is_ddp_record, is_training_record
+from ringside.sim.record import DDP_SCHEMA, schema_of
 from ringside.topologies.disk import check_outputs
 from ringside.validation.compare import Compared, Summary, summaries
 from ringside.validation.questions.comparison import Comparison
@@ -50,32 +49,32 @@ def command(
     check_format(plot)
     inputs: list[Path | str] = [*question.files, str(question.calibration or "")]
     check_outputs([plot], inputs=inputs)
-    check_page(html, [plot], inputs)
-    if any(map(is_ddp_record, question.files)) or any(map(is_training_record, question.files)):
+    if html:
+        check_page(html, [plot], inputs)
+    schemas = {schema_of(file) for file in question.files}
+    if schemas != {None}:
         if question.changed("cluster", "settings", "network", "calibration"):
             raise ValueError(
                 "step files contain their network; remove --cluster, --set, --network and --calibration"
             )
         _compare_steps(list(question.files), plot, html, limit, as_json=json)
         return
-    with forced(force), console.simulating("predicting"):
+    with console.simulating("predicting"):
         answer = question.ask()
     console.warn_of(answer.measured)
+    rows, errors = answer.comparisons.compared, answer.comparisons.summaries
     if plot:
-        from ringside.pictures.measured.comparison import draw_comparison
+        from ringside.pictures.collectives.comparison import draw_comparison
 
-        draw_comparison(list(answer.compared), plot)
+        draw_comparison(rows, plot)
     if html:
         title = f"Predicted and measured on {answer.measured.cluster}"
-        write_page(
-            compared_page(title, answer.compared, answer.notes, answer.content), html, [*inputs, plot or ""]
-        )
+        write_page(compared_page(title, rows, answer.notes, answer.content), html, [*inputs, plot or ""])
     if json:
         console.print_json("compare", answer.content)
     else:
-        console.print_table(answer.notes, HEADS, [cells(row) for row in answer.compared])
-        console.print_comments(summary_lines(answer.summaries))
-    over = [name for name, s in answer.summaries.items() if limit is not None and not s.median_error <= limit]
+        console.print_table(answer.notes, HEADS, [cells(row) for row in rows], after=summary_lines(errors))
+    over = [name for name, one in errors.items() if limit is not None and not one.median_error <= limit]
     if over:
         raise RuntimeError(f"median error above {max_error} in rows {' and '.join(over)}")
 
@@ -87,7 +86,7 @@ def _compare_steps(
     from ringside.commands.compare import ddp as compare_ddp
     from ringside.commands.compare import training as compare_training
 
-    if is_ddp_record(files[0]):
+    if schema_of(files[0]) == DDP_SCHEMA:
         compare_ddp.run(files, plot, html, limit, as_json=as_json)
         return
     if plot:

@@ -66,7 +66,7 @@ def command(
 
 def run(output: Path) -> None:
     """Measure, calibrate on every other size, compare on the rest, draw, write the report folder."""
-    from ringside.pictures.measured.comparison import draw_comparison
+    from ringside.pictures.collectives.comparison import draw_comparison
 
     check_torch()
     _claim(output)

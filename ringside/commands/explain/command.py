@@ -6,7 +6,6 @@ from typing import Any
 
 from ringside import console, options
 from ringside.commands.fields import asks
-from ringside.sim.engine.effort import forced
 from ringside.topologies.units import format_size
 from ringside.validation.explain.verdict import Candidate, Told, Verdict
 from ringside.validation.questions.explanation import Explanation
@@ -29,7 +28,7 @@ def command(
     json: options.Json = False,
 ) -> None:
     """Explain why a log's bus bandwidth is low, compared with similar machines, and what to try."""
-    with forced(force), console.simulating("trying causes"):
+    with console.simulating("trying causes"):
         answer = question.ask()
     measured, verdict = answer.measured, answer.verdict
     console.warn_of(measured)

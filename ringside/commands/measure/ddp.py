@@ -12,7 +12,7 @@ from ringside.real.collective.emulated import cluster
 from ringside.real.collective.measure import check_room
 from ringside.real.ddp.job import DdpJob, is_model
 from ringside.real.model.user_model import build
-from ringside.sim.record import is_ddp_record
+from ringside.sim.record import DDP_SCHEMA, schema_of
 from ringside.sim.training.ddp.buckets import check_used
 from ringside.sim.training.ddp.record import DdpRecord, workload_of
 from ringside.sim.workload.workload import Workload
@@ -62,7 +62,7 @@ def run(
     if not force:
         check_room(ranks, 0)
     grows = not is_stream(output)
-    if grows and output.exists() and not is_ddp_record(output):
+    if grows and output.exists() and schema_of(output) != DDP_SCHEMA:
         raise ValueError(f"{output} contains no steps; write another name after -o")
     with held(output), console.progress("starting", job.iterations) as bar:
 

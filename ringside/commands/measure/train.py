@@ -12,7 +12,7 @@ from ringside.real.collective.measure import check_room
 from ringside.real.training.job import MODELS, Experts, Model, TrainingJob
 from ringside.real.training.measure import measure_training
 from ringside.real.training.record import TrainingRecord
-from ringside.sim.record import is_training_record
+from ringside.sim.record import TRAINING_SCHEMA, schema_of
 from ringside.sim.training.pipeline.schedules import find_schedule
 from ringside.topologies import Topology, load, parse_settings
 from ringside.topologies import ranks as ranks_of
@@ -152,7 +152,7 @@ def run(
     if not force:
         check_room(ranks, job.model.nbytes)
     grows = not is_stream(output)
-    if grows and output.exists() and not is_training_record(output):
+    if grows and output.exists() and schema_of(output) != TRAINING_SCHEMA:
         raise ValueError(f"{output} contains no such steps; write another name after -o")
     with held(output), console.progress("starting", job.iterations) as bar:
 

@@ -13,11 +13,11 @@ from ringside.pictures.style import check_format
 from ringside.report.page import Page, Table, check_page, write_page
 from ringside.topologies.disk import check_outputs
 from ringside.topologies.names import one_of
-from ringside.validation.measured.baselines import BASELINES
+from ringside.validation.nccl.baselines import BASELINES
 from ringside.validation.published import published
 
 if TYPE_CHECKING:  # help must not wait for scipy
-    from ringside.validation.measured.scorecard import Judged, Score, SiteScore
+    from ringside.validation.nccl.scorecard import Judged, Score, SiteScore
 
 COLLECTIVES, TRAINING = "collectives", "training"
 """The scorecards; the second is a command of its own."""
@@ -66,7 +66,7 @@ def training(
 
 def run(plot: Path | None, html: Path | None, *, as_json: bool) -> None:
     """Fit, judge, print and draw."""
-    from ringside.validation.measured.scorecard import judge, questions, scores, site_scores
+    from ringside.validation.nccl.scorecard import judge, questions, scores, site_scores
 
     check_format(plot)
     check_outputs([plot], inputs=[])

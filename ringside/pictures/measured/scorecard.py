@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from ringside.pictures.style import STYLE, save
-from ringside.validation.measured.scorecard import Score
+from ringside.validation.nccl.scorecard import Score
 
 _MARKS = {"s": 6.0, "^": 6.0, "D": 5.5, "v": 7.5, "x": 5.0}
 """Shapes and sizes distinguish the rules without colour; hollow, so that none hides another."""

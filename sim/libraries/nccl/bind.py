@@ -11,6 +11,7 @@ from ringside.sim.libraries.nccl.communicator import Communicator, Settings
 from ringside.sim.libraries.nccl.graph.derive import listed_system
 from ringside.sim.libraries.nccl.graph.system import System
 from ringside.sim.libraries.nccl.library import Calibrated, Nccl
+from ringside.sim.libraries.nccl.measured.messages import Launch
 from ringside.sim.libraries.nccl.names import ALGORITHMS
 from ringside.sim.libraries.nccl.pins import Pins
 from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
@@ -52,7 +53,10 @@ def bind(
         return Nccl(comm, clock=options.times, network=options.network)
     before, calibrated, why = _calibrated(comm, cluster, values, options, calibration)
     log.info("calibration: %s", calibrated.name if calibrated else why or "none")
-    return Nccl(comm, calibrated=calibrated, uncalibrated=why, network=options.network, before=before)
+    launch = Launch(options.gpus_per_thread, options.threads_per_process)
+    return Nccl(
+        comm, calibrated=calibrated, uncalibrated=why, launch=launch, network=options.network, before=before
+    )
 
 
 def _calibrated(

@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import ConfigDict, TypeAdapter
 
 from ringside.sim.parameters import check_within
-from ringside.sim.record import DDP_SCHEMA, RecordError, is_ddp_record, read_steps
+from ringside.sim.record import DDP_SCHEMA, RecordError, read_steps, schema_of
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.step import TrainingStep
 from ringside.sim.workload import file as workload_file
@@ -91,7 +91,7 @@ _ADAPTER = TypeAdapter(DdpRecord)
 
 def workload_of(path: Path) -> Workload:
     """Return the workload in a YAML file, or that of measured steps."""
-    return read(path).workload if is_ddp_record(path) else workload_file.read(path)
+    return read(path).workload if schema_of(path) == DDP_SCHEMA else workload_file.read(path)
 
 
 def read(path: Path) -> DdpRecord:

@@ -19,7 +19,7 @@ from ringside.topologies import settings
 from ringside.topologies.units import parse_rate
 from ringside.validation.calibrate import calibrate
 from ringside.validation.compare import compare
-from ringside.validation.measured.anchor import anchored
+from ringside.validation.nccl.anchor import anchored
 from ringside.validation.questions.what_if import WhatIf
 
 SLOWER, FASTER = (0.25, 0.5, 0.8), (1.25, 2.0, 4.0)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import ringside.validation.published
-from ringside.validation.measured.fit import fit
-from ringside.validation.measured.observed import choose, observed
+from ringside.validation.nccl.fit import fit
+from ringside.validation.nccl.observed import choose, observed
 from ringside.validation.readers import read
 
 FILES = Path(ringside.validation.published.__file__).parent

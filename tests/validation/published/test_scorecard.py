@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ringside.validation.measured.baselines import BASELINES, interpolated, linear_in_log_nodes, tuner
-from ringside.validation.measured.scorecard import (
+from ringside.validation.nccl.baselines import BASELINES, interpolated, linear_in_log_nodes, tuner
+from ringside.validation.nccl.scorecard import (
     ANOTHER,
     Judged,
     judge,

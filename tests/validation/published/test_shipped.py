@@ -136,7 +136,7 @@ def test_too_little_or_nothing_to_fit_is_refused():
 
 
 def test_one_row_of_a_site_scales_a_family_to_it(tmp_path):
-    from ringside.validation.measured.anchor import anchored
+    from ringside.validation.nccl.anchor import anchored
 
     log = [replace(record, time_s=1.5 * record.time_s) for record in rows_of("oke*.json")]
     small = [record for record in log if record.nbytes == 1 << 14]

@@ -5,5 +5,5 @@
 The *kernel* is counted in `messages`: each hop's latency, gap and bandwidth, for the
 chunks and channels that NCCL really uses. The *host* is the time of one process to launch on all the GPUs
 that it drives. The *correction* is a smooth function of message size and channels (`model`). The choice of
-algorithm and protocol is the tuner's. `ringside.validation.measured` fits the parameters.
+algorithm and protocol is the tuner's. `ringside.validation.nccl` fits the parameters.
 """

@@ -41,7 +41,7 @@ PARAMETERS = (
     *(f"between_gap_us.{proto}" for proto in PROTOCOLS),
     *("nvls", "nvls_GBps", "nvls_gather", "nvls_tree", "nvls_tree_two_GBps", "nvls_tree_GBps"),
 )
-"""The parameters of a machine's times; `ringside.validation.measured.priors` defines each."""
+"""The parameters of a machine's times; `ringside.validation.nccl.priors` defines each."""
 
 PAIRS = (
     *((algorithm, protocol) for algorithm in ALGORITHMS for protocol in PROTOCOLS),

@@ -24,7 +24,7 @@ from ringside.sim.libraries.nccl.measured.model import (
     corrected,
     log_form,
 )
-from ringside.validation.measured.priors import priors
+from ringside.validation.nccl.priors import priors
 
 MACHINES = ("dgx-h100", "dgx-b200", "abci-v100", "polaris-a100", "rtx4090-pcie")
 

@@ -6,17 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.sim.libraries.find import Options
 from ringside.sim.libraries.nccl.bind import nccl_settings
 from ringside.sim.libraries.nccl.cluster import communicator_of
-from ringside.sim.libraries.nccl.communicator import Communicator, Facts, Settings
+from ringside.sim.libraries.nccl.communicator import Communicator, Facts
 from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.libraries.nccl.measured.messages import FORMS, KINDS, Launch, Task
 from ringside.sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
-from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION, names_one
 from ringside.sim.libraries.nccl.tuner import cost_table
 from ringside.sim.record import Record
 from ringside.validation.machines import with_nodes
+from ringside.validation.measurements import options_of
 
 Floats = NDArray[np.float64]
 
@@ -54,39 +53,24 @@ def observed(records: Sequence[Record], machine: str, values: Mapping[str, str])
     for record in records:
         if not is_observable(record):
             continue
+        options = options_of(record)
         key = record.num_nodes, record.ranks, record.library_version, record.algorithm, record.protocol
         if key not in communicators:
             name = with_nodes(machine, record.num_nodes)
-            communicators[key] = communicator_of(name, values, record.ranks, settings_of(record))
+            communicators[key] = communicator_of(name, values, record.ranks, nccl_settings(options))
         comm = communicators[key]
         if comm:
-            rows.append(Observed(record, comm, launch_of(record), run_of(record)))
+            launch = Launch(options.gpus_per_thread, options.threads_per_process)
+            rows.append(Observed(record, comm, launch, _run_of(record)))
     return rows
-
-
-def is_of_nccl(record: Record) -> bool:
-    """Return whether NCCL made the record."""
-    return record.library == Nccl.name
 
 
 def is_observable(record: Record) -> bool:
     """Return whether NCCL made the record of a collective that may have a form."""
-    return is_of_nccl(record) and record.collective in KINDS and record.ranks > 1
+    return record.library == Nccl.name and record.collective in KINDS and record.ranks > 1
 
 
-def settings_of(record: Record) -> Settings:
-    """Return NCCL's settings of the record; of an unknown release the newest."""
-    release = record.library_version if names_one(record.library_version) else DEFAULT_VERSION
-    return nccl_settings(Options(record.algorithm, record.protocol, release))
-
-
-def launch_of(record: Record) -> Launch:
-    """Return how the record's processes launched."""
-    fields = record.fingerprint
-    return Launch(int(fields.get("gpus_per_thread", 1)), int(fields.get("threads_per_process", 1)))
-
-
-def run_of(record: Record) -> str:
+def _run_of(record: Record) -> str:
     """Return what all rows of one run have in common."""
     fields = record.fingerprint.get("id", "")
     return f"{record.source} {fields} {record.collective} {record.algorithm} {record.protocol} {record.ranks}"

@@ -5,13 +5,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from ringside.sim.calibration import Calibration, CalibrationError
+from ringside.sim.collective import Collective
+from ringside.sim.libraries.library import Candidate
 from ringside.sim.libraries.nccl.cluster import as_measured
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.library import Calibrated, Nccl
+from ringside.sim.libraries.nccl.measured.messages import Task
+from ringside.sim.libraries.nccl.measured.model import Measured
 from ringside.sim.questions.anchor import Anchor
 from ringside.sim.record import Record, RecordError, digest
-from ringside.validation.fallback import as_run
 from ringside.validation.machines import with_nodes
-from ringside.validation.measured.observed import choose, is_observable, observed
-from ringside.validation.measured.predict import as_before
+from ringside.validation.measurements import as_run
+from ringside.validation.nccl.observed import choose, is_observable, observed
 from ringside.validation.readers import read
 
 
@@ -51,3 +56,11 @@ def anchored(
         nccl=calibration.nccl.anchored([task for task, _ in before], seconds),
         used=tuple(sorted({*calibration.used, *(written[digest(record)] for record in kept)})),
     )
+
+
+def as_before(task: Task, before: Communicator, model: Measured) -> tuple[Task, float]:
+    """Return a task on the machines that were measured, and how many times as long it takes on its own."""
+    library = Nccl(task.comm, calibrated=Calibrated(model, ""), before=before)
+    collective = Collective(task.kind, task.comm.ranks, task.nbytes, dtype="float32")
+    ratio = library.change(collective, Candidate(*task.pair)) or 1.0
+    return replace(task, comm=model.facts.on(before)), ratio

@@ -11,9 +11,9 @@ import numpy as np
 
 from ringside.sim.libraries.nccl.measured.model import Answer
 from ringside.sim.record import Record
-from ringside.validation.measured.baselines import BASELINES
-from ringside.validation.measured.fit import fit
-from ringside.validation.measured.observed import Observed, choose, is_observable, observed
+from ringside.validation.nccl.baselines import BASELINES
+from ringside.validation.nccl.fit import fit
+from ringside.validation.nccl.observed import Observed, choose, is_observable, observed
 from ringside.validation.published.calibrations import is_left_out, mates_of
 
 KIB, MIB = 1024, 1024**2

@@ -22,8 +22,8 @@ from ringside.sim.libraries.nccl.measured.model import (
     latency_and_bandwidth,
     log_form,
 )
-from ringside.validation.measured.observed import Chosen, Observed, choose
-from ringside.validation.measured.priors import Prior, priors
+from ringside.validation.nccl.observed import Chosen, Observed, choose
+from ringside.validation.nccl.priors import Prior, priors
 
 Floats = NDArray[np.float64]
 

@@ -11,9 +11,9 @@ from ringside.sim.libraries.nccl.measured.stored import Stored, correction_lines
 from ringside.sim.libraries.nccl.releases import names_one
 from ringside.sim.record import Record, RecordError
 from ringside.topologies.units import format_size
-from ringside.validation.measured.fit import Fitted, fit
-from ringside.validation.measured.observed import observed
-from ringside.validation.measured.priors import priors
+from ringside.validation.nccl.fit import Fitted, fit
+from ringside.validation.nccl.observed import observed
+from ringside.validation.nccl.priors import priors
 
 MIN_ROWS = 4
 WORST_ROWS = 3

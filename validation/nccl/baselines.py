@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ringside.sim.libraries.nccl.figures import steps
 from ringside.sim.libraries.nccl.library import LAUNCH_S
 from ringside.sim.libraries.nccl.tuner import cost_table
-from ringside.validation.measured.observed import Observed
+from ringside.validation.nccl.observed import Observed
 
 Floats = NDArray[np.float64]
 
