@@ -108,7 +108,7 @@ def test_an_algorithm_that_is_not_to_be_had_is_what_nccl_falls_back_to(
     assert said.startswith(
         f"NCCL_ALGO={content['rows'][0]['algorithm']} names nothing that mn5-h100 supports for all_reduce"
     )
-    assert said.endswith(f"predicted as NCCL_ALGO={fallback}")
+    assert said.endswith(f"fell back to NCCL_ALGO={fallback}")
     (tmp_path / "job.log").write_text(f"# NCCL_ALGO set by environment to {fallback}\n{hosts}")
     plainly = json.loads(ringside("compare", "job.log", "--cluster", "mn5-h100", "--json")[1])
     assert not [note for note in plainly["notes"] if "fell back" in note]
@@ -131,11 +131,11 @@ def test_calibrate_and_explain_take_what_ran_for_what_was_told(ringside, tmp_pat
         simulated = ringside("simulate", "all_reduce", "--cluster", "mn5-h100:4", "--anchor", "job.json")[1]
         answers.append((fitted, json.loads(explained), simulated))
     (fitted, explained, simulated), (plainly, as_ring, anchored) = answers
-    assert "so NCCL fell back; fitted as NCCL_ALGO=ring" in fitted
+    assert "so NCCL fell back to NCCL_ALGO=ring" in fitted
     assert "fell back" not in plainly
     assert fitted.splitlines()[2:4] == plainly.splitlines()[2:4]
     (said,) = explained["notes"]
-    assert said.endswith("explained as NCCL_ALGO=ring")
+    assert said.endswith("fell back to NCCL_ALGO=ring")
     assert not as_ring["notes"]
     assert [row["family_s"] for row in explained["rows"]] == [row["family_s"] for row in as_ring["rows"]]
     assert simulated == anchored

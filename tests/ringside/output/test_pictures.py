@@ -15,9 +15,9 @@ from matplotlib.text import Text
 
 from ringside.pictures import style, topology
 from ringside.pictures.bins import occupied, prevailing
-from ringside.pictures.collectives import curves, picks, timeline
+from ringside.pictures.collectives import comparison, curves, picks, timeline
 from ringside.pictures.jobs import disturbance, pipeline, training
-from ringside.pictures.measured import comparison, validation
+from ringside.pictures.measured import validation
 from ringside.validation.emulated.collectives import MeasuredCase
 
 LOG = Path(__file__).parents[2] / "validation/data/v2.13_two_nodes.log"
