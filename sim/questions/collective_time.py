@@ -13,10 +13,11 @@ from ringside.sim.formats.schedule_files import ScheduleFile, holds_schedule, re
 from ringside.sim.libraries.library import ENGINES, Library, Prediction, answer, check_growth
 from ringside.sim.questions.counts import parse_counts, without_count
 from ringside.sim.questions.disturbances import Disturbances
-from ringside.sim.questions.fields import ByLibrary, BySize, OfType
+from ringside.sim.questions.fields import ByLibrary, OfType
 from ringside.sim.questions.idle_settings import idle_rates
 from ringside.sim.questions.question import QuestionError, argument, choices, option
 from ringside.sim.questions.schedule_file import given
+from ringside.sim.questions.sizes import BySize
 from ringside.sim.questions.splits import read_splits
 from ringside.topologies.placement import in_words, placement_told
 

@@ -1,7 +1,7 @@
 """Fields that several questions share, each defined once."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,9 @@ from ringside.sim.libraries.library import Library
 from ringside.sim.network.message import NETWORKS
 from ringside.sim.questions.anchor import Anchor
 from ringside.sim.questions.calibrated import anchor_option, calibration_option, scaled
-from ringside.sim.questions.question import Question, QuestionError, argument, choices, option
-from ringside.topologies.catalogue import parse_settings
+from ringside.sim.questions.question import Question, argument, choices, option
+from ringside.sim.questions.sizes import settings_option
 from ringside.topologies.placement import EVEN, SPREADS
-from ringside.topologies.units import format_size, parse_size
-
-
-def _parse_sizes(text: str) -> tuple[int, ...]:
-    return tuple(map(parse_size, text.split(",")))
 
 
 def _parse_paths(texts: Sequence[str]) -> tuple[Path, ...]:
@@ -41,10 +36,7 @@ class OnCluster(Question):
     """A cluster, its changed settings, and the ranks in use."""
 
     cluster: str = option("A named cluster, or a YAML file. See ringside topo.", metavar="NAME[:COUNT]|FILE")
-    settings: Mapping[str, str] = option(
-        "Change a figure or fabric: nic=25GB/s, latency=5us, fabric=torus; repeat for more.",
-        "--set", "--settings", metavar="KEY=VALUE", factory=dict, parse=parse_settings, repeats=True,
-    )  # fmt: skip
+    settings: Mapping[str, str] = settings_option()
     ranks: int | None = option("Number of ranks.", "-g", "--ranks", default=None, default_text="all")
     placement: str = option(
         "Place -g ranks: equally many on every machine, or one machine full after another.",
@@ -120,45 +112,3 @@ class OfType(Question):
 
     dtype: str = option(f"Element type: {', '.join(ITEMSIZE)}.", metavar="TYPE", default="float32")
     redop: str = option(f"One of {', '.join(REDOPS)}.", metavar="REDUCTION", default="sum")
-
-
-@dataclass(frozen=True, kw_only=True)
-class BySize(Question):
-    """Sizes in bytes: a list, or a series from ``begin`` to ``end`` by ``factor``; ``sizes`` has all."""
-
-    begin: int = option(
-        "Smallest size.", "-b", "--begin", metavar="SIZE", default="8", parse=parse_size, minimum=0
-    )
-    end: int = option(
-        "Largest size.", "-e", "--end", metavar="SIZE", default="128M", parse=parse_size, minimum=0
-    )
-    factor: int = option(
-        "Factor between sizes, 2 or more.", "-f", "--factor", metavar="FACTOR", default=2, minimum=2
-    )
-    size: tuple[int, ...] | None = option(
-        "One size or several, instead of -b, -e and -f.",
-        metavar="SIZE,...", default=None, parse=_parse_sizes,
-    )  # fmt: skip
-    sizes: list[int] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.size is not None and self.changed("begin", "end", "factor"):
-            raise QuestionError(
-                "`size` is a list, `begin`, `end` and `factor` are a series; remove one of them"
-            )
-        if self.begin > self.end:
-            raise QuestionError(
-                f"`begin` {format_size(self.begin)} is more than `end` {format_size(self.end)}; "
-                "write the smaller size first"
-            )
-        if self.begin < 1:
-            raise QuestionError(f"`begin` {self.begin} cannot grow; write `begin` 1 or more, or `size` 0")
-        sizes = self._series() if self.size is None else list(self.size)
-        object.__setattr__(self, "sizes", sizes)
-
-    def _series(self) -> list[int]:
-        sizes = [self.begin]
-        while sizes[-1] * self.factor <= self.end:
-            sizes.append(sizes[-1] * self.factor)
-        return sizes

@@ -8,7 +8,7 @@ from ringside.sim.calibration import Calibration
 from ringside.sim.questions.calibrated import calibration_option
 from ringside.sim.questions.fields import files_argument
 from ringside.sim.questions.question import Question, option
-from ringside.topologies import parse_settings
+from ringside.sim.questions.sizes import settings_option
 from ringside.validation.measurements import Measurements, read_measurements
 
 
@@ -21,10 +21,7 @@ class OfRecords(Question):
         "A named cluster, or a YAML file. See ringside topo.",
         metavar="NAME[:COUNT]|FILE", default=None, default_text="inferred from the files",
     )  # fmt: skip
-    settings: Mapping[str, str] = option(
-        "Change a figure or fabric: nic=25GB/s, latency=5us, fabric=torus; repeat for more.",
-        "--set", "--settings", metavar="KEY=VALUE", factory=dict, parse=parse_settings, repeats=True,
-    )  # fmt: skip
+    settings: Mapping[str, str] = settings_option()
 
     def measured(self, *, pool_sites: bool = False) -> Measurements:
         """Return what the files hold; raise `ringside.sim.record.RecordError` for files without records."""

@@ -18,7 +18,7 @@ from ringside.sim.disturbance import Disturbance
 from ringside.sim.engine.effort import forced
 from ringside.sim.questions.collective_time import CollectiveTime, CollectiveTimes
 from ringside.sim.questions.disturbances import Disturbances
-from ringside.sim.questions.fields import BySize
+from ringside.sim.questions.sizes import BySize
 
 SIZE = (("size", "(B)"), ("time", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)"))
 BAND = (("lo", "(us)"), ("hi", "(us)"))
