@@ -15,12 +15,14 @@ if not os.path.isdir(os.path.join(__path__[0], "sim")):
 
 if TYPE_CHECKING:
     from ringside.api import goodput as goodput
-    from ringside.api import measure as measure
     from ringside.api import pairs as pairs
     from ringside.api import pick as pick
     from ringside.api import read as read
     from ringside.api import sweep as sweep
     from ringside.api import train as train
+    from ringside.real.questions.collective_measurement import CollectiveMeasurement as CollectiveMeasurement
+    from ringside.real.questions.elastic_measurement import ElasticMeasurement as ElasticMeasurement
+    from ringside.real.questions.training_measurement import TrainingMeasurement as TrainingMeasurement
     from ringside.results import Cell as Cell
     from ringside.results import Result as Result
     from ringside.results import rows as rows
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from ringside.validation.pairs import SlowPair as SlowPair
     from ringside.validation.pairs import Verdict as Verdict
     from ringside.validation.questions.comparison import Comparison as Comparison
+    from ringside.validation.questions.ddp_measurement import DdpMeasurement as DdpMeasurement
     from ringside.validation.questions.explanation import Explanation as Explanation
     from ringside.validation.questions.fitting import Fitting as Fitting
     from ringside.validation.questions.layout_search import LayoutSearch as LayoutSearch
@@ -77,11 +80,14 @@ else:
         "Cell": "ringside.results",
         "Checkpoints": "ringside.sim.goodput.job",
         "Collective": "ringside.sim.collective",
+        "CollectiveMeasurement": "ringside.real.questions.collective_measurement",
         "CollectiveTime": "ringside.sim.questions.collective_time",
         "Compared": "ringside.validation.compare",
         "Comparison": "ringside.validation.questions.comparison",
         "Coverage": "ringside.sim.questions.coverage",
         "DataParallel": "ringside.sim.training.ddp.job",
+        "DdpMeasurement": "ringside.validation.questions.ddp_measurement",
+        "ElasticMeasurement": "ringside.real.questions.elastic_measurement",
         "Explanation": "ringside.validation.questions.explanation",
         "Fit": "ringside.sim.calibration",
         "Fitting": "ringside.validation.questions.fitting",
@@ -102,6 +108,7 @@ else:
         "SlowPair": "ringside.validation.pairs",
         "StepTime": "ringside.validation.questions.step_time",
         "Topology": "ringside.topologies",
+        "TrainingMeasurement": "ringside.real.questions.training_measurement",
         "TrainingStep": "ringside.sim.training.step",
         "Verdict": "ringside.validation.pairs",
         "WhatIf": "ringside.validation.questions.what_if",
@@ -109,7 +116,6 @@ else:
         "compare": "ringside.validation.compare",
         "goodput": "ringside.api",
         "load": "ringside.topologies",
-        "measure": "ringside.api",
         "pairs": "ringside.api",
         "pick": "ringside.api",
         "predict": "ringside.sim.predict",

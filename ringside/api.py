@@ -1,6 +1,6 @@
 """The commands as functions that return results; `ringside` exports them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,44 +114,6 @@ def goodput(
     what = published(job).job if isinstance(job, str) else job
     every = min(best_interval(what), what.work_s) if interval_s is None else interval_s
     return study(what, every, trials=trials, seed=seed)
-
-
-def measure(
-    collective: str,
-    sizes: Sequence[int],
-    *,
-    ranks: int = 2,
-    backend: str = "gloo",
-    algorithm: str = "library",
-    dtype: str = "float32",
-    iterations: int = 20,
-    warmup: int = 2,
-    timeout_s: float = 60.0,
-    on_record: Callable[[Record], None] = lambda _: None,
-) -> list[Record]:
-    """Run a real collective on this machine, under torchrun, at each size in bytes.
-
-    PyTorch must be installed. ``algorithm`` is ``library`` for the backend's own, or one of Ringside's, whose
-    schedule is run. ``on_record`` is called with each record as it is measured, so that no record is lost
-    if a later one fails.
-    """
-    from ringside.real.collective.measure import Measurement, check_room
-    from ringside.real.collective.measure import measure as run
-    from ringside.real.launch.torchrun import WorldSpec
-
-    what = Measurement(
-        collective=kind_of(collective), world=WorldSpec(ranks), sizes=sizes, backend=backend,
-        algorithm=algorithm, dtype=dtype, iterations=iterations, warmup=warmup, timeout_s=timeout_s,
-    )  # fmt: skip
-    check_room(ranks, max(sizes))
-    records: list[Record] = []
-
-    def keep(record: Record) -> None:
-        records.append(record)
-        on_record(record)
-
-    run(what, keep)
-    return records
 
 
 def sweep(

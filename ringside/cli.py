@@ -112,9 +112,9 @@ def commands(called: Collection[str]) -> typer.Typer:
 
 
 def command_of(name: str) -> Any:
-    """Return the function of a command: ``command`` in its folder, or ``ddp`` beside it."""
+    """Return the function of a command: that of ``command.py`` in its folder, or of ``ddp.py`` beside it."""
     first, _, second = name.partition(" ")
-    return getattr(import_module(f"ringside.commands.{first}.command"), second or "command")
+    return import_module(f"ringside.commands.{first}.{second or 'command'}").command
 
 
 class _Command(TyperCommand):

@@ -147,6 +147,10 @@ Force = Annotated[
         help=f"Simulate without limits (usually {MAX_TRANSFERS:,} transfers, {format_size(MAX_MEMORY)}).",
     ),
 ]
+ForceStart = Annotated[
+    bool, typer.Option("--force", help="Start without limits (usually 16 ranks per core, all memory).")
+]
+Steps = Annotated[Path, typer.Option("-o", metavar="FILE.json", help="Write the steps to this file.")]
 Short = Annotated[
     bool, typer.Option("--short", help="A few cells in some three minutes, instead of all in some twenty.")
 ]

@@ -10,6 +10,7 @@ from ringside.sim.libraries.rules import GLOO
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.sim.training.ddp.job import STEADY
 from ringside.sim.training.ddp.powersgd import PowerSGD
+from ringside.sim.workload.workload import Layer, Tensor, Workload
 
 HOOKS = ("allreduce", "powersgd")
 
@@ -17,9 +18,22 @@ MAX_START = 100
 """Iterations without compression before PowerSGD is measured."""
 
 
+SLEEPING = "sleeping"
+"""The name of the built-in model."""
+
+
 def is_model(text: str) -> bool:
     """Whether the text is `ringside.real.model.user_model`'s ``FILE.py:NAME``, not a workload."""
     return text.partition(":")[0].endswith(".py")
+
+
+def sleeping_layers(layers: int = 16, forward_s: float = 4e-3, backward_s: float = 25e-3) -> Workload:
+    """Return the built-in model: equal layers of 0.5 MiB of parameters each."""
+    return Workload(
+        name=f"{layers} sleeping layers",
+        parameters=tuple(Tensor(f"layer{i}.weight", 2**17, rows=512) for i in range(layers)),
+        layers=tuple(Layer(f"layer{i}", (i,), forward_s, backward_s) for i in reversed(range(layers))),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,14 +10,13 @@ from statistics import median, median_low
 from typing import Any
 
 from ringside.real.ddp.job import DdpJob
-from ringside.real.ddp.profile import parameters_of, profile
 from ringside.real.emulate import Network
 from ringside.real.launch.follow import START_S, MeasureError, Row, last_lines
 from ringside.real.launch.torchrun import Agent, local_agent, started, watched
 from ringside.sim.training.ddp.buckets import Bucket
 from ringside.sim.training.step import Pace, Reduction, Span, TrainingStep, busy, exposed
 from ringside.sim.workload.file import dumps
-from ringside.sim.workload.workload import Workload
+from ringside.sim.workload.workload import Layer, Workload
 
 _PORT = 29600
 
@@ -78,7 +77,7 @@ def measure_ddp(
         job, pass_s = replace(job, model=str(Path(model).absolute())), job.timeout_s
     if not network:
         job = replace(job, all_reduces=_ALL_REDUCES)
-    bare = model if isinstance(model, Workload) else parameters_of(model)
+    bare = model if isinstance(model, Workload) else _parameters_of(model)
     rows: list[Row] = []
 
     def keep(row: Row) -> None:
@@ -114,6 +113,38 @@ def _measured(model: Workload, rows: Sequence[Row], workers: int) -> Measured:
         workload, steps, buckets, first["memory_bandwidth"], all_reduces, first["fingerprint"],
         *_losses([row["ranks"] for row in rows], dict(all_reduces)), tuple(map(tuple, first["hook"])),
     )  # fmt: skip
+
+
+def _parameters_of(model: str) -> Workload:
+    from ringside.real.model.architecture import parameters_of  # loads torch, for which help must not wait
+
+    return parameters_of(model)
+
+
+def profile(bare: Workload, passes: Sequence[Sequence[dict[str, Any]]]) -> Workload:
+    """Return the workload with the times that every rank measured in several passes.
+
+    A gradient's time is that of its last rank, in the median pass. Each gradient is a layer of its own; the
+    whole forward pass belongs to the last one, which has no gradient.
+    """
+    alone = [[rank["alone"] for rank in ranks] for ranks in passes]
+    forwarded, end = (
+        median(max(seen[key] for seen in ranks) for ranks in alone) for key in ("forwarded", "end")
+    )
+    arrived = {
+        int(index): median(
+            max((seen["arrived"][index] for seen in ranks if index in seen["arrived"]), default=end)
+            for ranks in alone
+        )
+        for index in {index for ranks in alone for seen in ranks for index in seen["arrived"]}
+    }
+    layers, before = [], forwarded
+    for index in sorted(arrived, key=lambda index: arrived[index]):
+        name = bare.parameters[index].name
+        layers.append(Layer(name, (index,), backward_s=max(arrived[index] - before, 0.0)))
+        before = max(arrived[index], before)
+    layers.append(Layer("rest", forward_s=forwarded, backward_s=max(end - before, 0.0)))
+    return replace(bare, layers=tuple(layers))
 
 
 def _losses(rows: Sequence[Sequence[dict[str, Any]]], all_reduces: dict[int, float]) -> tuple[float, float]:

@@ -15,7 +15,14 @@ from torch import nn
 from ringside.real.model.trace import NeedsNumbersError, Trace, Work, sparse, trace
 from ringside.real.model.user_model import EXAMPLE, batch_of, build, build_light
 from ringside.sim.workload.architecture import Architecture, Block
-from ringside.sim.workload.workload import Tensor
+from ringside.sim.workload.workload import Tensor, Workload
+
+
+def parameters_of(model: str) -> Workload:
+    """Return what a user's ``model`` trains, with layers still to be timed; it takes no memory."""
+    module, inputs = build_light(model)
+    bare = architecture(module)
+    return Workload(bare.name, bare.parameters, (), bare.buffers, batch=batch_of(inputs))
 
 
 def architecture(module: nn.Module, *inputs: Any) -> Architecture:

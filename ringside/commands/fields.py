@@ -1,10 +1,10 @@
 """Make a command from a question: an option for each field, with its help, default and name."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field
-from types import NoneType, UnionType
-from typing import Annotated, Any, get_args
+from types import MappingProxyType, NoneType, UnionType
+from typing import Annotated, Any, TypeVar, get_args
 
 import typer
 
@@ -12,6 +12,7 @@ import ringside.parsers  # noqa: F401  (registers them)
 from ringside.sim.questions.question import Question, option_of, options_of, types_of
 
 Command = Callable[..., None]
+Asked = TypeVar("Asked", bound=Question)
 
 
 def asks(question: type[Question], *others: type[Question]) -> Callable[[Command], Command]:
@@ -19,31 +20,65 @@ def asks(question: type[Question], *others: type[Question]) -> Callable[[Command
 
     A parameter named as a field of one of the ``others`` becomes that field's option.
     """
-    types = types_of(question)
-    borrowed = {
-        one.name: _parameter(one, types_of(other)[one.name]) for other in others for one in options_of(other)
-    }
+    borrowed = _options(*others)
 
     def decorate(run: Command) -> Command:
-        _, *own = inspect.signature(run, eval_str=True).parameters.values()
-        rest = [borrowed.get(one.name, one.replace(kind=inspect.Parameter.KEYWORD_ONLY)) for one in own]
-        options = [_parameter(one, types[one.name]) for one in options_of(question)]
-        names = {one.name for one in options}
+        def ask(values: dict[str, Any], **given: Any) -> None:
+            run(made(question, values), **given)
 
-        def command(**given: Any) -> None:
-            values = {name: given.pop(name) for name in names & given.keys()}
-            run(question(**{name: value for name, value in values.items() if value is not None}), **given)
-
-        parameters = sorted([*options, *rest], key=_place)
-        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        command.__annotations__ = {one.name: one.annotation for one in parameters}
-        command.__doc__ = run.__doc__
-        return command
+        return _command(run, _options(question), ask, borrowed)
 
     return decorate
 
 
-def _parameter(one: "Field[Any]", hint: Any) -> inspect.Parameter:
+def asks_one_of(*questions: type[Question]) -> Callable[[Command], Command]:
+    """Replace a command's first parameter by an option for each field of several questions.
+
+    The parameter becomes the options given, of which `made` makes one of the questions.
+    """
+
+    def decorate(run: Command) -> Command:
+        return _command(run, _options(*questions, is_needed=False), run)
+
+    return decorate
+
+
+def made(question: type[Asked], values: Mapping[str, Any]) -> Asked:
+    """Make a question of the options that are its fields."""
+    return question(**{one.name: values[one.name] for one in options_of(question) if one.name in values})
+
+
+def _options(*questions: type[Question], is_needed: bool = True) -> dict[str, inspect.Parameter]:
+    """Return the command's parameter for each field; without ``is_needed`` none must be given."""
+    return {
+        one.name: _parameter(one, types_of(question)[one.name], is_needed=is_needed)
+        for question in questions
+        for one in options_of(question)
+    }
+
+
+def _command(
+    run: Command,
+    options: Mapping[str, inspect.Parameter],
+    ask: Command,
+    borrowed: Mapping[str, inspect.Parameter] = MappingProxyType({}),
+) -> Command:
+    """Return a command with the options beside ``run``'s own, which calls ``ask`` with the options given."""
+    _, *own = inspect.signature(run, eval_str=True).parameters.values()
+    rest = [borrowed.get(one.name, one.replace(kind=inspect.Parameter.KEYWORD_ONLY)) for one in own]
+
+    def command(**given: Any) -> None:
+        values = {name: given.pop(name) for name in options.keys() & given.keys()}
+        ask({name: value for name, value in values.items() if value is not None}, **given)
+
+    parameters = sorted([*options.values(), *rest], key=_place)
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    command.__doc__ = run.__doc__
+    return command
+
+
+def _parameter(one: "Field[Any]", hint: Any, *, is_needed: bool) -> inspect.Parameter:
     """Return the command's parameter for a field; None is an option that is not given."""
     how = option_of(one)
     settings: dict[str, Any] = {"help": how.help, "metavar": how.metavar}
@@ -53,14 +88,16 @@ def _parameter(one: "Field[Any]", hint: Any) -> inspect.Parameter:
         settings["max"] = how.maximum
     if how.default_text:
         settings["show_default"] = how.default_text
-    is_required = one.default is MISSING and one.default_factory is MISSING
+    is_required = is_needed and one.default is MISSING and one.default_factory is MISSING
     default = inspect.Parameter.empty if is_required else None
     if one.default is not MISSING and not how.repeats:
         default = one.default
     annotation: Any
     kind: Any = list[str] if how.repeats else str if how.parse else _plain_type(hint)
     if how.is_argument:
-        annotation = Annotated[kind, typer.Argument(**settings)]
+        if how.completions:
+            settings["autocompletion"] = lambda: how.completions
+        annotation = Annotated[kind if is_required else kind | None, typer.Argument(**settings)]
     else:
         flags = how.flags or ((f"--{one.name.replace('_', '-')}",) if kind is bool else ())
         annotation = Annotated[kind if is_required else kind | None, typer.Option(*flags, **settings)]

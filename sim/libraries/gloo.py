@@ -3,7 +3,7 @@
 From gloo's allreduce.cc, allgather.cc, broadcast.cc, reduce.cc, alltoall.cc and barrier.cc (commit 70dc3602,
 2026-04-21). A receiver announces each receive to its sender, which holds the data back until then.
 A collective posts its first receives as it begins, so its first message is delayed by one one-way
-latency; later ones, as a rule, are not: see `RENDEZVOUS`.
+latency; later ones, as a rule, are not: see `ringside.sim.libraries.rules.RENDEZVOUS`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from ringside.sim.algorithms.exchange import direct
 from ringside.sim.collective import Collective
 from ringside.sim.libraries import scheduled
 from ringside.sim.libraries.library import Candidate
-from ringside.sim.libraries.rules import GLOO
+from ringside.sim.libraries.rules import GLOO, RENDEZVOUS
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.schedule import Chunks, Ints, Schedule, Step, even_chunks, step
 from ringside.sim.streams import Streams
@@ -27,9 +27,6 @@ MAX_SEGMENT = 1 << 20
 
 IN_FLIGHT = 2
 """Segments of one rank in flight at once."""
-
-RENDEZVOUS = 1
-"""One-way latencies before a collective's first message can leave."""
 
 
 def all_reduce(collective: Collective) -> Schedule:

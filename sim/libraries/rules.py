@@ -22,6 +22,9 @@ GLOO = Rules("gloo", workers=2, on_stream=False)
 NCCL = Rules("nccl", workers=1, on_stream=True)
 """ProcessGroupNCCL has one stream for each group and device."""
 
+RENDEZVOUS = 1
+"""One-way latencies before the first message of a collective over Gloo can leave."""
+
 RULES = {rules.name: rules for rules in (GLOO, NCCL)}
 
 

@@ -13,9 +13,8 @@ from ringside.sim.engine.bounds import lower_bounds
 from ringside.sim.engine.effort import consider
 from ringside.sim.engine.events import Execution
 from ringside.sim.libraries.find import LIBRARIES
-from ringside.sim.libraries.gloo import RENDEZVOUS
 from ringside.sim.libraries.library import Library
-from ringside.sim.libraries.rules import NCCL
+from ringside.sim.libraries.rules import NCCL, RENDEZVOUS
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.network.find import make_network
 from ringside.sim.network.message import check_network

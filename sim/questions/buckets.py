@@ -57,8 +57,8 @@ _FIGURES: dict[str, Callable[[str], Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByBuckets(Question):
-    """The arguments of DistributedDataParallel."""
+class OfBuckets(Question):
+    """How DistributedDataParallel puts gradients into buckets."""
 
     bucket_cap_mb: float | None = option(
         "Bucket size of DistributedDataParallel.",
@@ -70,6 +70,20 @@ class ByBuckets(Question):
     find_unused_parameters: bool = option("As DistributedDataParallel's.", default=False)
     static_graph: bool = option("As DistributedDataParallel's.", default=False)
     gradient_as_bucket_view: bool = option("As DistributedDataParallel's.", default=False)
+
+    @property
+    def bucketing(self) -> Bucketing:
+        """The fields as one value."""
+        return Bucketing(
+            self.bucket_cap_mb, self.find_unused_parameters, self.static_graph,
+            bucket_cap_mb_list=tuple(self.bucket_cap_mb_list or ()),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByBuckets(OfBuckets):
+    """The arguments of DistributedDataParallel."""
+
     no_broadcast_buffers: bool = option("As DistributedDataParallel's.", default=False)
     comm_hook: str | None = option(
         f"{', '.join(COMM_HOOKS)}; powersgd:rank=4,start=10.",
@@ -82,10 +96,7 @@ class ByBuckets(Question):
         """The arguments as one value."""
         hook, powersgd = hook_of(self.comm_hook)
         return DataParallel(
-            bucketing=Bucketing(
-                self.bucket_cap_mb, self.find_unused_parameters, self.static_graph,
-                bucket_cap_mb_list=tuple(self.bucket_cap_mb_list or ()),
-            ),
-            comm_hook=hook, powersgd=powersgd, gradient_as_bucket_view=self.gradient_as_bucket_view,
+            bucketing=self.bucketing, comm_hook=hook, powersgd=powersgd,
+            gradient_as_bucket_view=self.gradient_as_bucket_view,
             broadcast_buffers=not self.no_broadcast_buffers, accumulation=self.accumulation,
         )  # fmt: skip

@@ -26,7 +26,7 @@ class Option:
 
     ``flags`` are the command line's names, ``--FIELD`` where empty. ``parse`` turns text into the value; a
     string names one of `PARSERS`. ``default_text`` describes a default of None. An option
-    that ``repeats`` is parsed from a list of texts.
+    that ``repeats`` is parsed from a list of texts. A shell completes ``completions``.
     """
 
     help: str
@@ -38,6 +38,7 @@ class Option:
     maximum: int | None = None
     repeats: bool = False
     is_argument: bool = False
+    completions: tuple[str, ...] = ()
 
 
 def option(help: str, *flags: str, default: Any = MISSING, factory: Any = MISSING, **settings: Any) -> Any:

@@ -189,6 +189,7 @@ main()
 def test_measure_gives_records_as_they_come() -> None:
     pytest.importorskip("torch")
     seen: list[ringside.Record] = []
-    found = ringside.measure("all_reduce", [2**12, 2**14], iterations=2, warmup=1, on_record=seen.append)
-    assert [record.nbytes for record in found] == [2**12, 2**14]
-    assert seen == found
+    question = ringside.CollectiveMeasurement(collective="all_reduce", size="4K,16K", iterations=2, warmup=1)
+    answer = question.ask(on_record=seen.append)
+    assert [record.nbytes for record in answer.records] == [2**12, 2**14]
+    assert seen == answer.records

@@ -18,6 +18,7 @@ QUESTIONS = [
 FILES = [{"files": ["a.log"]}, {"files": ["a.log"], "cluster": "star:2"}]
 REQUIRED = {
     "CollectiveTime": {"collective": "all_reduce", "cluster": "star:4"},
+    "CollectiveMeasurement": {"collective": "all_reduce"},
     "AlgorithmChoice": {"collective": "all_reduce", "cluster": "star:4"},
     "StepTime": {"model": "resnet50", "cluster": "star:4"},
     "LayoutSearch": {"model": "resnet50", "cluster": "star:4"},

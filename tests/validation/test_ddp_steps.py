@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from ringside.real.ddp.job import sleeping_layers
 from ringside.real.emulate import available
 from ringside.sim.program.groups import TimedGroup
 from ringside.sim.training.ddp.buckets import Bucketing, layout
@@ -12,7 +13,7 @@ from ringside.topologies import star
 from ringside.topologies.file import dumps
 from ringside.validation.compare_ddp import ComparedSteps
 from ringside.validation.emulated.plan import MBIT
-from ringside.validation.emulated.training import StepCase, checks, judge, sleeping_layers, trials
+from ringside.validation.emulated.training import StepCase, checks, judge, trials
 
 TRIAL = StepCase(bandwidth=500 * MBIT, cap_mb=5, workers=2)
 

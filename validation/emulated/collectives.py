@@ -10,16 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from ringside.real.collective.emulated import Cluster, cluster
+from ringside.real.collective.links import Link, as_measured, measure_latency, measure_link
 from ringside.real.collective.measure import Measurement
 from ringside.real.launch.forks import Forks
 from ringside.real.launch.torchrun import WorldSpec
 from ringside.sim.collective import Collective, itemsize
-from ringside.sim.libraries.gloo import RENDEZVOUS
+from ringside.sim.libraries.rules import RENDEZVOUS
 from ringside.sim.predict import predict
 from ringside.sim.record import Record
 from ringside.topologies import Topology
 from ringside.topologies.placement import PLACEMENTS
-from ringside.validation.emulated.links import Link, as_measured, measure_latency, measure_link
 from ringside.validation.emulated.plan import LIBRARY, TOLERANCES, Case, NetworkCase, Tolerance
 
 QUIET = 0.10

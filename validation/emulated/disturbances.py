@@ -1,6 +1,6 @@
 """Disturbed steps of DistributedDataParallel on emulated networks: quantiles of draws and of real runs.
 
-A network's parameters come from ping-pong alone (see `links`), before anything disturbs it; a slow link is
+A network's parameters come from ping-pong alone, before anything disturbs it; a slow link is
 emulated as such, and passed to the prediction as by ``--slow-link``. Layers sleep, so compute is known;
 disturbances of it are known by their distribution, not by their draws.
 """
@@ -12,7 +12,8 @@ from math import inf
 import numpy as np
 
 from ringside.real.collective.emulated import cluster
-from ringside.real.ddp.job import DdpJob
+from ringside.real.collective.links import measured_network
+from ringside.real.ddp.job import DdpJob, sleeping_layers
 from ringside.real.ddp.measure import measure_ddp
 from ringside.real.launch.forks import Forks
 from ringside.sim.disturbance import Disturbance, Drawn, Lognormal, Outcome, SlowLink, study
@@ -24,9 +25,8 @@ from ringside.sim.training.ddp.record import MeasuredNetwork
 from ringside.sim.training.ddp.simulate import simulate_disturbed, simulate_step
 from ringside.topologies import Topology, star
 from ringside.topologies.file import loads
-from ringside.validation.ddp_run import emulated_wires
 from ringside.validation.emulated.plan import MBIT
-from ringside.validation.emulated.training import Check, sleeping_layers
+from ringside.validation.emulated.training import Check
 
 RANKS = 4
 BANDWIDTH = 200 * MBIT
@@ -118,7 +118,7 @@ def judge(
     with Forks() as forks:
         calm = star(RANKS, bandwidth=BANDWIDTH)
         with cluster(calm, forks) as built:
-            wires = emulated_wires(built, RANKS)
+            wires = measured_network(built, RANKS)
         for case in cases:
             drawn = predict(case, wires)
             with cluster(case.disturbance.links(calm), forks) as built:

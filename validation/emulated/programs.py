@@ -1,6 +1,6 @@
 """Whole programs on emulated networks: predicted from ping-pong alone, then really run.
 
-The links' parameters are those of `ringside.validation.emulated.links`; compute sleeps, so it is known.
+The links' parameters are those of `ringside.real.collective.links`; compute sleeps, so it is known.
 Everything else comes from the simulation.
 """
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ringside.real.collective.emulated import Cluster, cluster
+from ringside.real.collective.emulated import cluster
+from ringside.real.collective.links import measured_graph
 from ringside.real.launch.forks import Forks
 from ringside.real.program.job import ProgramJob
 from ringside.real.program.measure import MeasuredProgram, measure_program
@@ -20,7 +21,6 @@ from ringside.sim.program.operations import Program
 from ringside.sim.program.record.script import program_of
 from ringside.sim.program.timeline import ProgramTimeline
 from ringside.topologies import Topology
-from ringside.validation.emulated.links import as_measured, measure_latency, measure_link
 
 MEDIAN, WORST = 0.04, 0.08
 """The limits of the absolute relative errors of makespans."""
@@ -28,9 +28,6 @@ MEDIAN, WORST = 0.04, 0.08
 CALM = 0.05
 RERUNS = 2
 """A program that spreads more than `CALM` is run again, at most twice; its quietest runs count."""
-
-_PING_PONGS = 2
-"""Other load makes a link seem slower, never faster: the best run counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +59,6 @@ class Compared:
         return tuple(self.predicted.times[rank].end_s / end - 1 for rank, end in ends)
 
 
-def measured_graph(network: Cluster, ranks: int) -> Topology:
-    """Return the network as ping-pong measures it, with rank r on host r."""
-    hosts = tuple(range(ranks))
-    link = max((measure_link(network) for _ in range(_PING_PONGS)), key=lambda link: link.efficiency)
-    return as_measured(network.graph, hosts, link, measure_latency(network, hosts))
-
-
 def predict(program: Program, graph: Topology) -> ProgramTimeline:
     """Simulate the program over Gloo on a network measured by ping-pong."""
     (timeline,) = simulate(
@@ -92,7 +82,7 @@ def judge(
     with Forks() as forks, cluster(graph, forks) as network:
         for case in cases:
             if case.ranks not in known:
-                known[case.ranks] = measured_graph(network, case.ranks)
+                known[case.ranks], _ = measured_graph(network, case.ranks)
             program = program_of(case.script, case.ranks, "gloo")
             predicted = predict(program, known[case.ranks])
             job = ProgramJob(script=str(case.script.resolve()), iterations=iterations)

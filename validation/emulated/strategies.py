@@ -1,6 +1,6 @@
 """Real steps of FSDP, pipelines and tensor parallelism on an emulated network, against their programs.
 
-The network's parameters come from ping-pong alone (see `links`); layers sleep, so compute is known. With
+The network's parameters come from ping-pong alone; layers sleep, so compute is known. With
 these sizes a collective takes long compared with the host's work for it.
 """
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ringside.real.collective.emulated import cluster
+from ringside.real.collective.links import measured_network
 from ringside.real.launch.forks import Forks
 from ringside.real.training.job import Experts, Sleeping, TrainingJob
 from ringside.real.training.measure import measure_training
 from ringside.topologies import star
 from ringside.topologies.names import one_of
-from ringside.validation.ddp_run import emulated_wires
 from ringside.validation.emulated.plan import MBIT
 from ringside.validation.emulated.training import Check
 from ringside.validation.training.compare import ComparedTraining, compare_training
@@ -101,7 +101,7 @@ def judge(cases: Sequence[StrategyCase], on_judged: Callable[[StrategyCase, Comp
     a measurement fails.
     """
     with Forks() as forks, cluster(star(RANKS, bandwidth=BANDWIDTH), forks) as built:
-        wires = emulated_wires(built, RANKS)
+        wires = measured_network(built, RANKS)
         for case in cases:
             measured = measure_training(case.job, cluster=built, wires=wires)
             for _ in range(RERUNS):

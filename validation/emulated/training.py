@@ -1,7 +1,7 @@
 """Predicted DistributedDataParallel steps against real ones, and the plan that validates them.
 
-The plan's networks are emulated, and their parameters come from ping-pong alone (see `links`); the layers
-sleep, so compute is known; everything else is predicted before it is measured. Gradients are views of their
+The plan's networks are emulated, and their parameters come from ping-pong alone; the layers sleep,
+so compute is known; everything else is predicted before it is measured. Gradients are views of their
 buckets: copying them back would take the cores that carry the network.
 """
 
@@ -11,14 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from ringside.real.collective.emulated import cluster
-from ringside.real.ddp.job import DdpJob
+from ringside.real.collective.links import measured_network
+from ringside.real.ddp.job import DdpJob, sleeping_layers
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.sim.training.ddp.powersgd import PowerSGD
 from ringside.sim.workload.workload import Layer, Tensor, Workload
 from ringside.topologies import star
 from ringside.validation.compare_ddp import ComparedSteps, compare_steps
-from ringside.validation.ddp_run import emulated_wires, record
 from ringside.validation.emulated.plan import MBIT
+from ringside.validation.questions.ddp_measurement import measure_record
 
 RANKS = 4
 ITERATIONS = 4
@@ -52,15 +53,6 @@ class StepCase:
             comm_hook="powersgd" if self.powersgd else "allreduce", powersgd=self.powersgd or PowerSGD(),
             iterations=ITERATIONS,
         )  # fmt: skip
-
-
-def sleeping_layers(layers: int = 16, forward_s: float = 4e-3, backward_s: float = 25e-3) -> Workload:
-    """Return equal layers of 0.5 MiB of parameters each."""
-    return Workload(
-        name=f"{layers} sleeping layers",
-        parameters=tuple(Tensor(f"layer{i}.weight", 2**17, rows=512) for i in range(layers)),
-        layers=tuple(Layer(f"layer{i}", (i,), forward_s, backward_s) for i in reversed(range(layers))),
-    )
 
 
 def compressible_layers(layers: int = 2, forward_s: float = 10e-3, backward_s: float = 0.5) -> Workload:
@@ -112,9 +104,9 @@ def judge(plan: Iterable[StepCase], on_judged: Callable[[StepCase, ComparedSteps
         by_rate.setdefault(trial.bandwidth, []).append(trial)
     for rate, some in by_rate.items():
         with cluster(star(RANKS, bandwidth=rate)) as built:
-            wires = emulated_wires(built, RANKS)
+            wires = measured_network(built, RANKS)
             for trial in some:
-                measured = record(trial.workload, trial.job, RANKS, built, wires)
+                measured = measure_record(trial.workload, trial.job, RANKS, built, wires)
                 on_judged(trial, compare_steps(measured))
 
 

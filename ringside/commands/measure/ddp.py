@@ -1,29 +1,17 @@
 """``ringside measure ddp``: real DistributedDataParallel steps, with a model or with sleeping layers."""
 
-from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from ringside import console
+import typer
+
+from ringside import console, options
+from ringside.commands.fields import asks
 from ringside.pictures.style import check_format
-from ringside.real.backends import ON_GPU, ON_SOCKETS
-from ringside.real.collective.emulated import cluster
-from ringside.real.collective.measure import check_room
-from ringside.real.ddp.job import DdpJob, is_model
-from ringside.real.model.user_model import build
 from ringside.sim.record import DDP_SCHEMA, schema_of
-from ringside.sim.training.ddp.buckets import check_used
-from ringside.sim.training.ddp.record import DdpRecord, workload_of
-from ringside.sim.workload.workload import Workload
-from ringside.topologies import Topology, load, parse_settings
-from ringside.topologies import ranks as ranks_of
+from ringside.sim.training.ddp.record import DdpRecord
 from ringside.topologies.disk import check_outputs, held, is_stream, write_file
-from ringside.validation.ddp_run import emulated_wires, record
-from ringside.validation.emulated.training import sleeping_layers
-
-SLEEPING = "sleeping"
-"""The built-in model: 16 equal layers."""
+from ringside.validation.questions.ddp_measurement import DdpMeasurement, DdpMeasurements
 
 HEADS = (
     ("bucket", ""),
@@ -35,112 +23,55 @@ HEADS = (
 )
 
 
-def run(
-    model: str,
-    output: Path,
-    job: DdpJob,
-    *,
-    ranks: int | None,
-    emulate: str | None = None,
-    settings: list[str] | None = None,
-    plot: Path | None = None,
-    trace: Path | None = None,
-    force: bool = False,
-    as_json: bool = False,
+@asks(DdpMeasurement)
+def command(
+    question: DdpMeasurement,
+    output: options.Steps,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the median step.")] = None,
+    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write its Perfetto trace.")] = None,
+    force: options.ForceStart = False,
+    all_columns: options.All = False,
+    json: options.Json = False,
 ) -> None:
-    """Train ``model``: `SLEEPING`, a workload's file or FILE.py:NAME; write and print the measured steps.
-
-    The file always contains the steps so far, and no other process may write it; a device or a pipe gets
-    all of them at the end. ``emulate`` names the topology to emulate, by default with all of its ranks;
-    without it two ranks, by default, run under torchrun on this machine.
-    """
+    """Measure steps of DistributedDataParallel, with a model or with sleeping layers."""
     check_format(plot)
-    check_outputs((output, trace, plot), inputs=[file for file in (model, emulate) if file])
-    graph = _emulated(job, emulate, settings or [], ranks)
-    if ranks is None:
-        ranks = 2 if graph is None else len(ranks_of(graph))
-    if not force:
-        check_room(ranks, 0)
+    check_outputs((output, trace, plot), inputs=[file for file in (question.model, question.emulate) if file])
+    question.check(force=force)
     grows = not is_stream(output)
     if grows and output.exists() and schema_of(output) != DDP_SCHEMA:
         raise ValueError(f"{output} contains no steps; write another name after -o")
-    with held(output), console.progress("starting", job.iterations) as bar:
+    with held(output), console.progress("starting", question.iterations) as bar:
 
         def keep(record: DdpRecord) -> None:
-            if grows:
+            if grows:  # the file always contains the steps so far; a device or a pipe gets all at the end
                 write_file(output, record.dumps())
             bar.done("steps")
 
-        measured = _measured(_model(model, job), job, ranks, graph, keep)
-    step = measured.median
+        answer = question.ask(force=force, on_record=keep)
+    step = answer.record.median
     if not grows:
-        write_file(output, measured.dumps())
+        write_file(output, answer.record.dumps())
     if trace:
         write_file(trace, step.dumps())
     if plot:
         from ringside.pictures.jobs.training import draw_timelines
 
-        draw_timelines({f"{step.workload} on {ranks} ranks, measured": step}, plot)
-    if as_json:
-        console.print_json("measure_ddp", _content(measured, output))
+        draw_timelines({f"{step.workload} on {step.ranks} ranks, measured": step}, plot)
+    if json:
+        console.print_json("measure_ddp", _content(answer, output))
     else:
-        _print(measured, output)
+        _print(answer.record, output)
 
 
-def _model(text: str, job: DdpJob) -> Workload | str:
-    if is_model(text):
-        build(text)
-        return text
-    if text != SLEEPING and not Path(text).exists():
-        raise ValueError(f"{text}: no such file; write {SLEEPING}, FILE.py:NAME or a workload's YAML file")
-    if job.backend in ON_GPU:
-        raise ValueError("sleeping layers leave a GPU idle; write --model FILE.py:NAME with nccl")
-    workload = sleeping_layers() if text == SLEEPING else workload_of(Path(text))
-    if not workload.parameters:
-        raise ValueError(f"{text} has no parameters, so there is nothing to reduce; write some")
-    used = set(workload.arrival)
-    check_used(
-        [one.name for place, one in enumerate(workload.parameters) if place not in used], job.bucketing
-    )
-    if any(tensor.sparse for tensor in workload.parameters):
-        raise ValueError(f"{text}: sleeping layers have dense gradients only; remove 'sparse'")
-    return workload
-
-
-def _measured(
-    model: Workload | str,
-    job: DdpJob,
-    ranks: int,
-    graph: "Topology | None",
-    keep: Callable[[DdpRecord], None],
-) -> DdpRecord:
-    if graph is None:
-        return record(model, job, ranks, on_record=keep)
-    with cluster(graph) as built:
-        return record(model, job, ranks, built, emulated_wires(built, ranks), keep)
-
-
-def _emulated(job: DdpJob, emulate: str | None, settings: list[str], ranks: int | None) -> "Topology | None":
-    """Return the topology to emulate, if any."""
-    if emulate is None:
-        if settings:
-            raise ValueError(
-                f"--set {settings[0]} changes an emulated cluster; add --emulate, for example star"
-            )
-        return None
-    if job.backend not in ON_SOCKETS:
-        raise ValueError(f"--backend {job.backend} cannot run on an emulated network; write gloo")
-    return load(emulate, parse_settings(settings), ranks=ranks)
-
-
-def _content(measured: DdpRecord, output: Path) -> dict[str, Any]:
+def _content(answer: DdpMeasurements, output: Path) -> dict[str, Any]:
     """Return the median step for JSON, a row per bucket, and the time of each step."""
-    step = measured.median
+    measured, step = answer.record, answer.record.median
     return {
-        "output": str(output), "workload": step.workload, "ranks": step.ranks, "step_s": step.step_s,
+        "inputs": answer.inputs, "output": str(output),
+        "workload": step.workload, "ranks": step.ranks, "step_s": step.step_s,
         "compute_s": step.compute_s, "communication_s": step.communication_s, "exposed_s": step.exposed_s,
         "overlap_efficiency": step.overlap_efficiency, "steps_s": [one.step_s for one in measured.steps],
-        "rows": [asdict(bucket) for bucket in step.buckets],
+        "rows": answer.rows,
     }  # fmt: skip
 
 

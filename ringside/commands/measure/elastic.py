@@ -1,25 +1,22 @@
 """``ringside measure elastic``: kill ranks of a torchrun job; measure and predict its goodput."""
 
-import json
-import tempfile
+import json as jsons
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
 
-from ringside import console
+import typer
+
+from ringside import console, options
+from ringside.commands.fields import asks
 from ringside.pictures.style import check_format
-from ringside.real.collective.measure import check_room
-from ringside.real.elastic.job import ElasticJob
-from ringside.real.elastic.measure import measure_elastic, seeded_kills
+from ringside.real.questions.elastic_measurement import ElasticMeasurement
 from ringside.sim.goodput.elastic import SCHEMA, ElasticRun, Restarted
 from ringside.topologies.disk import add_lines, check_outputs, is_stream, write_file
-from ringside.topologies.units import parse_duration, parse_size
 from ringside.validation.elastic import ComparedRun, compare_runs
-
-_MOST_KILLS = 100
 
 HEADS = (
     *(("checkpoint", "every"), ("kills", ""), ("redone", "steps"), ("save", "(ms)"), ("restart", "(s)")),
@@ -27,97 +24,51 @@ HEADS = (
 )
 
 
-def run(
-    output: Path,
-    *,
-    intervals: str,
-    steps: int,
-    step: str,
-    checkpoint: str,
-    kills: int,
-    seed: int,
-    ranks: int,
-    timeout_s: float,
-    plot: Path | None,
-    as_json: bool,
-    force: bool,
+@asks(ElasticMeasurement)
+def command(
+    question: ElasticMeasurement,
+    output: Annotated[Path, typer.Option("-o", metavar="FILE.jsonl", help="Append runs to this file.")],
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw goodput over intervals.")] = None,
+    force: options.ForceStart = False,
+    all_columns: options.All = False,
+    json: options.Json = False,
 ) -> None:
-    """Measure a run for each interval, with kills at the same seeded moments; print, write and draw.
-
-    The file contains every finished run, even if a later one fails.
-    """
+    """Kill ranks of a real job; compare its goodput with the prediction."""
     check_format(plot)
     check_outputs([output, plot])
-    if ranks < 2:
-        raise ValueError(f"{ranks} ranks: none is left after a kill; write 2 or more")
-    if not 0 <= kills <= _MOST_KILLS:
-        raise ValueError(f"--kills {kills}; write 0 to {_MOST_KILLS}")
-    if seed < 0:
-        raise ValueError(f"--seed {seed}; write 0 or more")
-    every = _counts(intervals)
-    if not is_stream(output):
-        _check_runs(output)
-    if plot and (len(every) < 2 or not kills):
+    is_comparable = len(question.interval) > 1 and question.kills
+    if plot and not is_comparable:
         raise ValueError("a prediction needs two intervals and a kill; remove --plot, or write more")
-    with tempfile.TemporaryDirectory(prefix="ringside-") as folder:
-        jobs = [
-            ElasticJob(
-                folder=f"{folder}/{number}", steps=steps, interval=interval, step_s=parse_duration(step),
-                checkpoint_bytes=parse_size(checkpoint), timeout_s=timeout_s,
-            )
-            for number, interval in enumerate(every)
-        ]  # fmt: skip
-        if not force:
-            check_room(ranks, jobs[0].checkpoint_bytes)
-        runs = _measured(jobs, output, kills, seed, ranks)
-    compared = compare_runs(runs) if len(runs) > 1 and kills else []
+    grows = not is_stream(output)
+    if grows:
+        _check_runs(output)
+    runs: list[ElasticRun] = []
+    try:
+        with console.progress("starting", len(question.interval)) as bar:
+
+            def keep(run: ElasticRun) -> None:
+                runs.append(run)
+                if grows:  # the file has every finished run, even if a later one fails
+                    add_lines(output, run.line())
+                bar.done(f"a checkpoint every {run.interval} steps")
+
+            answer = question.ask(force=force, on_run=keep)
+    finally:
+        if runs and not grows:
+            write_file(output, "".join(run.line() for run in runs))
+    compared = compare_runs(runs) if is_comparable else []
     if plot:
         from ringside.pictures.measured.elastic import draw_elastic
 
         draw_elastic(compared, plot)
-    if as_json:
-        inputs = {
-            "intervals": every,
-            "steps": steps,
-            "step": step,
-            "kills": kills,
-            "seed": seed,
-            "ranks": ranks,
-        }
-        rows = [_row(one, _of(one, compared)) for one in runs]
-        console.print_json("elastic_runs", {"inputs": inputs, "rows": rows})
+    if json:
+        rows = [
+            {**row, "predicted": _predicted(_of(run, compared))}
+            for row, run in zip(answer.rows, runs, strict=True)
+        ]
+        console.print_json("elastic_runs", {"inputs": answer.inputs, "rows": rows})
     else:
         _print(runs, compared, output)
-
-
-def _counts(text: str) -> list[int]:
-    """Parse the intervals, which must be distinct."""
-    words = text.split(",")
-    if not all(word.isascii() and word.isdecimal() and len(word) < 8 and int(word) for word in words):
-        raise ValueError(f"invalid --interval {text!r}; write for example 2,5,10,20,40")
-    if len(set(map(int, words))) < len(words):
-        raise ValueError(f"--interval {text!r} has a duplicate; write each once")
-    return [int(word) for word in words]
-
-
-def _measured(
-    jobs: Sequence[ElasticJob], output: Path, kills: int, seed: int, ranks: int
-) -> list[ElasticRun]:
-    runs: list[ElasticRun] = []
-    grows = not is_stream(output)
-    try:
-        with console.progress("starting", len(jobs)) as bar:
-            for job in jobs:
-                Path(job.folder).mkdir()
-                moments = seeded_kills(kills, job.steps * job.step_s, ranks, seed)
-                runs.append(measure_elastic(job, ranks, moments))
-                if grows:
-                    add_lines(output, runs[-1].line())
-                bar.done(f"a checkpoint every {job.interval} steps")
-    finally:
-        if runs and not grows:
-            write_file(output, "".join(run.line() for run in runs))
-    return runs
 
 
 def _check_runs(output: Path) -> None:
@@ -126,7 +77,7 @@ def _check_runs(output: Path) -> None:
         return
     with suppress(UnicodeDecodeError):
         text = output.read_text(encoding="utf-8")
-        if not text or text.startswith(json.dumps({"schema": SCHEMA})[:-1]):
+        if not text or text.startswith(jsons.dumps({"schema": SCHEMA})[:-1]):
             return
     raise ValueError(f"{output} contains no elastic runs; write another name after -o")
 
@@ -136,12 +87,13 @@ def _of(run: ElasticRun, compared: Sequence[ComparedRun]) -> ComparedRun | None:
     return next((one for one in compared if one.run is run), None)
 
 
-def _row(run: ElasticRun, compared: ComparedRun | None) -> dict[str, Any]:
-    predicted = compared and {
+def _predicted(compared: ComparedRun | None) -> dict[str, Any] | None:
+    if compared is None:
+        return None
+    return {
         "goodput": compared.predicted, "error": compared.error, "wall_s": compared.life.wall_s,
         "shares": compared.predicted_shares, "measured_shares": compared.measured_shares,
     }  # fmt: skip
-    return {**asdict(run), "goodput": run.goodput, "redone": run.redone, "predicted": predicted}
 
 
 def _print(runs: Sequence[ElasticRun], compared: Sequence[ComparedRun], output: Path) -> None:
@@ -153,7 +105,9 @@ def _print(runs: Sequence[ElasticRun], compared: Sequence[ComparedRun], output: 
         f"checked; runs in {output}"
     ]
     if restarts:
-        stages = (f"{_words(name)} {fmean(getattr(r, name) for r in restarts):.2f}" for name in _STAGES)
+        stages = (
+            f"{name.removesuffix('_s')} {fmean(getattr(r, name) for r in restarts):.2f}" for name in _STAGES
+        )
         lines.append(f"mean restart of {len(restarts)}, in seconds: {', '.join(stages)}")
     if compared:
         lines.append(
@@ -165,10 +119,6 @@ def _print(runs: Sequence[ElasticRun], compared: Sequence[ComparedRun], output: 
 
 
 _STAGES = tuple(field.name for field in fields(Restarted))
-
-
-def _words(stage: str) -> str:
-    return stage.removesuffix("_s")
 
 
 def _cells(run: ElasticRun, compared: ComparedRun | None) -> tuple[console.Cell, ...]:

@@ -14,6 +14,7 @@ from ringside import console
 from ringside.commands.program import check as program_check
 from ringside.real.backends import ON_GPU, ON_SOCKETS, UNDER_TORCHRUN
 from ringside.real.collective.emulated import cluster
+from ringside.real.collective.links import measured_graph
 from ringside.real.collective.measure import check_gpus, check_room
 from ringside.real.program.job import ProgramJob
 from ringside.real.program.measure import MeasuredProgram, measure_program
@@ -23,7 +24,7 @@ from ringside.sim.program.record.script import program_of
 from ringside.sim.program.timeline import ProgramTimeline
 from ringside.topologies import load, parse_settings
 from ringside.topologies.disk import check_outputs, write_file
-from ringside.validation.emulated.programs import measured_graph, predict
+from ringside.validation.emulated.programs import predict
 
 HEADS = (("rank", ""), ("end", "(ms)"), ("fastest", "(ms)"), ("slowest", "(ms)"))
 PREDICTED_HEADS = (("predicted", "(ms)"), ("error", "(%)"))
@@ -114,7 +115,7 @@ class RealRun:
             predicted = None
             with cluster(graph) as network:
                 if proved and self.ranks <= len(network.network.hosts):
-                    predicted = predict(proved, measured_graph(network, self.ranks))
+                    predicted = predict(proved, measured_graph(network, self.ranks)[0])
                 runs = measure_program(job, self.ranks, cluster=network, on_run=lambda _: bar.done("runs"))
             return runs, predicted
 

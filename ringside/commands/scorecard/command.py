@@ -49,21 +49,6 @@ def command(
     run(plot, html, as_json=json)
 
 
-def training(
-    table: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this table; repeat for more.")
-    ] = None,
-    plot: options.Plot = None,
-    html: options.Html = None,
-    all_columns: options.All = False,
-    json: options.Json = False,
-) -> None:
-    """Score predicted training steps on published ones, given one row of each series."""
-    from ringside.commands.scorecard import training as scorecard_training
-
-    scorecard_training.run(table or [], plot, html, as_json=json)
-
-
 def run(plot: Path | None, html: Path | None, *, as_json: bool) -> None:
     """Fit, judge, print and draw."""
     from ringside.validation.nccl.scorecard import judge, questions, scores, site_scores

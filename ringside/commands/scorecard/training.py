@@ -3,10 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from ringside import console
+import typer
+
+from ringside import console, options
 from ringside.pictures.style import check_format
 from ringside.report.page import Page, Table, check_page, write_page
 from ringside.topologies.disk import check_outputs
@@ -26,15 +27,23 @@ WORST = 3
 """The number of worst rows named per table."""
 
 
-def run(names: Sequence[str], plot: Path | None, html: Path | None, *, as_json: bool) -> None:
-    """Predict the tables by name, all without names; print and draw."""
+def command(
+    names: Annotated[
+        list[str] | None, typer.Option("--table", metavar="NAME", help="Only this table; repeat for more.")
+    ] = None,
+    plot: options.Plot = None,
+    html: options.Html = None,
+    all_columns: options.All = False,
+    json: options.Json = False,
+) -> None:
+    """Score predicted training steps on published ones, given one row of each series."""
     from ringside.validation.published.training.judging.judged import scores
     from ringside.validation.published.training.tables import find_tables
 
     check_format(plot)
     check_outputs([plot], inputs=[])
     check_page(html, [plot])
-    tables = find_tables(names)
+    tables = find_tables(names or [])
     results: list[tuple[TrainingTable, Sequence[Judged], Sequence[Counted]]] = []
     with console.simulating(tables[0].name, len(tables)) as bar:
         for table in tables:
@@ -59,7 +68,7 @@ def run(names: Sequence[str], plot: Path | None, html: Path | None, *, as_json: 
     ]
     if html:
         write_page(_page(summed, comments, content), html, [plot])
-    if as_json:
+    if json:
         console.print_json("scorecard_training", content)
         return
     console.print_table(comments, HEADS, map(_cells, summed))

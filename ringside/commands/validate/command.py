@@ -63,45 +63,6 @@ def command(
     run(plot, html, short=short, families=family or [], as_json=json)
 
 
-def ddp(
-    short: options.Short = False,
-    plot: options.Plot = None,
-    html: options.Html = None,
-    all_columns: options.All = False,
-    json: options.Json = False,
-) -> None:
-    """Predict, then measure, steps of DistributedDataParallel on emulated networks."""
-    from ringside.commands.validate import ddp as validate_ddp
-
-    validate_ddp.run(plot, html, short=short, as_json=json)
-
-
-def training(
-    short: options.Short = False,
-    family: options.Cases = None,
-    html: options.Html = None,
-    all_columns: options.All = False,
-    json: options.Json = False,
-) -> None:
-    """Predict, then measure, steps of FSDP and pipelines on emulated networks."""
-    from ringside.commands.validate import training as validate_training
-
-    validate_training.run(html, short=short, names=family or [], as_json=json)
-
-
-def disturbances(
-    short: options.Short = False,
-    family: options.Cases = None,
-    html: options.Html = None,
-    all_columns: options.All = False,
-    json: options.Json = False,
-) -> None:
-    """Predict, then measure, disturbed steps on emulated networks, in quantiles."""
-    from ringside.commands.validate import disturbances as validate_disturbances
-
-    validate_disturbances.run(html, short=short, names=family or [], as_json=json)
-
-
 def run(plot: Path | None, html: Path | None, *, short: bool, families: Sequence[str], as_json: bool) -> None:
     """Measure every cell of the plan and print it; exit 1 if a family exceeds its tolerance.
 

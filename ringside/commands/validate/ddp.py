@@ -4,7 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ringside import console
+from ringside import console, options
 from ringside.commands.compare.ddp import HEADS as STEP_HEADS
 from ringside.commands.compare.ddp import cells, row, steps_headline, timelines
 from ringside.pictures.style import check_format
@@ -17,11 +17,14 @@ from ringside.validation.emulated.training import Check, StepCase, checks, judge
 HEADS = (("link", "(Mb/s)"), ("workers", ""), ("cap", "(MiB)"), ("hook", ""), *STEP_HEADS[2:])
 
 
-def run(plot: Path | None, html: Path | None, *, short: bool, as_json: bool) -> None:
-    """Judge every trial and print it; draw the worst one; exit 1 past a tolerance.
-
-    Measured trials are printed and drawn even if the run is interrupted.
-    """
+def command(
+    short: options.Short = False,
+    plot: options.Plot = None,
+    html: options.Html = None,
+    all_columns: options.All = False,
+    json: options.Json = False,
+) -> None:
+    """Predict, then measure, steps of DistributedDataParallel on emulated networks."""
     check_format(plot)
     check_outputs([plot])
     check_page(html, [plot])
@@ -37,7 +40,7 @@ def run(plot: Path | None, html: Path | None, *, short: bool, as_json: bool) -> 
             judge(plan, keep)
     finally:
         if judged:
-            _report(judged, plot, html, planned=len(plan), as_json=as_json)
+            _report(judged, plot, html, planned=len(plan), as_json=json)
     past = [check.what for check in checks([one for _, one in judged]) if not check.passed]
     if past:
         raise RuntimeError(f"past the tolerance: {', '.join(past)}")

@@ -1,10 +1,10 @@
 """``ringside validate disturbances``: quantiles of disturbed steps, predicted and measured."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ringside import console
+from ringside import console, options
 from ringside.commands.validate.ddp import check_line
 from ringside.report.page import Page, Table, check_page, write_page
 from ringside.validation.emulated.disturbances import STEPS, ComparedDraws, DisturbedCase, checks, judge, only
@@ -17,13 +17,16 @@ HEADS = (
 )
 
 
-def run(html: Path | None, *, short: bool, names: Sequence[str], as_json: bool) -> None:
-    """Judge every case and print it; exit 1 past a tolerance.
-
-    Measured cases are printed even if the run is interrupted.
-    """
+def command(
+    short: options.Short = False,
+    family: options.Cases = None,
+    html: options.Html = None,
+    all_columns: options.All = False,
+    json: options.Json = False,
+) -> None:
+    """Predict, then measure, disturbed steps on emulated networks, in quantiles."""
     check_page(html)
-    plan = only(names)
+    plan = only(family or [])
     judged: list[tuple[DisturbedCase, ComparedDraws]] = []
     try:
         with console.progress("building a network", len(plan)) as bar:
@@ -35,7 +38,7 @@ def run(html: Path | None, *, short: bool, names: Sequence[str], as_json: bool) 
             judge(plan, keep, SHORT_STEPS if short else STEPS)
     finally:
         if judged:
-            _report(judged, html, len(plan), as_json=as_json)
+            _report(judged, html, len(plan), as_json=json)
     past = [check.what for check in checks(judged) if not check.passed]
     if past:
         raise RuntimeError(f"past the tolerance: {', '.join(past)}")

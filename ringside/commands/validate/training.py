@@ -1,10 +1,9 @@
 """``ringside validate training``: predicted and real steps of FSDP, pipelines and tensor parallelism."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from ringside import console
+from ringside import console, options
 from ringside.commands.compare.training import HEADS, MOST_SHOWN, cells, row, trainings_page
 from ringside.commands.validate.ddp import check_line
 from ringside.report.page import check_page, write_page
@@ -12,13 +11,16 @@ from ringside.validation.emulated.strategies import CASES, SHORT, StrategyCase, 
 from ringside.validation.training.compare import ComparedTraining
 
 
-def run(html: Path | None, *, short: bool, names: Sequence[str], as_json: bool) -> None:
-    """Judge every case and print it; exit 1 past a tolerance, or if ranks did not follow their program.
-
-    Measured cases are printed even if the run is interrupted.
-    """
+def command(
+    short: options.Short = False,
+    family: options.Cases = None,
+    html: options.Html = None,
+    all_columns: options.All = False,
+    json: options.Json = False,
+) -> None:
+    """Predict, then measure, steps of FSDP and pipelines on emulated networks."""
     check_page(html)
-    plan = only(SHORT if short else CASES, names)
+    plan = only(SHORT if short else CASES, family or [])
     judged: list[tuple[StrategyCase, ComparedTraining]] = []
     try:
         with console.progress("building a network", len(plan)) as bar:
@@ -30,7 +32,7 @@ def run(html: Path | None, *, short: bool, names: Sequence[str], as_json: bool) 
             judge(plan, keep)
     finally:
         if judged:
-            _report(judged, html, len(plan), as_json=as_json)
+            _report(judged, html, len(plan), as_json=json)
     past = [check.what for check in checks([one for _, one in judged]) if not check.passed]
     if past:
         raise RuntimeError(f"past the tolerance: {', '.join(past)}")

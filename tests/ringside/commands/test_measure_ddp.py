@@ -4,11 +4,9 @@ from pathlib import Path
 import pytest
 
 from ringside.commands.compare import ddp as compare_ddp
-from ringside.commands.measure.ddp import run
-from ringside.real.ddp.job import DdpJob
-from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.sim.training.ddp.predict import predict
 from ringside.sim.training.ddp.record import read
+from ringside.validation.questions.ddp_measurement import DdpMeasurement
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "models.py"
 WORKLOAD = """
@@ -25,9 +23,9 @@ layers:
 def test_measured_steps_are_printed_written_traced_drawn_and_compared(ringside, tmp_path, capsys):
     model, output, trace, plot = (tmp_path / name for name in ("m.yaml", "o.json", "t.json", "p.svg"))
     model.write_text(WORKLOAD)
-    job = DdpJob(bucketing=Bucketing(0), iterations=2, timeout_s=30)
-    run(str(model), output, job, ranks=2, plot=plot, trace=trace)
-    lines = capsys.readouterr().out.splitlines()
+    words = f"--bucket-cap-mb 0 -n 2 --timeout 30 -g 2 --plot {plot} --trace {trace}".split()
+    _, out, _ = ringside("measure", "ddp", "-o", output, "--model", model, *words)
+    lines = out.splitlines()
     assert lines[0].startswith("# two on 2 ranks: step")
     assert [line.split()[:2] for line in lines[-2:]] == [["0", "4096"], ["1", "4096"]]
     assert json.loads(trace.read_text())["traceEvents"]
@@ -53,10 +51,8 @@ def test_measured_steps_are_printed_written_traced_drawn_and_compared(ringside, 
 @pytest.mark.slow
 @pytest.mark.gloo
 @pytest.mark.parametrize("name", ["convolutions", "transformer"])
-def test_a_real_model_is_trained_checked_and_profiled_in_the_same_run(tmp_path, name):
-    output = tmp_path / "o.json"
-    run(f"{EXAMPLES}:{name}", output, DdpJob(bucketing=Bucketing(1), iterations=3), ranks=2)
-    found = read(output)
+def test_a_real_model_is_trained_checked_and_profiled_in_the_same_run(name):
+    found = DdpMeasurement(model=f"{EXAMPLES}:{name}", bucket_cap_mb=1.0, iterations=3, ranks=2).ask().record
     work = found.workload
     assert len(work.arrival) == len(work.parameters)
     assert work.batch in (8, 16)
@@ -70,13 +66,12 @@ def test_a_real_model_is_trained_checked_and_profiled_in_the_same_run(tmp_path, 
 
 
 @pytest.mark.gpu
-def test_steps_on_gpus_are_stamped_by_the_devices(tmp_path):
+def test_steps_on_gpus_are_stamped_by_the_devices():
     torch = pytest.importorskip("torch")
     if torch.cuda.device_count() < 2:
         pytest.skip("needs two CUDA GPUs")
-    output = tmp_path / "o.json"
-    run(f"{EXAMPLES}:transformer", output, DdpJob(backend="nccl", workers=1, iterations=3), ranks=2)
-    for step in read(output).steps:
+    question = DdpMeasurement(model=f"{EXAMPLES}:transformer", backend="nccl", iterations=3, ranks=2)
+    for step in question.ask().record.steps:
         assert all(0 < b.ready_s <= b.launch_s <= b.finish_s <= step.step_s for b in step.buckets)
 
 
@@ -85,29 +80,26 @@ def test_a_workload_with_a_parameter_that_no_layer_names_needs_a_flag(tmp_path):
     tensors = "parameters: {a: {count: 1}, b: {count: 1}}"
     idle.write_text(f"name: x\n{tensors}\nlayers: [{{name: l, forward: 1s, backward: 1s, gradients: [a]}}]")
     with pytest.raises(ValueError, match=r"no gradient arrives for b.*write `find_unused"):
-        run(str(idle), tmp_path / "o.json", DdpJob(), ranks=2)
+        DdpMeasurement(model=str(idle)).ask()
 
 
-def test_bad_input_is_refused_before_anything_is_measured(tmp_path):
-    output, job = tmp_path / "o.json", DdpJob()
-    with pytest.raises(ValueError, match=r"resnet50: no such file; write sleeping, FILE\.py:NAME or"):
-        run("resnet50", output, job, ranks=2)
-    with pytest.raises(ValueError, match=r"no such file; write FILE\.py:NAME"):
-        run("none.py:model", output, job, ranks=2)
-    with pytest.raises(ValueError, match=r"no function 'none'; it has perceptron, .*write FILE.py:NAME"):
-        run(f"{EXAMPLES}:none", output, job, ranks=2)
-    with pytest.raises(ValueError, match="add --emulate"):
-        run("sleeping", output, job, ranks=2, settings=["bandwidth=1Gb/s"])
-    with pytest.raises(ValueError, match="write another path"):
-        run("sleeping", tmp_path / "no" / "o.json", job, ranks=2)
-    with pytest.raises(ValueError, match="not a picture format"):
-        run("sleeping", output, job, ranks=2, plot=tmp_path / "p.bmp")
-    with pytest.raises(ValueError, match="unknown cluster 'stern'"):
-        run("sleeping", output, job, ranks=2, emulate="stern:4")
-    with pytest.raises(ValueError, match="leave a GPU idle"):
-        run("sleeping", output, DdpJob(backend="nccl"), ranks=2)
-    with pytest.raises(ValueError, match="write gloo or nccl"):
-        DdpJob(backend="mpi")
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("--model resnet50", "resnet50: no such file; write sleeping, FILE.py:NAME or"),
+        ("--model none.py:model", "no such file; write FILE.py:NAME"),
+        (f"--model {EXAMPLES}:none", "no function 'none'; it has perceptron, "),
+        ("--set bandwidth=1Gb/s", "add --emulate"),
+        ("-o no/o.json", "write another path"),
+        ("--plot p.bmp", "not a picture format"),
+        ("--emulate stern:4", "unknown cluster 'stern'"),
+        ("--backend nccl", "leave a GPU idle"),
+        ("--backend mpi", "write gloo or nccl"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_measured(ringside, tmp_path, words, complaint):
+    code, _, err = ringside("measure", "ddp", "-g", "2", "-o", "o.json", *words.split())
+    assert (code, complaint in err) == (2, True), err
     assert not list(tmp_path.iterdir())
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from ringside.commands.measure.train import job_of, model_of
+from ringside.real.questions.training_measurement import TrainingMeasurement, model_of
 from ringside.real.training.job import Decoder, Experts, Sleeping, TrainingJob
 from ringside.real.training.record import RankStep, Said, TrainingRecord
 from ringside.sim.training.ddp.record import MeasuredNetwork
@@ -15,9 +15,11 @@ from ringside.validation.emulated.strategies import CASES, MEDIAN, SHORT, checks
 from ringside.validation.training.compare import compare_training, planned
 from ringside.validation.training.program import program_of
 
-PLAIN = {"strategy": "fsdp", "shard": None, "tp": 1, "cp": 1, "cp_method": None, "pp": 1,
-         "schedule": None, "virtual": None, "micro_batches": None, "ep": None}  # fmt: skip
 JOB = TrainingJob(model=Sleeping(layers=2), shard=2)
+
+
+def job_of(ranks, model="sleeping", **options):
+    return TrainingMeasurement(ranks=ranks, model=model, **options).job
 
 
 def made_up(job=JOB, step_s=1.0):
@@ -33,14 +35,14 @@ def made_up(job=JOB, step_s=1.0):
 
 
 def test_words_become_the_job_that_they_describe():
-    assert job_of(4, "sleeping", **PLAIN) == TrainingJob(shard=4)
-    job = job_of(8, "decoder:layers=4", **{**PLAIN, "pp": 2, "tp": 2, "schedule": "zbv"})
+    assert job_of(4) == TrainingJob(shard=4, iterations=20)
+    job = job_of(8, "decoder:layers=4", pp=2, tp=2, schedule="zbv")
     assert (job.shard, job.pipeline, job.tensor, job.virtual, job.micro_batches) == (2, 2, 2, 2, 4)
-    job = job_of(4, "sleeping", **{**PLAIN, "strategy": "hsdp"})
+    job = job_of(4, "sleeping", strategy="hsdp")
     assert (job.strategy, job.shard, job.replicate) == ("fsdp", 2, 2)
-    job = job_of(4, "sleeping", **{**PLAIN, "strategy": "zero_redundancy"})
+    job = job_of(4, "sleeping", strategy="zero_redundancy")
     assert (job.strategy, job.shard, job.replicate) == ("zero_redundancy", 1, 4)
-    job = job_of(8, "decoder", **{**PLAIN, "cp": 2, "tp": 2, "cp_method": "ring"})
+    job = job_of(8, "decoder", cp=2, tp=2, cp_method="ring")
     assert (job.shard, job.context, job.tensor, job.context_method) == (2, 2, 2, "ring")
     assert model_of("sleeping:layers=2,forward_s=5ms") == Sleeping(layers=2, forward_s=5e-3)
     assert model_of("decoder:hidden=32") == Decoder(hidden=32)
@@ -48,51 +50,50 @@ def test_words_become_the_job_that_they_describe():
 
 
 def test_experts_are_dealt_out_among_all_ranks_or_as_many_as_was_said():
-    plain = {**PLAIN, "strategy": None}
-    assert job_of(4, "experts", **plain) == TrainingJob(model=Experts(), replicate=4, expert=4)
-    pairs = job_of(4, "experts:experts=2", **{**plain, "strategy": "ddp", "ep": 2})
+    assert job_of(4, "experts") == TrainingJob(model=Experts(), replicate=4, expert=4, iterations=20)
+    pairs = job_of(4, "experts:experts=2", strategy="ddp", ep=2)
     assert (pairs.expert, pairs.mesh.expert_data) == (2, 2)
-    with pytest.raises(ValueError, match="experts train with --strategy ddp here, not fsdp"):
-        job_of(4, "experts", **PLAIN)
+    with pytest.raises(ValueError, match="experts train with `strategy` ddp here, not fsdp"):
+        job_of(4, "experts", strategy="fsdp")
     with pytest.raises(ValueError, match="--cp cannot be combined with expert layers"):
-        job_of(4, "experts", **{**plain, "cp": 2})
-    with pytest.raises(ValueError, match="sleeping has no experts; write --model experts"):
-        job_of(4, "sleeping", **{**plain, "ep": 2})
+        job_of(4, "experts", cp=2)
+    with pytest.raises(ValueError, match="sleeping has no experts; write `model` experts"):
+        job_of(4, "sleeping", ep=2)
 
 
 @pytest.mark.parametrize(
     ("ranks", "words", "complaint"),
     [
         (4, {"strategy": "ddp"}, "'ddp' is not measured here; write fsdp, hsdp or zero_r"),
-        (3, {"tp": 2}, "3 ranks do not divide by --tp 2 times --pp 1"),
+        (3, {"tp": 2}, "3 ranks do not divide by `tp` 2 times `pp` 1"),
         (2, {"tp": 2, "pp": 2}, "2 ranks do not divide"),
         (2, {"tp": 0}, "write 1 or more"),
         (2, {"cp": 0}, "write 1 or more"),
-        (4, {"cp": 3}, "4 ranks do not divide by --tp 1 times --cp 3 times --pp 1"),
-        (2, {"cp_method": "ring"}, "needs context-parallel ranks; add --cp 2"),
+        (4, {"cp": 3}, "4 ranks do not divide by `tp` 1 times `cp` 3 times `pp` 1"),
+        (2, {"cp_method": "ring"}, "needs context-parallel ranks; add `cp` 2"),
         (2, {"cp": 2, "cp_method": "rings"}, "unknown context-parallel method 'rings'"),
         (4, {"cp": 2, "pp": 2}, "with a pipeline; leave --pp or --cp out"),
         (3, {"cp": 3}, "do not divide rows 8, which zigzag cuts into 6 pieces"),
-        (4, {"shard": 2}, "--shard needs --strategy hsdp"),
-        (4, {"strategy": "zero_redundancy", "shard": 2}, "--shard needs --strategy hsdp"),
+        (4, {"shard": 2}, "`shard` needs `strategy` hsdp"),
+        (4, {"strategy": "zero_redundancy", "shard": 2}, "`shard` needs `strategy` hsdp"),
         (4, {"strategy": "zero_redundancy", "tp": 2}, "leave --tp, --cp, --pp and --shard out"),
         (4, {"strategy": "hsdp", "shard": 3}, "cannot form groups of 3 of 4 data-parallel ranks"),
-        (2, {"strategy": "hsdp"}, "cannot form groups of 1 of 2 data-parallel ranks; write --strategy fsdp"),
-        (9, {"strategy": "hsdp"}, "cannot form groups of 4 of 9 data-parallel ranks; write --shard 3"),
-        (4, {"strategy": "hsdp", "shard": 0}, "--shard 0; write 1 or more"),
-        (2, {"pp": 2, "virtual": 0}, "--virtual 0; write 1 or more"),
-        (2, {"schedule": "zbv"}, "--schedule needs a pipeline; add --pp 2"),
+        (2, {"strategy": "hsdp"}, "cannot form groups of 1 of 2 data-parallel ranks; write `strategy` fsdp"),
+        (9, {"strategy": "hsdp"}, "cannot form groups of 4 of 9 data-parallel ranks; write `shard` 3"),
+        (4, {"strategy": "hsdp", "shard": 0}, "`shard` 0; write 1 or more"),
+        (2, {"pp": 2, "virtual": 0}, "`virtual` 0; write 1 or more"),
+        (2, {"schedule": "zbv"}, "`schedule` needs a pipeline; add `pp` 2"),
         (2, {"pp": 2, "schedule": "zbv", "virtual": 3}, "zbv has 2 per rank, not 3"),
         (2, {"pp": 2, "schedule": "zb"}, "unknown pipeline schedule 'zb'"),
         (2, {"virtual": 2}, "but no pipeline"),
-        (2, {"pp": 2, "reshard": False}, "are FSDP2's, and no ranks here share parameters"),
+        (2, {"pp": 2, "keep_gathered": True}, "are FSDP2's, and no ranks here share parameters"),
         (2, {"tp": 2, "no_sync": True}, "--no-sync needs ranks that share parameters"),
         (1, {}, "one rank does not communicate"),
     ],
 )
 def test_layouts_that_cannot_be_are_refused(ranks, words, complaint):
     with pytest.raises(ValueError, match=complaint):
-        job_of(ranks, "sleeping", **{**PLAIN, **words})
+        job_of(ranks, "sleeping", **words)
 
 
 @pytest.mark.parametrize(

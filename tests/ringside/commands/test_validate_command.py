@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from ringside.real.ddp.job import sleeping_layers
 from ringside.real.launch.follow import MeasureError
 from ringside.sim.program.groups import TimedGroup
 from ringside.sim.training.ddp.job import DataParallel
@@ -15,7 +16,7 @@ from ringside.topologies.file import dumps
 from ringside.validation.compare_ddp import ComparedSteps
 from ringside.validation.emulated.collectives import MeasuredCase
 from ringside.validation.emulated.plan import MIB, SHORT, num_cells
-from ringside.validation.emulated.training import sleeping_layers, trials
+from ringside.validation.emulated.training import trials
 
 KEYS = {"algorithm", "ranks", "bandwidth", "size_bytes", "placement", "oversubscription", "measured_s",
         "predicted_s", "repeats", "spread"}  # fmt: skip

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ringside.real.ddp.job import sleeping_layers
 from ringside.sim.program.groups import TimedGroup
 from ringside.sim.record import Record, to_line
 from ringside.sim.training.ddp.job import DataParallel
@@ -18,7 +19,6 @@ from ringside.sim.training.ddp.record import DdpRecord, MeasuredNetwork
 from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.topologies import star
 from ringside.topologies.file import dumps
-from ringside.validation.emulated.training import sleeping_layers
 
 PATIENCE_S = 10
 DEVICES = ("/dev/null", "/dev/full", "/dev/zero")

@@ -38,7 +38,7 @@ def test_records_are_told_as_their_file_has_them(ringside, monkeypatch):
         for row in made:
             keep(row)
 
-    monkeypatch.setattr("ringside.commands.measure.command.measure", measure)
+    monkeypatch.setattr("ringside.real.questions.collective_measurement.measure", measure)
     code, out, _ = ringside(*"measure all_reduce -g 2 -o rows.jsonl --json".split())
     assert code == 0
     found = json.loads(out)

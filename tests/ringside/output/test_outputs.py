@@ -48,7 +48,7 @@ def folder(tmp_path, monkeypatch):
         keep(RECORD)
         keep(RECORD)
 
-    monkeypatch.setattr("ringside.commands.measure.command.measure", measure)
+    monkeypatch.setattr("ringside.real.questions.collective_measurement.measure", measure)
     return tmp_path
 
 
@@ -97,7 +97,7 @@ def test_what_another_process_adds_meanwhile_stays(ringside, folder, monkeypatch
             keep(RECORD)
             add(replace(RECORD, site="elsewhere"), folder / "out.jsonl")
 
-    monkeypatch.setattr("ringside.commands.measure.command.measure", measure)
+    monkeypatch.setattr("ringside.real.questions.collective_measurement.measure", measure)
     assert ringside(*"measure all_reduce -o out.jsonl --size 1K".split())[0] == 0
     sites = [record.site for record in read_lines((folder / "out.jsonl").read_text(), "out")]
     assert sites == ["", "elsewhere"] * 3
@@ -115,7 +115,7 @@ def test_runs_that_another_process_adds_meanwhile_stay(ringside, folder, monkeyp
             other.write(replace(run, interval=7).line())
         return replace(run, interval=job.interval)
 
-    monkeypatch.setattr("ringside.commands.measure.elastic.measure_elastic", measure)
+    monkeypatch.setattr("ringside.real.questions.elastic_measurement.measure_elastic", measure)
     words = "measure elastic -o out.jsonl --steps 2 --interval 1,2 --kills 0 --checkpoint 1K"
     assert ringside(*words.split())[0] == 0
     assert [json.loads(line)["interval"] for line in output.read_text().splitlines()] == [7, 1, 7, 2]

@@ -2,11 +2,11 @@ from dataclasses import replace
 
 import pytest
 
+from ringside.real.collective.links import Link, as_measured
 from ringside.real.emulate import available
 from ringside.topologies import ranks
 from ringside.topologies.placement import interleaved
 from ringside.validation.emulated.collectives import QUIET, MeasuredCase, Validation, validate, verdicts
-from ringside.validation.emulated.links import Link, as_measured
 from ringside.validation.emulated.plan import (
     FULL,
     MBIT,
