@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from ringside.topologies.words import one_of
-
 from ringside.real.backends import BACKENDS, ON_SOCKETS
 from ringside.real.collective.emulated import measure_emulated
 from ringside.real.collective.measure import DTYPES, Measurement, check_room, measure, warnings
@@ -16,6 +14,7 @@ from ringside.sim.collective import KINDS, kind_of
 from ringside.sim.questions.question import QuestionError, argument, choices, option
 from ringside.sim.questions.sizes import BySize
 from ringside.sim.record import Record, to_fields
+from ringside.topologies.names import one_of
 from ringside.topologies.units import parse_size
 
 OTHERS = ("ddp", "train", "elastic")
