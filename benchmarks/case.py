@@ -11,10 +11,10 @@ from unittest.mock import patch
 
 import numpy as np
 
-from ringside.sim import jit
+from ringside.sim import effort, jit
 from ringside.sim.algorithms import schedule
 from ringside.sim.collective import Collective
-from ringside.sim.engine import effort, events, fast
+from ringside.sim.engine import events, fast
 from ringside.sim.predict import predict
 from ringside.topologies import Routes, Topology, load, star
 

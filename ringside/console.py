@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 
 from ringside.door import behind, one_line, plain
-from ringside.sim.engine.effort import watched
+from ringside.sim.effort import watched
 from ringside.topologies.catalogue import split
 from ringside.topologies.units import parse_size
 

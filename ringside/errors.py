@@ -8,7 +8,7 @@ tuple that does not unpack) was written for programmers: that it escaped is our 
 - exit 2, the user's to fix: a ``ValueError`` that we raised; a file or device error (``OSError``); a missing
   optional dependency.
 - exit 1, the run could not finish: a ``RuntimeError`` that we raised; no memory left.
-- exit 70, a defect: everything else, including a broken law of physics (`ringside.sim.engine.laws.LawError`).
+- exit 70, a defect: everything else, including a broken law of physics (`sim.libraries.laws.LawError`).
 
 Errors of a user's own model become ``ValueError`` where the model is called (`ringside.real.model`).
 """

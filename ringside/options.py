@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ringside import console
-from ringside.sim.engine.effort import MAX_MEMORY, MAX_TRANSFERS, forced
+from ringside.sim.effort import MAX_MEMORY, MAX_TRANSFERS, forced
 from ringside.sim.libraries.find import LIBRARIES
 from ringside.sim.network.message import NETWORKS
 from ringside.topologies.placement import SPREADS

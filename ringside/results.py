@@ -7,7 +7,7 @@ from ringside.sim.calibration import Fit
 from ringside.sim.collective import Collective
 from ringside.sim.goodput.study import Goodput
 from ringside.sim.libraries.library import Prediction
-from ringside.sim.libraries.nccl.measured.stored import Stored
+from ringside.sim.libraries.nccl.stored import Stored
 from ringside.sim.parameters import Parameters
 from ringside.sim.pick import Pick
 from ringside.sim.record import Record

@@ -25,7 +25,7 @@ from ringside.topologies.strict_yaml import complaints
 
 if TYPE_CHECKING:  # textbook questions must not import NCCL's modules
     from ringside.sim.libraries.mpi.stored import StoredMpi
-    from ringside.sim.libraries.nccl.measured.stored import Stored
+    from ringside.sim.libraries.nccl.stored import Stored
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ OPTIONAL = ("mpi", "settings")
 AUTO, NONE, FAMILY = "auto", "none", "family:"
 """Values of ``--calibration``: the machine's own; uncalibrated; another machine's."""
 
-SHIPPED = Path(__file__).parent / "libraries" / "nccl" / "measured" / "shipped"
+SHIPPED = Path(__file__).parent / "libraries" / "nccl" / "shipped"
 SHIPPED_MPI = Path(__file__).parent / "libraries" / "mpi" / "shipped"
 """Folders of the shipped calibrations, one file per machine: NCCL's and MPI's."""
 
@@ -212,7 +212,7 @@ def family(text: str) -> Calibration:
 def _calibration(content: Any, path: Path) -> Calibration:
     # types in the annotations of `Calibration`
     from ringside.sim.libraries.mpi.stored import StoredMpi
-    from ringside.sim.libraries.nccl.measured.stored import Stored
+    from ringside.sim.libraries.nccl.stored import Stored
 
     if not isinstance(content, dict) or content.pop("calibration", None) not in READABLE:
         raise CalibrationError(f"{path}: not a calibration of version {VERSION}; make one with calibrate")

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ringside.sim.calibration import AUTO, Calibration, shipped
-from ringside.sim.engine.laws import check_band
 from ringside.sim.libraries.find import LIBRARIES
+from ringside.sim.libraries.laws import check_band
 from ringside.sim.libraries.mpi.library import Mpi
 from ringside.sim.libraries.nccl.bind import shipped_for
 from ringside.sim.libraries.nccl.library import Nccl

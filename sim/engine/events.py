@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import simpy
 
+from ringside.sim import effort
 from ringside.sim.clock import LONG_S, TICKS, Clock, seconds, ticks
-from ringside.sim.engine import effort
 from ringside.sim.engine.ends import route
 from ringside.sim.engine.gates import Gate, Incoming
 from ringside.sim.engine.run import Run, check_ranks, uncollected

@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ringside.sim import jit
-from ringside.sim.engine import effort
+from ringside.sim import effort, jit
 from ringside.sim.engine.run import Run
 from ringside.sim.engine.wiring import Floats, Wiring
 from ringside.sim.schedule import Schedule

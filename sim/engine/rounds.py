@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ringside.sim import jit
-from ringside.sim.engine import effort
+from ringside.sim import effort, jit
 from ringside.sim.engine.run import Run
 from ringside.sim.engine.wiring import Floats, Ints, Wiring, needs
 from ringside.sim.schedule import Schedule

@@ -6,9 +6,9 @@ from functools import partial
 from ringside.sim.algorithms import ALGORITHMS, algorithms_for, caveat, does, named, schedule
 from ringside.sim.algorithms.grids.grid import squarest
 from ringside.sim.collective import Collective
-from ringside.sim.engine.effort import estimate, has_more_than
-from ringside.sim.engine.laws import ROUNDING
+from ringside.sim.effort import estimate, has_more_than
 from ringside.sim.libraries import scheduled
+from ringside.sim.libraries.laws import ROUNDING
 from ringside.sim.libraries.library import Candidate
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.schedule import Schedule

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from ringside.sim.collective import Collective
-from ringside.sim.engine.laws import check_band, check_monotone
 from ringside.sim.engine.timeline import Timeline
+from ringside.sim.libraries.laws import check_band, check_monotone
 from ringside.sim.schedule import Schedule
 from ringside.topologies import Topology
 from ringside.topologies.names import one_of
@@ -44,7 +44,7 @@ class Estimate:
     From ``time_lo_s`` to ``time_hi_s`` is where nine of ten fitted rows of a schedule's parameters lie,
     or four of five by NCCL's measured model; both equal ``time_s`` without calibration.
     ``algorithm`` is the schedule's own name, or the
-    candidate's; ``channels`` are those that carry bytes.
+    candidate's; ``channels`` are those that carry bytes. ``basis`` is the source of the time, in a sentence.
     """
 
     time_s: float
@@ -55,6 +55,7 @@ class Estimate:
     channels: int = 1
     timeline: Timeline | None = None
     caveat: str = ""
+    basis: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Prediction:
 
     From ``time_lo_s`` to ``time_hi_s`` is where nine of ten fitted rows of a schedule's parameters lie,
     or four of five by NCCL's measured model; both equal ``time_s`` without calibration.
-    ``caveat`` is a warning about the answer.
+    ``caveat`` is a warning about the answer, ``basis`` the source of the time in a sentence.
     ``network`` is how links serve messages, where a schedule is played or behind a closed form.
     ``channels`` and ``belief_us``, the library's own estimate in microseconds, are NCCL's.
     ``algbw`` and ``busbw`` are its bandwidths in bytes/s, as nccl-tests defines them.
@@ -81,6 +82,7 @@ class Prediction:
     channels: int = 1
     belief_us: float | None = None
     network: str = "fifo"
+    basis: str = ""
     algbw: float = field(init=False)
     busbw: float = field(init=False)
 
@@ -95,7 +97,7 @@ class Prediction:
 class Library:
     """A library on a cluster, for a group of its ranks, with its settings and its calibration.
 
-    Every returned time is checked: `ringside.sim.engine.laws.LawError` is a defect of Ringside.
+    Every returned time is checked: `ringside.sim.libraries.laws.LawError` is a defect of Ringside.
     """
 
     name: str
@@ -130,10 +132,6 @@ class Library:
         if self.measurements:
             return f"as measured ({self.measurements})"
         return f"on the {self.network} network" if self.network != "fifo" else ""
-
-    def note(self, engine: str = "auto", *, is_measured: bool = False) -> str:
-        """Describe the source of an engine's times in a sentence; empty for the textbook's."""
-        return ""
 
     def check_pick(self, kind: str) -> None:
         """Raise ValueError for a collective without a choice of candidates."""
@@ -213,6 +211,7 @@ def answer(
     return Prediction(
         collective, time.algorithm, candidate.protocol, time.engine, time.time_s, time.time_lo_s,
         time.time_hi_s, time.timeline, time.caveat, time.channels, candidate.belief_us, library.network,
+        time.basis,
     )  # fmt: skip
 
 

@@ -5,7 +5,10 @@
 Both are the library's own estimate, without calibration, so the ratio is of one clock.
 """
 
+from dataclasses import replace
 from math import exp, hypot, log
+
+from ringside.sim.libraries.library import Estimate
 
 OPEN = 0.5
 """Uncertainty of a ratio of the model's as a share of its logarithm, as an 80 % interval.
@@ -35,11 +38,12 @@ def widened(factor: float, ratio: float) -> float:
     return factor if ratio == 1.0 else exp(hypot(log(factor), OPEN * log(ratio)))
 
 
-def raised(time_s: float, low_s: float, high_s: float, least_s: float) -> tuple[float, float, float]:
-    """Return a time and its ends, none below ``least_s``; the upper end rises by the factor of the lower one.
+def raised(estimate: Estimate, least_s: float, *, cut: bool = False) -> Estimate:
+    """Return an estimate whose time and ends are at least ``least_s``.
 
-    So a band is as wide as before, as a factor, where a bound moves its lower end.
+    The upper end rises by the factor of the lower one, so the band stays as wide. If the bound ``cut`` the
+    band off below, it rises by the factor of the time.
     """
-    low = max(low_s, least_s)
-    time_s = max(time_s, least_s)
-    return time_s, low, max(high_s * (low / low_s), time_s)
+    low, time_s, high = max(estimate.time_lo_s, least_s), max(estimate.time_s, least_s), estimate.time_hi_s
+    high = high * (time_s / estimate.time_s) if cut else max(high * (low / estimate.time_lo_s), time_s)
+    return replace(estimate, time_s=time_s, time_lo_s=low, time_hi_s=high)

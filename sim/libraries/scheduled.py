@@ -9,14 +9,14 @@ from typing import Any, Self
 from ringside.sim import jit
 from ringside.sim.calibration import AUTO, Calibration, CalibrationError, Fit
 from ringside.sim.collective import KINDS, Collective
+from ringside.sim.effort import consider, has_more_than
 from ringside.sim.engine import fast, maxplus, model
 from ringside.sim.engine.bounds import Bounds, busy, closed_bounds, lower_bounds
-from ringside.sim.engine.effort import consider, has_more_than
 from ringside.sim.engine.events import simulate
-from ringside.sim.engine.laws import check_time
 from ringside.sim.engine.timeline import Timeline
 from ringside.sim.engine.wiring import wire
 from ringside.sim.libraries.find import Options, named
+from ringside.sim.libraries.laws import check_time
 from ringside.sim.libraries.library import Candidate, Estimate, Library
 from ringside.sim.libraries.scaling import wider
 from ringside.sim.network.message import check_network
@@ -108,7 +108,7 @@ def evaluate(
     fits, simulates only without a closed form, and walks no schedule for its bounds, since a fit's
     trials are no answers.
     ``routes`` are the graph's and ``bounds`` the schedule's on it, if the caller has them.
-    Raise `ringside.sim.engine.laws.LawError` if the answer breaks a bound.
+    Raise `ringside.sim.libraries.laws.LawError` if the answer breaks a bound.
     """
     quick = engine == "quick"
     if engine in ("auto", "quick"):

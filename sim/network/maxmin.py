@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ringside.sim import effort
 from ringside.sim.clock import AT_MOST_S, SIMULTANEOUS
-from ringside.sim.engine import effort
 from ringside.sim.jit import available, entry, is_kept
 
 ALIKE = 1e-12

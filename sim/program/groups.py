@@ -9,8 +9,8 @@ import simpy
 
 from ringside.sim.clock import Clock
 from ringside.sim.collective import Collective
+from ringside.sim.effort import consider
 from ringside.sim.engine.bounds import lower_bounds
-from ringside.sim.engine.effort import consider
 from ringside.sim.engine.events import Execution
 from ringside.sim.libraries.find import LIBRARIES
 from ringside.sim.libraries.library import Library

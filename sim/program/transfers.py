@@ -12,10 +12,10 @@ from collections.abc import Callable
 from functools import partial
 
 from ringside.sim.clock import GRAIN, Clock, ticks
-from ringside.sim.engine.effort import consider
+from ringside.sim.effort import consider
 from ringside.sim.engine.events import Execution
-from ringside.sim.engine.laws import ROUNDING
 from ringside.sim.engine.timeline import Timeline
+from ringside.sim.libraries.laws import ROUNDING
 from ringside.sim.libraries.library import Library
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.network.message import Message, Network

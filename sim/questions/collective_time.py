@@ -188,7 +188,7 @@ def _answer(question: CollectiveTime, by_nodes: Mapping[int | None, Predicted]) 
         ],
         notes=[*placed, *caveats, *idle],
         idle=idle,
-        basis=library.note(question.engine, is_measured=is_measured),
+        basis=next((one for one in predictions if one.engine == "measured"), predictions[0]).basis,
         is_measured=is_measured,
     )
 

@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from ringside.cli import commands
-from ringside.sim.engine.effort import MAX_MEMORY, MAX_TRANSFERS
+from ringside.sim.effort import MAX_MEMORY, MAX_TRANSFERS
 from ringside.topologies.units import format_size
 from tests.pages.console import DOCS, KEYS, NOT_RUN, PAGES, ROOT, ask, blocks, desk, misunderstood
 

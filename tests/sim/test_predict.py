@@ -10,9 +10,9 @@ from ringside.sim.algorithms import algorithms_for, schedule
 from ringside.sim.calibration import Calibration, CalibrationError, Fit
 from ringside.sim.collective import KINDS, Collective
 from ringside.sim.engine.events import simulate
-from ringside.sim.engine.laws import LawError
 from ringside.sim.engine.model import CLOSED_FORMS, closed_form, uniform
 from ringside.sim.libraries import gloo
+from ringside.sim.libraries.laws import LawError
 from ringside.sim.libraries.scheduled import evaluate
 from ringside.sim.parameters import Parameters, preset_of
 from ringside.sim.predict import predict

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from ringside.sim.libraries.gaussian import EIGHTY
 from ringside.sim.libraries.nccl.cluster import as_measured
-from ringside.sim.libraries.nccl.communicator import Communicator, Facts
+from ringside.sim.libraries.nccl.communicator import Communicator, SiteFacts
 from ringside.sim.libraries.nccl.device.traffic import least_traffic
 from ringside.sim.libraries.nccl.graph.graph import Graph
-from ringside.sim.libraries.nccl.measured.messages import Launch, work_of
-from ringside.sim.libraries.nccl.measured.model import Measured
+from ringside.sim.libraries.nccl.measured import Measured
+from ringside.sim.libraries.nccl.message_times import Launch, work_of
 from ringside.sim.libraries.nccl.pins import Pins
 from ringside.sim.libraries.scaling import OPEN
 from ringside.sim.record import Record, RecordError, collective_of
@@ -169,7 +169,7 @@ class NcclFamily:
         return Prediction(mean, sigma)
 
 
-def _at_most(facts: Facts, channels: int) -> Facts:
+def _at_most(facts: SiteFacts, channels: int) -> SiteFacts:
     return facts if facts.channels is None else replace(facts, channels=min(facts.channels, channels))
 
 

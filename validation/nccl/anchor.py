@@ -10,8 +10,8 @@ from ringside.sim.libraries.library import Candidate
 from ringside.sim.libraries.nccl.cluster import as_measured
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.library import Calibrated, Nccl
-from ringside.sim.libraries.nccl.measured.messages import Task
-from ringside.sim.libraries.nccl.measured.model import Measured
+from ringside.sim.libraries.nccl.measured import Measured
+from ringside.sim.libraries.nccl.message_times import Task
 from ringside.sim.questions.anchor import Anchor
 from ringside.sim.record import Record, RecordError, digest
 from ringside.validation.machines import with_nodes

@@ -6,9 +6,9 @@ import numpy as np
 
 from ringside.sim.libraries.nccl.communicator import find_system
 from ringside.sim.libraries.nccl.graph.derive import SYSTEMS
-from ringside.sim.libraries.nccl.measured.messages import KINDS
-from ringside.sim.libraries.nccl.measured.stored import Stored, correction_lines, correlations, interval
+from ringside.sim.libraries.nccl.message_times import KINDS
 from ringside.sim.libraries.nccl.releases import names_one
+from ringside.sim.libraries.nccl.stored import Stored, correction_lines, correlations, interval
 from ringside.sim.record import Record, RecordError
 from ringside.topologies.units import format_size
 from ringside.validation.nccl.fit import Fitted, fit

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from ringside.sim.libraries.nccl.communicator import MAX_CHANNELS, Facts
-from ringside.sim.libraries.nccl.measured.messages import Work, time_us, work_of
-from ringside.sim.libraries.nccl.measured.model import (
+from ringside.sim.libraries.nccl.communicator import MAX_CHANNELS, SiteFacts
+from ringside.sim.libraries.nccl.measured import (
     SITE_BANDWIDTH,
     SITE_LATENCY,
     Measured,
@@ -22,6 +21,7 @@ from ringside.sim.libraries.nccl.measured.model import (
     latency_and_bandwidth,
     log_form,
 )
+from ringside.sim.libraries.nccl.message_times import Work, time_us, work_of
 from ringside.validation.nccl.observed import Chosen, Observed, choose
 from ringside.validation.nccl.priors import Prior, priors
 
@@ -88,7 +88,7 @@ class _Rows:
 class _Map:
     """The maximum a posteriori for one set of facts; ``sites`` is each row's offset by its site."""
 
-    facts: Facts
+    facts: SiteFacts
     rows: _Rows
     values: dict[str, float]
     sites: Floats
@@ -96,7 +96,7 @@ class _Map:
     covariance: Floats
 
 
-def _map(rows: Sequence[Observed], facts: Facts, expected: Sequence[Prior], pooled: bool) -> _Map:
+def _map(rows: Sequence[Observed], facts: SiteFacts, expected: Sequence[Prior], pooled: bool) -> _Map:
     """Return the best of several descents: times have kinks, at which a single one may end."""
     chosen = choose(rows, facts)
     kept = [rows[place] for place in chosen.kept]
@@ -121,7 +121,7 @@ def _sites(rows: Sequence[Observed]) -> Floats:
     ).reshape(len(rows), len(names))
 
 
-def _descend(rows: _Rows, facts: Facts, expected: Sequence[Prior], way: Sequence[float]) -> _Map:
+def _descend(rows: _Rows, facts: SiteFacts, expected: Sequence[Prior], way: Sequence[float]) -> _Map:
     """Descend one way; parameters without rows stay at their priors."""
     usual = {prior.name: prior.value for prior in expected}
     names = asked_by(rows.work, usual)
@@ -172,16 +172,16 @@ def _finished(rows: Sequence[Observed], best: _Map, expected: tuple[Prior, ...],
     return Fitted(model, expected, explained.chosen, kept, best.cost)
 
 
-def _candidates(rows: Sequence[Observed]) -> list[tuple[Facts, float]]:
+def _candidates(rows: Sequence[Observed]) -> list[tuple[SiteFacts, float]]:
     """Return the possible graphs between nodes, the preset's first, and the cost of each."""
     between = [row.comm for row in rows if row.comm.nodes > 1]
     if not between:
-        return [(Facts(), 0.0)]
-    lacking = any(Facts(ll128=False).on(comm) != comm for comm in between)
+        return [(SiteFacts(), 0.0)]
+    lacking = any(SiteFacts(ll128=False).on(comm) != comm for comm in between)
     count = between[0].channels
     doubled = [(None, 0.0), *((2**times * count, DOUBLED * times) for times in (1, 2))]
     return [
-        (Facts(ll128, channels), unlikely + NO_LL128 * (not ll128))
+        (SiteFacts(ll128, channels), unlikely + NO_LL128 * (not ll128))
         for channels, unlikely in doubled
         if channels is None or channels <= MAX_CHANNELS
         for ll128 in ((True, False) if lacking else (True,))

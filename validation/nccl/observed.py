@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from ringside.sim.libraries.nccl.bind import nccl_settings
 from ringside.sim.libraries.nccl.cluster import communicator_of
-from ringside.sim.libraries.nccl.communicator import Communicator, Facts
+from ringside.sim.libraries.nccl.communicator import Communicator, SiteFacts
 from ringside.sim.libraries.nccl.library import Nccl
-from ringside.sim.libraries.nccl.measured.messages import FORMS, KINDS, Launch, Task
+from ringside.sim.libraries.nccl.message_times import FORMS, KINDS, Launch, Task
 from ringside.sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from ringside.sim.libraries.nccl.tuner import cost_table
 from ringside.sim.record import Record
@@ -76,7 +76,7 @@ def _run_of(record: Record) -> str:
     return f"{record.source} {fields} {record.collective} {record.algorithm} {record.protocol} {record.ranks}"
 
 
-def choose(rows: Sequence[Observed], facts: Facts) -> Chosen:
+def choose(rows: Sequence[Observed], facts: SiteFacts) -> Chosen:
     """Return NCCL's choice per row under these facts, without rows that cannot run or have no form."""
     alike: dict[tuple[int, str, str, str], list[int]] = {}
     for place, row in enumerate(rows):

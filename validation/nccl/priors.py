@@ -7,7 +7,7 @@ bandwidths begin at the data sheet's. Microseconds and GB/s.
 from dataclasses import dataclass
 
 from ringside.sim.libraries.nccl.graph.system import GB, System, nvlink_in_datasheet
-from ringside.sim.libraries.nccl.measured.messages import ALGORITHMS, PROTOCOLS
+from ringside.sim.libraries.nccl.message_times import ALGORITHMS, PROTOCOLS
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ringside.sim.libraries.nccl.measured.model import Answer
+from ringside.sim.libraries.nccl.measured import Answer
 from ringside.sim.record import Record
 from ringside.validation.nccl.baselines import BASELINES
 from ringside.validation.nccl.fit import fit

@@ -10,7 +10,7 @@ from ringside import console, options
 from ringside.commands.fields import asks
 from ringside.commands.pick.tuner_rules import write_rules
 from ringside.pictures.style import check_format
-from ringside.sim.engine.effort import forced
+from ringside.sim.effort import forced
 from ringside.sim.libraries.find import LIBRARIES
 from ringside.sim.pick import ERROR, Pair, ranges
 from ringside.sim.questions.algorithm_choice import AlgorithmChoice, AlgorithmPicks

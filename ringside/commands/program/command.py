@@ -9,7 +9,7 @@ from ringside import console, options
 from ringside.commands.program import check as program_check
 from ringside.commands.program import source as program_source
 from ringside.real.program.job import COMPUTE
-from ringside.sim.engine.effort import forced
+from ringside.sim.effort import forced
 from ringside.sim.questions.disturbances import Disturbances
 
 Script = Annotated[

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ringside import console
-from ringside.sim.engine.effort import consider_ranks
+from ringside.sim.effort import consider_ranks
 from ringside.sim.engine.run import uncollected
 from ringside.sim.formats.goal_flatten import ScheduleOf
 from ringside.sim.formats.program_files import ProgramFile, holds_program, read

@@ -15,7 +15,7 @@ from ringside.commands.simulate.links import draw as draw_links
 from ringside.commands.simulate.outputs import Outputs
 from ringside.disturbed import Disturbed, drawn
 from ringside.sim.disturbance import Disturbance
-from ringside.sim.engine.effort import forced
+from ringside.sim.effort import forced
 from ringside.sim.questions.collective_time import CollectiveTime, CollectiveTimes
 from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.questions.sizes import BySize

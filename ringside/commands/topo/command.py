@@ -11,7 +11,7 @@ from ringside import console, options
 from ringside.commands.topo.channels import show_channels
 from ringside.pictures.style import check_format
 from ringside.sim.collective import Collective
-from ringside.sim.engine.effort import consider, forced
+from ringside.sim.effort import consider, forced
 from ringside.sim.libraries.find import default_library, find_library
 from ringside.sim.libraries.library import Candidate
 from ringside.sim.proof import prove

@@ -10,7 +10,7 @@ from ringside.commands.trace import content as trace_content
 from ringside.commands.trace import tables as trace_tables
 from ringside.pictures.style import check_format
 from ringside.sim.calibration import find_calibration
-from ringside.sim.engine.effort import forced
+from ringside.sim.effort import forced
 from ringside.topologies import parse_settings
 from ringside.topologies.disk import check_outputs, write_file
 from ringside.topologies.placement import EVEN

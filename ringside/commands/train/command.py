@@ -18,7 +18,7 @@ from ringside.commands.train.search import STOPPED, SearchAnswer
 from ringside.commands.train.sweep import sweep_of, whole_nodes
 from ringside.pictures.style import check_format
 from ringside.report.page import check_page, write_page
-from ringside.sim.engine.effort import forced
+from ringside.sim.effort import forced
 from ringside.sim.program.groups import process_group
 from ringside.sim.questions.buckets import ByBuckets
 from ringside.sim.questions.disturbances import Disturbances

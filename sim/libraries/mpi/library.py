@@ -74,14 +74,6 @@ class Mpi(Scheduled):
         changed._busiest = {}
         return changed
 
-    def note(self, engine: str = "auto", *, is_measured: bool = False) -> str:
-        """Describe the source of the times."""
-        if engine in ("simpy", "fast"):
-            return "time_s is the engine's, with MPI's overhead; it is not calibrated"
-        if self.measured and engine == "auto":
-            return f"time_s {self.basis}; four of five lie from time_lo_s to time_hi_s"
-        return "time_s is by closed form with typical figures; it is not calibrated"
-
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
         """Return every algorithm of Open MPI for it, or the requested ones: ``ring,linear``, ``^ring``."""
         check_supported(collective)
@@ -141,7 +133,10 @@ class Mpi(Scheduled):
         if engine in ("simpy", "fast") or traced:
             if engine not in ("simpy", "fast"):
                 raise ValueError("MPI's closed form has no timeline; add --engine simpy")
-            return super()._time(collective, candidate, engine, traced=traced)
+            estimate = super()._time(collective, candidate, engine, traced=traced)
+            return replace(
+                estimate, basis="time_s is the engine's, with MPI's overhead; it is not calibrated"
+            )
         if self.network != "fifo":
             raise ValueError(
                 f"MPI's closed form knows no {self.network} network; simulate with --engine simpy, or leave "
@@ -152,23 +147,24 @@ class Mpi(Scheduled):
             before = replace(task, port=self._measured_port)
             times = self.measured[0].scaled_seconds([task], [before], candidate.protocol)
             middle, low, high = (float(ends[0]) for ends in times)
-            return self._held(collective, candidate, Estimate(middle, low, high, "measured", task.algorithm))
+            basis = f"time_s {self.basis}; four of five lie from time_lo_s to time_hi_s"
+            estimate = Estimate(middle, low, high, "measured", task.algorithm, basis=basis)
+            return self._at_least_traffic(collective, candidate, estimate)
         values = self.measured[0].values if self.measured else expected()
         seconds = float(time_us(work_of([task]), values, candidate.protocol)[0]) * 1e-6
-        return self._held(collective, candidate, Estimate(seconds, seconds, seconds, "model", task.algorithm))
+        basis = "time_s is by closed form with typical figures; it is not calibrated"
+        estimate = Estimate(seconds, seconds, seconds, "model", task.algorithm, basis=basis)
+        return self._at_least_traffic(collective, candidate, estimate)
 
-    def _held(self, collective: Collective, candidate: Candidate, estimate: Estimate) -> Estimate:
+    def _at_least_traffic(self, collective: Collective, candidate: Candidate, estimate: Estimate) -> Estimate:
         """Return the time, no less than its traffic needs; a measured machine's band is cut off below."""
         least = self.bound(collective, candidate)
         if estimate.time_lo_s >= least:
             return estimate
-        time_s, low, high = raised(estimate.time_s, estimate.time_lo_s, estimate.time_hi_s, least)
-        if not self._is_changed:
-            high = estimate.time_hi_s * (time_s / estimate.time_s)
-        caveat = estimate.caveat
-        if time_s > estimate.time_s:
-            caveat = f"time raised to its traffic's, {format_duration(least, 4)} on a cable"
-        return replace(estimate, time_s=time_s, time_lo_s=low, time_hi_s=high, caveat=caveat)
+        above = raised(estimate, least, cut=not self._is_changed)
+        if above.time_s == estimate.time_s:
+            return above
+        return replace(above, caveat=f"time raised to its traffic's, {format_duration(least, 4)} on a cable")
 
     def doubt(self, collective: Collective, one: tuple[str, str], other: tuple[str, str]) -> float | None:
         """Return the relative uncertainty of two algorithms' ratio; ``None`` without measurements."""

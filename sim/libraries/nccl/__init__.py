@@ -4,8 +4,8 @@ Written from NCCL's behaviour (v2.8 to v2.30) and checked against tables printed
 code. NCCL's times are its estimates, in microseconds: good enough for NCCL's choice, not measurements.
 """
 
+from ringside.sim.libraries.nccl.chunks import Chunking, channel_bytes, chunking
 from ringside.sim.libraries.nccl.communicator import Communicator, Settings, communicator
-from ringside.sim.libraries.nccl.device.chunks import Chunking, channel_bytes, chunking
 from ringside.sim.libraries.nccl.device.connect import Tree, rings, trees
 from ringside.sim.libraries.nccl.device.p2p import PointToPoint, point_to_point
 from ringside.sim.libraries.nccl.files.graph_file import format_graphs, parse_graphs

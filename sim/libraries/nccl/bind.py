@@ -11,7 +11,7 @@ from ringside.sim.libraries.nccl.communicator import Communicator, Settings
 from ringside.sim.libraries.nccl.graph.derive import listed_system
 from ringside.sim.libraries.nccl.graph.system import System
 from ringside.sim.libraries.nccl.library import Calibrated, Nccl
-from ringside.sim.libraries.nccl.measured.messages import Launch
+from ringside.sim.libraries.nccl.message_times import Launch
 from ringside.sim.libraries.nccl.names import ALGORITHMS
 from ringside.sim.libraries.nccl.pins import Pins
 from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION

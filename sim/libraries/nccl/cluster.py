@@ -272,7 +272,7 @@ def _machines(
         sharing = _count(str(rest.pop("ranks_per_gpu", "1")))
         called, system, count, graph = _of_graph(load(cluster, rest), measured)
         return called, replace(system, ranks_per_gpu=sharing), count, graph
-    if name in MAKERS and not listed_system(name):  # a fabric, refused by what its graph lacks, or GPUs
+    if not listed_system(name) and name in MAKERS:  # a fabric, refused by what its graph lacks, or GPUs
         return _of_graph(load(cluster, values, ranks=ranks, nodes=1), measured)
     return name, machine(name, parted(values)[2] if "fabric" in values else values), count, None
 

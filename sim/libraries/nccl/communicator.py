@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from ringside.sim.libraries.nccl.constants import Constants
 from ringside.sim.libraries.nccl.graph.derive import SYSTEMS, listed_system
@@ -169,19 +171,15 @@ class Communicator:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """Facts between nodes.
+class SiteFacts:
+    """Facts between nodes that differ from site to site.
 
     ``ll128`` says whether LL128 is used where NCCL's rules allow it, ``channels`` how many channels rings
     and trees have after the connect step, ``None`` for the number of the machine's preset.
     """
 
     ll128: bool = True
-    channels: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.channels is not None and not 1 <= self.channels <= 64:
-            raise ValueError(f"channels is {self.channels}; write 1 to 64")
+    channels: Annotated[int, Field(ge=1, le=MAX_CHANNELS)] | None = None
 
     def on(self, comm: Communicator) -> Communicator:
         """Return the communicator with the site's facts; one node's is unchanged."""

@@ -14,7 +14,7 @@ from typing import Self
 
 from ringside.sim.collective import Collective
 from ringside.sim.engine.timeline import Timeline
-from ringside.sim.libraries.library import Candidate, Estimate, Library, check_ranks
+from ringside.sim.libraries.library import Candidate, Estimate, Library
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.device.closed_form import closed_form, has_closed_form, on_fabric
 from ringside.sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
@@ -23,8 +23,8 @@ from ringside.sim.libraries.nccl.device.p2p_schedule import p2p_schedule
 from ringside.sim.libraries.nccl.device.plays import plays
 from ringside.sim.libraries.nccl.device.schedules import carried_bytes, schedule
 from ringside.sim.libraries.nccl.device.traffic import AT_A_NODE, traffic
-from ringside.sim.libraries.nccl.measured.messages import FORMS, ONE_GPU, Launch, Task
-from ringside.sim.libraries.nccl.measured.model import Measured
+from ringside.sim.libraries.nccl.measured import Measured
+from ringside.sim.libraries.nccl.message_times import FORMS, ONE_GPU, Launch, Task
 from ringside.sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
 from ringside.sim.libraries.nccl.rescaled import change as changed
@@ -77,6 +77,7 @@ class Nccl(Library):
     name = "nccl"
     has_tuner = True
     plays_links = False
+    basis = ""
 
     def __init__(
         self,
@@ -103,6 +104,7 @@ class Nccl(Library):
         self.version = comm.settings.version if comm else DEFAULT_VERSION
         self.channels = self.comm.channels if self.comm else 0
         self.measurements = calibrated.name if calibrated else ""
+        self.basis = f"as measured ({self.measurements})" if self.measurements else "as its tuner believes"
         self.notes = tuple(filter(None, (uncalibrated, *(self.comm.notes if self.comm else ()))))
         self.is_on_fabric = comm is not None and comm.network is not None
         is_changed = before is not None and before is not comm
@@ -115,14 +117,9 @@ class Nccl(Library):
             moved.comm = replace(self.comm, network=network, machines=tuple(machines))
         return moved
 
-    @property
-    def basis(self) -> str:
-        """Measurements, or the tuner."""
-        return f"as measured ({self.measurements})" if self.measurements else "as its tuner believes"
-
-    def note(self, engine: str = "auto", *, is_measured: bool = False) -> str:
-        """Describe the source of the times, and assumptions."""
-        if self.calibrated and is_measured:
+    def _basis(self, engine: str) -> str:
+        """Describe the source of an estimate's time, and assumptions."""
+        if engine == "measured":
             note = f"time_s {self.basis}; four of five lie from time_lo_s to time_hi_s"
         else:
             clock = "the closed form's" if self.clock == "pipeline" else "the tuner's"
@@ -136,7 +133,6 @@ class Nccl(Library):
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
         """Return every pair that the tuner weighs, in its order; the one way of sends and receives."""
-        check_ranks(self, collective)
         if self.comm is None or collective.kind in POINT_TO_POINT:
             return [self.choose(collective)]
         table = _table(self.comm, collective)
@@ -157,7 +153,6 @@ class Nccl(Library):
 
     def choose(self, collective: Collective) -> Candidate:
         """Return the tuner's choice."""
-        check_ranks(self, collective)
         if self.comm is None:
             return ALONE
         if collective.kind in POINT_TO_POINT:
@@ -237,7 +232,7 @@ class Nccl(Library):
         pair = candidate.algorithm, candidate.protocol
         if engine == "auto" and self.calibrated and self.comm and self.is_measured(collective, candidate):
             estimate = self._measured(self.calibrated.model, self.comm, collective, candidate)
-            return self._held(collective, candidate, estimate)
+            return self._at_least_traffic(collective, candidate, estimate)
         channels, timeline, played = candidate.channels, None, engine in ("simpy", "fast")
         if self.comm is None:
             seconds = LAUNCH_S
@@ -257,7 +252,9 @@ class Nccl(Library):
         estimate = Estimate(
             seconds, seconds, seconds, taken, candidate.algorithm, channels, timeline, caveat=beside
         )
-        return self._held(collective, candidate, estimate, played=played or self.clock == "pipeline")
+        return self._at_least_traffic(
+            collective, candidate, estimate, played=played or self.clock == "pipeline"
+        )
 
     def _measured(
         self, model: Measured, comm: Communicator, collective: Collective, candidate: Candidate
@@ -272,7 +269,7 @@ class Nccl(Library):
             ends = float(answer.time_s[0]), float(answer.lo_s[0]), float(answer.hi_s[0])
         return Estimate(*ends, "measured", candidate.algorithm, candidate.channels)
 
-    def _held(
+    def _at_least_traffic(
         self, collective: Collective, candidate: Candidate, estimate: Estimate, *, played: bool = False
     ) -> Estimate:
         """Return the time of the machines on their fabric, raised to the links' time for its own traffic.
@@ -280,25 +277,25 @@ class Nccl(Library):
         What a measured machine's own links carry cuts the band off below. Changed rates and a fabric are
         farther from what was measured: the band stays as wide, and its ends rise alike.
         """
+        estimate = replace(estimate, basis=self._basis(estimate.engine))
         if self.comm is None:
             return estimate
         busy, launch_s = self.busy(collective, candidate), self._launch_s(collective, candidate)
-        inside = launch_s + max(busy.get(part, 0.0) for part in AT_A_NODE)
-        if self._before:
-            time_s, low, high = raised(estimate.time_s, estimate.time_lo_s, estimate.time_hi_s, inside)
-        else:
-            time_s, low = max(estimate.time_s, inside), max(estimate.time_lo_s, inside)
-            high = estimate.time_hi_s * (time_s / estimate.time_s)
-        cut = replace(estimate, time_s=time_s, time_lo_s=low, time_hi_s=high)
-        joined = on_fabric(self.comm, collective, candidate, cut, played=played)
-        least = self.bound(collective, candidate)
-        time_s, low, high = raised(joined.time_s, joined.time_lo_s, joined.time_hi_s, least)
-        note = ""
-        if time_s > joined.time_s or cut.time_s > estimate.time_s:
-            part = max(busy, key=lambda one: busy[one])
-            note = f"time raised to its traffic's, {format_duration(busy[part], 4)} on {part}"
-        caveat = "; ".join(filter(None, (joined.caveat, note)))
-        return replace(joined, time_s=time_s, time_lo_s=low, time_hi_s=high, caveat=caveat)
+        inside = launch_s + max(busy.get(kind, 0.0) for kind in AT_A_NODE)
+        alone = estimate
+        if estimate.time_lo_s < inside:
+            alone = raised(estimate, inside, cut=self._before is None)
+        joined = final = alone
+        if self.comm.network is not None and self.comm.nodes > 1:
+            joined = final = on_fabric(self.comm, collective, candidate, alone, played=played)
+        least = launch_s + max(busy.values())
+        if joined.time_lo_s < least:
+            final = raised(joined, least)
+        if final.time_s > joined.time_s or alone.time_s > estimate.time_s:
+            kind = max(busy, key=lambda one: busy[one])
+            note = f"time raised to its traffic's, {format_duration(busy[kind], 4)} on {kind}"
+            final = replace(final, caveat="; ".join(filter(None, (final.caveat, note))))
+        return final
 
     def _launch_s(self, collective: Collective, candidate: Candidate) -> Seconds:
         """Return the clock's time of the host; measured times include it."""

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from ringside.sim.disturbance.disturbance import Draw
-from ringside.sim.engine.laws import check_step, check_time
+from ringside.sim.libraries.laws import check_step, check_time
 from ringside.sim.program import Compute
 from ringside.sim.program.groups import ProcessGroup
 from ringside.sim.program.simulate import Simulation
@@ -37,7 +37,7 @@ def simulate_step(
 ) -> TrainingStep:
     """Simulate one optimizer step of the workload on every rank of the group.
 
-    Raise `ringside.sim.engine.laws.LawError` if the answer breaks a bound.
+    Raise `ringside.sim.libraries.laws.LawError` if the answer breaks a bound.
     """
     job = plan(workload, group.ranks, ddp or DataParallel(), costs or Costs())
     made = step_program(job, group.workers)

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ringside.sim.disturbance.disturbance import Draw
-from ringside.sim.engine.effort import consider_operations
-from ringside.sim.engine.laws import check_time
+from ringside.sim.effort import consider_operations
+from ringside.sim.libraries.laws import check_time
 from ringside.sim.program.jobs import PlacedProgram, play
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.simulate import Simulation
@@ -46,7 +46,7 @@ class Played:
     def step(self) -> ParallelStep:
         """Return the step, stage by stage.
 
-        Raise `ringside.sim.engine.laws.LawError` if it breaks a bound.
+        Raise `ringside.sim.libraries.laws.LawError` if it breaks a bound.
         """
         job, simulation, step_s = self.job, self.simulation, self.step_s
         stages = []
@@ -85,7 +85,7 @@ def play_parallel(job: ParallelJob, libraries: Libraries) -> Played:
 def simulate_parallel(job: ParallelJob, libraries: Libraries) -> ParallelStep:
     """Simulate one optimizer step; rank r of the mesh is rank r of the cluster.
 
-    Raise `ringside.sim.engine.laws.LawError` if the answer breaks a bound.
+    Raise `ringside.sim.libraries.laws.LawError` if the answer breaks a bound.
     """
     return play_parallel(job, libraries).step()
 

@@ -236,8 +236,8 @@ def test_more_ranks_than_can_be_written_down_are_refused_soon(ringside, monkeypa
     assert (code, time.monotonic() - begin < 30) == (2, True)
     assert "1,000,000 ranks of up to" in err
     assert "write fewer ranks, or --force" in err
-    monkeypatch.setattr("ringside.sim.engine.effort.MAX_TRANSFERS", 10)
-    monkeypatch.setattr("ringside.sim.engine.effort.LONG_S", 0.0)
+    monkeypatch.setattr("ringside.sim.effort.MAX_TRANSFERS", 10)
+    monkeypatch.setattr("ringside.sim.effort.LONG_S", 0.0)
     for where in ((), ("--cluster", "star:2")):
         assert "to record, about" in ringside("program", HALO, "-g", 2, *where)[2]
     code, out, err = ringside("program", HALO, "-g", 2, "--force")

@@ -7,7 +7,7 @@ from rich.progress import Progress
 
 from ringside import console
 from ringside.options import Force
-from ringside.sim.engine import effort
+from ringside.sim import effort
 from ringside.topologies.units import format_size
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ringside.sim import jit
+from ringside.sim import effort, jit
 from ringside.sim.algorithms import schedule
 from ringside.sim.collective import Collective
-from ringside.sim.engine import effort, fast, maxplus
+from ringside.sim.engine import fast, maxplus
 from ringside.topologies import star
 
 FABRIC = (

@@ -106,7 +106,7 @@ OTHERS = {
     "order.csv": "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n",
 }
 
-SHIPPED = "sim/libraries/nccl/measured/shipped/dgx-h100.yaml"
+SHIPPED = "sim/libraries/nccl/shipped/dgx-h100.yaml"
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ringside.sim import effort
 from ringside.sim.algorithms import ALGORITHMS, schedule
 from ringside.sim.collective import Collective
-from ringside.sim.engine import effort, events, fast, maxplus
+from ringside.sim.engine import events, fast, maxplus
 from ringside.sim.engine.wiring import wire
 from ringside.sim.libraries import gloo
 from ringside.sim.predict import predict

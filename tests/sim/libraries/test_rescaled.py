@@ -11,7 +11,7 @@ from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import find_library
 from ringside.sim.libraries.library import Library, Prediction, answer
 from ringside.sim.libraries.mpi.rounds import ROUNDS
-from ringside.sim.libraries.nccl.measured.messages import KINDS
+from ringside.sim.libraries.nccl.message_times import KINDS
 from ringside.sim.libraries.scaling import OPEN, scaled
 from ringside.sim.parameters import Parameters
 from ringside.sim.record import Record

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.library import Candidate, Estimate
+from ringside.sim.libraries.nccl.chunks import Chunking, all_reduce_loops, chunking
 from ringside.sim.libraries.nccl.communicator import Communicator
-from ringside.sim.libraries.nccl.device.chunks import Chunking, all_reduce_loops, chunking
 from ringside.sim.libraries.nccl.device.connect import rings, trees
 from ringside.sim.libraries.nccl.device.fabric import shared
 from ringside.sim.libraries.nccl.device.machine import nvls_port
@@ -234,8 +234,6 @@ def on_fabric(
 
     An estimate ``played`` over links includes the fabric's time.
     """
-    if comm.network is None or comm.nodes == 1:
-        return alone
     algorithm, factor = candidate.algorithm, 1.0
     if algorithm in ("ring", "tree", "nvls_tree"):
         note = f"fabric: {shared(comm, 'ring' if algorithm == 'ring' else 'tree', alone.channels).words}"

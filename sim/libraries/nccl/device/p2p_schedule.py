@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.sim.collective import Collective
-from ringside.sim.engine.effort import consider_chunks
+from ringside.sim.effort import consider_chunks
+from ringside.sim.libraries.nccl.chunks import STEPS
 from ringside.sim.libraries.nccl.communicator import Communicator
-from ringside.sim.libraries.nccl.device.chunks import STEPS
 from ringside.sim.libraries.nccl.device.p2p import PEERS_PER_BATCH, PointToPoint, all_channels, point_to_point
 from ringside.sim.libraries.nccl.device.schedules import even_pieces
 from ringside.sim.schedule import Chunks, Schedule, Step, even_chunks, step

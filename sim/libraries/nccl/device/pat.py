@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ringside.sim.libraries.nccl.device.chunks import STEPS, Chunking
+from ringside.sim.libraries.nccl.chunks import STEPS, Chunking
 from ringside.sim.schedule import Step, step
 
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from ringside.sim.algorithms.trees.tree import waves
 from ringside.sim.collective import Collective
-from ringside.sim.engine.effort import consider_chunks
+from ringside.sim.effort import consider_chunks
+from ringside.sim.libraries.nccl.chunks import Chunking, all_reduce_loops, channel_bytes, chunking
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.device import pat, switched
-from ringside.sim.libraries.nccl.device.chunks import Chunking, all_reduce_loops, channel_bytes, chunking
 from ringside.sim.libraries.nccl.device.connect import rings, trees
 from ringside.sim.libraries.nccl.device.pat import aggregated
 from ringside.sim.libraries.nccl.device.switched import HEADED, heads, switches

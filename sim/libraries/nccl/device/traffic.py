@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from ringside.sim.algorithms.trees.double_binary_tree import trees as node_trees
 from ringside.sim.collective import Collective
-from ringside.sim.engine.laws import ROUNDING
+from ringside.sim.libraries.laws import ROUNDING
+from ringside.sim.libraries.nccl.chunks import WIRE_EFFICIENCY
 from ringside.sim.libraries.nccl.communicator import Communicator
-from ringside.sim.libraries.nccl.device.chunks import WIRE_EFFICIENCY
 from ringside.sim.libraries.nccl.device.connect import ordered
 from ringside.sim.libraries.nccl.device.exchange import Exchange, between_cards, cards_of, exchange
 from ringside.sim.libraries.nccl.device.fabric import Ends, connections

@@ -15,8 +15,8 @@ import networkx as nx
 import numpy as np
 
 from ringside.sim.collective import Collective
+from ringside.sim.libraries.nccl.chunks import WIRE_EFFICIENCY
 from ringside.sim.libraries.nccl.communicator import Communicator
-from ringside.sim.libraries.nccl.device.chunks import WIRE_EFFICIENCY
 from ringside.sim.libraries.nccl.device.connect import rings, trees
 from ringside.sim.libraries.nccl.device.fabric import shared
 from ringside.sim.libraries.nccl.device.schedules import carried_bytes

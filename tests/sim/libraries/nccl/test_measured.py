@@ -6,8 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringside.sim.libraries.nccl import SYSTEMS, Settings, communicator
-from ringside.sim.libraries.nccl.communicator import Facts
-from ringside.sim.libraries.nccl.measured.messages import (
+from ringside.sim.libraries.nccl.communicator import SiteFacts
+from ringside.sim.libraries.nccl.measured import (
+    AMPLITUDE,
+    LEAST_AMPLITUDE,
+    Measured,
+    corrected,
+    log_form,
+)
+from ringside.sim.libraries.nccl.message_times import (
     FORMS,
     KINDS,
     PAIRS,
@@ -16,13 +23,6 @@ from ringside.sim.libraries.nccl.measured.messages import (
     Task,
     time_us,
     work_of,
-)
-from ringside.sim.libraries.nccl.measured.model import (
-    AMPLITUDE,
-    LEAST_AMPLITUDE,
-    Measured,
-    corrected,
-    log_form,
 )
 from ringside.validation.nccl.priors import priors
 
@@ -116,12 +116,10 @@ def test_one_row_far_off_the_others_moves_the_correction_little():
 
 def test_facts_change_what_is_between_nodes_and_nothing_else():
     alone, many = communicator("alps-gh200", 1), communicator("alps-gh200", 4, settings=Settings("2.23"))
-    facts = Facts(ll128=False, channels=16)
+    facts = SiteFacts(ll128=False, channels=16)
     assert facts.on(alone) is alone
     assert facts.on(many).channels == 16
-    assert Facts().on(many) == many
-    with pytest.raises(ValueError, match="write 1 to 64"):
-        Facts(channels=0)
+    assert SiteFacts().on(many) == many
 
 
 def test_what_has_no_form_is_said():
@@ -134,7 +132,7 @@ def bare(nodes, *, pooled):
     values = expected("dgx-h100")
     rows = work_of([Task(communicator("dgx-h100", 2), "all_reduce", 8, ("tree", "ll"))])
     correction = corrected(rows, np.zeros(1), np.full(1, 0.05))
-    return Measured(values, 1e-4 * np.eye(len(values)), correction, Facts(), 0.03, nodes, pooled)
+    return Measured(values, 1e-4 * np.eye(len(values)), correction, SiteFacts(), 0.03, nodes, pooled)
 
 
 def test_intervals_grow_with_the_distance_from_what_was_measured():

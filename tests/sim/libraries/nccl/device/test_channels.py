@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringside.sim.libraries.nccl import SYSTEMS, Settings, channel_bytes, chunking, communicator
-from ringside.sim.libraries.nccl.device.chunks import all_reduce_loops
+from ringside.sim.libraries.nccl.chunks import all_reduce_loops
 from ringside.sim.libraries.nccl.names import ALGORITHMS_OF, FUNCTIONS, PROTOCOLS_OF
 from ringside.sim.libraries.nccl.tuner import launch
 

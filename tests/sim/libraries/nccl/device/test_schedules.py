@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.nccl import Settings, communicator, rings, trees
-from ringside.sim.libraries.nccl.device.chunks import channel_bytes
+from ringside.sim.libraries.nccl.chunks import channel_bytes
 from ringside.sim.libraries.nccl.device.schedules import channel_schedule, schedule
 from ringside.sim.proof import prove
 from ringside.sim.schedule import ScheduleError, Step

@@ -11,7 +11,7 @@ from ringside.sim.engine.bounds import lower_bounds
 from ringside.sim.engine.events import simulate
 from ringside.sim.libraries.library import Candidate
 from ringside.sim.libraries.nccl import Settings, communicator
-from ringside.sim.libraries.nccl.device.chunks import Chunking
+from ringside.sim.libraries.nccl.chunks import Chunking
 from ringside.sim.libraries.nccl.device.closed_form import closed_form
 from ringside.sim.libraries.nccl.device.pat import aggregated, places
 from ringside.sim.libraries.nccl.device.plays import plays

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ringside.sim import effort
 from ringside.sim.algorithms import ALGORITHMS, schedule
 from ringside.sim.collective import Collective
-from ringside.sim.engine import effort
-from ringside.sim.engine.effort import MAX_TRANSFERS, TooMuchError, consider, estimate, forced, watched
+from ringside.sim.effort import MAX_TRANSFERS, TooMuchError, consider, estimate, forced, watched
 from ringside.sim.engine.events import simulate
 from ringside.sim.libraries import gloo
 from ringside.sim.libraries.scheduled import evaluate

@@ -12,9 +12,9 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from ringside.sim.libraries.nccl.chunks import channel_bytes, chunking
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.constants import BASE_US, HOP_US
-from ringside.sim.libraries.nccl.device.chunks import channel_bytes, chunking
 from ringside.sim.libraries.nccl.graph.graph import PathClass
 from ringside.sim.libraries.nccl.tuner import launch
 

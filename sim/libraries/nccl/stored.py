@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.sim.libraries.gaussian import EIGHTY
-from ringside.sim.libraries.nccl.communicator import Facts
-from ringside.sim.libraries.nccl.measured.messages import PAIRS, PARAMETERS, Task
-from ringside.sim.libraries.nccl.measured.model import Anchor, Correction, Measured, Traits
+from ringside.sim.libraries.nccl.communicator import SiteFacts
+from ringside.sim.libraries.nccl.measured import Anchor, Correction, Measured, Traits
+from ringside.sim.libraries.nccl.message_times import PAIRS, PARAMETERS, Task
 
 Floats = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ class Stored:
     releases: tuple[str, ...]
     nodes: tuple[int, ...]
     pooled: bool
-    facts: Facts
+    facts: SiteFacts
     noise: float
     median_error: float
     p90_error: float

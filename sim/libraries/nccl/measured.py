@@ -1,9 +1,12 @@
 """A calibrated machine: times of NCCL's pairs on it, with 80 % intervals.
 
-Facts of its graphs, values of the forms' parameters, and the residuals: a Gaussian process in log time
-over message size and channels. Two tasks correlate if the same pair runs them, both inside one node or both
-across several, with similar messages and channels. Its mean tends to zero away from the
-measurements.
+    time = (kernel^8 + host^8)^(1/8) * exp(correction)
+
+`message_times` counts the *kernel*: each hop's latency, gap and bandwidth, for the chunks and channels that
+NCCL uses. The *host* is the time of one process to launch on all the GPUs that it drives. The *correction* is
+a Gaussian process in log time over message size and channels. Two tasks correlate if the same pair runs them,
+both inside one node or both across several, with similar messages and channels. Its mean tends to zero away
+from the measurements. `ringside.validation.measured` fits the parameters.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.sim.libraries.gaussian import EIGHTY, widened
-from ringside.sim.libraries.nccl.communicator import Facts
-from ringside.sim.libraries.nccl.measured.messages import (
+from ringside.sim.libraries.nccl.communicator import SiteFacts
+from ringside.sim.libraries.nccl.message_times import (
     PARAMETERS,
     SHARPNESS,
     Task,
@@ -153,7 +156,7 @@ class Measured:
     values: Mapping[str, float]
     covariance: Floats
     correction: Correction
-    facts: Facts
+    facts: SiteFacts
     noise: float
     nodes: tuple[int, ...]
     pooled: bool
