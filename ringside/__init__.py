@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from ringside.sim.training.ddp.buckets import Bucketing as Bucketing
     from ringside.sim.training.ddp.job import DataParallel as DataParallel
     from ringside.sim.training.ddp.powersgd import PowerSGD as PowerSGD
-    from ringside.sim.training.parallel.step import ParallelStep as ParallelStep
-    from ringside.sim.training.step import TrainingStep as TrainingStep
+    from ringside.sim.training.ddp.step import TrainingStep as TrainingStep
+    from ringside.sim.training.step import ParallelStep as ParallelStep
     from ringside.topologies import Topology as Topology
     from ringside.topologies import load as load
     from ringside.topologies import star as star
@@ -95,7 +95,7 @@ else:
         "JobGoodput": "ringside.sim.questions.job_goodput",
         "LayoutSearch": "ringside.validation.questions.layout_search",
         "LongJob": "ringside.sim.goodput.job",
-        "ParallelStep": "ringside.sim.training.parallel.step",
+        "ParallelStep": "ringside.sim.training.step",
         "Pick": "ringside.sim.pick",
         "PowerSGD": "ringside.sim.training.ddp.powersgd",
         "Prediction": "ringside.sim.libraries.library",
@@ -109,7 +109,7 @@ else:
         "StepTime": "ringside.validation.questions.step_time",
         "Topology": "ringside.topologies",
         "TrainingMeasurement": "ringside.real.questions.training_measurement",
-        "TrainingStep": "ringside.sim.training.step",
+        "TrainingStep": "ringside.sim.training.ddp.step",
         "Verdict": "ringside.validation.pairs",
         "WhatIf": "ringside.validation.questions.what_if",
         "calibrate": "ringside.validation.calibrate",

@@ -16,8 +16,8 @@ from ringside.sim.libraries.find import LIBRARIES, Options, check_pickable, defa
 from ringside.sim.pick import Pick, default_of, doubt_of, times_of
 from ringside.sim.questions.question import options_of
 from ringside.sim.record import Record
-from ringside.sim.training.parallel.step import ParallelStep
-from ringside.sim.training.step import TrainingStep
+from ringside.sim.training.ddp.step import TrainingStep
+from ringside.sim.training.step import ParallelStep
 from ringside.topologies.placement import EVEN
 from ringside.validation import readers
 from ringside.validation.pairs import Verdict, judge_files
@@ -80,7 +80,7 @@ def pick(
 def train(model: str, cluster: str, **options: Any) -> TrainingStep | ParallelStep:
     """Return one training step of ``model`` on a cluster, by name or file: under DistributedDataParallel.
 
-    Under any other layout it is a `ringside.sim.training.parallel.step.ParallelStep`. ``options`` are the
+    Under any other layout it is a `ringside.sim.training.step.ParallelStep`. ``options`` are the
     fields of `ringside.validation.questions.step_time.StepTime`, which are the options of ``ringside train``
     (docs/defaults.md), including those of a layout (docs/parallel.md): ``strategy``, ``tp``, ``pp``,
     ``schedule`` and so on. ``measured`` may be a pair of samples/s of all ranks and the number of ranks.

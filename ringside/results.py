@@ -11,8 +11,8 @@ from ringside.sim.libraries.nccl.stored import Stored
 from ringside.sim.parameters import Parameters
 from ringside.sim.pick import Pick
 from ringside.sim.record import Record
-from ringside.sim.training.parallel.step import ParallelStep
-from ringside.sim.training.step import TrainingStep
+from ringside.sim.training.ddp.step import TrainingStep
+from ringside.sim.training.step import ParallelStep
 from ringside.validation.compare import Compared
 from ringside.validation.pairs import Matrix, SlowNode, SlowPair
 

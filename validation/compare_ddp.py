@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ringside.sim.training.ddp.predict import predict
 from ringside.sim.training.ddp.record import DdpRecord
-from ringside.sim.training.step import TrainingStep
+from ringside.sim.training.ddp.simulate import predict
+from ringside.sim.training.ddp.step import TrainingStep
 
 
 @dataclass(frozen=True, slots=True)

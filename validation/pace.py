@@ -7,10 +7,10 @@ from scipy.optimize import brentq
 from ringside.sim.program.groups import ProcessGroup
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.ddp.job import Costs, DataParallel
+from ringside.sim.training.ddp.scaling import at_pace
 from ringside.sim.training.ddp.simulate import simulate_step
-from ringside.sim.training.pace import at_pace
-from ringside.sim.training.parallel.job import ParallelJob
-from ringside.sim.training.parallel.simulate import simulate_parallel
+from ringside.sim.training.job import ParallelJob
+from ringside.sim.training.simulate import simulate_parallel
 from ringside.sim.workload.workload import Workload
 
 

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch.utils._pytree import tree_map_only
 
 from ringside.real.model.user_model import build, loss
-from ringside.sim.training.step import Span
+from ringside.sim.training.ddp.step import Span
 
 
 class Computing:

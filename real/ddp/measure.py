@@ -14,7 +14,7 @@ from ringside.real.emulate import Network
 from ringside.real.launch.follow import START_S, MeasureError, Row, last_lines
 from ringside.real.launch.torchrun import Agent, local_agent, started, watched
 from ringside.sim.training.ddp.buckets import Bucket
-from ringside.sim.training.step import Pace, Reduction, Span, TrainingStep, busy, exposed
+from ringside.sim.training.ddp.step import Pace, Reduction, Span, TrainingStep, busy, exposed
 from ringside.sim.workload.file import dumps
 from ringside.sim.workload.workload import Layer, Workload
 

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ringside.sim.training.step import Span
+from ringside.sim.training.ddp.step import Span
 from ringside.sim.workload.workload import Layer, Tensor, Workload
 
 

@@ -37,7 +37,7 @@ from ringside.real.launch.rank import live
 from ringside.real.machine import run_first
 from ringside.real.model.user_model import loss
 from ringside.sim.training.ddp.buckets import check_used
-from ringside.sim.training.step import Span
+from ringside.sim.training.ddp.step import Span
 from ringside.sim.workload.file import read
 from ringside.sim.workload.workload import Workload
 

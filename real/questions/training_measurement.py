@@ -14,8 +14,8 @@ from ringside.real.training.job import DTYPES, MODELS, Experts, Model, TrainingJ
 from ringside.real.training.measure import measure_training
 from ringside.real.training.record import TrainingRecord
 from ringside.sim.questions.question import QuestionError, choices, option
-from ringside.sim.training.context import METHODS
 from ringside.sim.training.pipeline.schedules import SCHEDULES, find_schedule
+from ringside.sim.training.tensor.context import METHODS
 from ringside.topologies.units import parse_duration, shown
 
 STRATEGIES = ("fsdp", "hsdp", "zero_redundancy", "ddp")

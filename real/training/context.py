@@ -15,7 +15,7 @@ from torch.distributed.tensor.experimental._context_parallel import _attention a
 
 from ringside.real.training.job import Sleeping
 from ringside.real.training.sleeping import Device
-from ringside.sim.training.context import BALANCED, UNMASKED
+from ringside.sim.training.tensor.context import BALANCED, UNMASKED
 
 Tensors = tuple[torch.Tensor, ...]
 

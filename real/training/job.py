@@ -7,10 +7,10 @@ from typing import ClassVar, Literal
 from pydantic import ConfigDict, TypeAdapter
 
 from ringside.real.collective.job import check_repeats, check_timeout
-from ringside.sim.training.context import ContextParallel
 from ringside.sim.training.mesh import DATA, Mesh
 from ringside.sim.training.pipeline.placement import Placement, deal_layers
 from ringside.sim.training.pipeline.schedules import placement, tables
+from ringside.sim.training.tensor.context import ContextParallel
 from ringside.topologies.names import one_of
 
 SCHEDULES = {

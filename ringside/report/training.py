@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from ringside.report.charts import COLOURS, SECONDS, SHARE, chart, label, seconds, words
 from ringside.sim.disturbance import Drawn
 from ringside.sim.program.timeline import union
-from ringside.sim.training.step import TrainingStep
+from ringside.sim.training.ddp.step import TrainingStep
 
 _COLOURS = {"backward": "#0072b2", "forward": "#56b4e9", "copy": "#e69f00", "optimizer": "#009e73",
             "wait": "#9aa4af", "bucket": "#d55e00", "other collective": "#cc79a7"}  # fmt: skip

@@ -8,7 +8,6 @@ from typing import Self
 
 from ringside.sim.program.proof.check import FAILS, HANGS, check
 from ringside.sim.questions.question import Question, choices, option
-from ringside.sim.training.context import METHODS
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.layout import (
     AT_ONCE,
@@ -24,7 +23,8 @@ from ringside.sim.training.pipeline.lowering import find_placement
 from ringside.sim.training.pipeline.placement import Placement
 from ringside.sim.training.pipeline.program import find_runtime, pipeline
 from ringside.sim.training.pipeline.schedules import SCHEDULES, find_schedule
-from ringside.sim.training.tensor import STYLES
+from ringside.sim.training.tensor.context import METHODS
+from ringside.sim.training.tensor.cut import STYLES
 from ringside.sim.workload.decoder import CHECKPOINTING
 from ringside.sim.workload.devices import full_name
 

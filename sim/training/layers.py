@@ -2,7 +2,7 @@
 
 A layer as it stands on one rank: its parameters and its work after tensor, context and expert
 parallelism, before data parallelism shards it. A model defines its layers, a schedule when and how often
-they are passed, and `ringside.sim.training.sharing` what is gathered and reduced around them.
+they are passed, and `ringside.sim.training.stage` what is gathered and reduced around them.
 """
 
 from dataclasses import dataclass, replace

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from ringside.sim.training.context import ContextParallel
 from ringside.sim.training.mesh import Mesh
 from ringside.sim.training.pipeline.actions import Table
 from ringside.sim.training.pipeline.lowering import find_placement
 from ringside.sim.training.pipeline.placement import Placement
 from ringside.sim.training.pipeline.schedules import placement, tables
+from ringside.sim.training.tensor.context import ContextParallel
 from ringside.sim.training.tensor.cut import STYLES
 from ringside.sim.workload.decoder import CHECKPOINTING
 from ringside.topologies.names import one_of
@@ -18,7 +18,7 @@ STRATEGIES = (
 )
 """Data-parallel strategies: each rank has all parameters, or they are sharded; hsdp shards within machines.
 
-`ringside.sim.training.zero` and `ringside.sim.training.distributed_optimizer` describe the other ones.
+`ringside.sim.training.zero` and `ringside.sim.training.zero.distributed_optimizer` describe the other ones.
 """
 
 FSDP = ("fsdp", "fsdp1", "hsdp")
@@ -85,7 +85,7 @@ class LayoutError(ValueError):
 class Layout:
     """``tensor`` ranks share each layer, ``pipeline`` ranks the layers; the rest is data parallelism.
 
-    ``context`` ranks share each sequence, by ``context_method`` of `ringside.sim.training.context.METHODS`.
+    ``context`` ranks share each sequence, by ``context_method`` (`ringside.sim.training.tensor.context`).
     ``async_tensor`` hides the exchanges of tensor-parallel ranks behind the products, as torch does;
     ``tensor_style`` is one of `STYLES`, None the strategy's default (`style`).
 

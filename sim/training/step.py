@@ -1,172 +1,236 @@
-"""One simulated training step: its times, hidden and exposed communication, and its trace."""
+"""One simulated step under a layout: time by stage, and peak memory."""
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ringside.sim.trace import name_event, span_event
+from ringside.sim.program import Call, Compute, Group, Recv, Send, Together
+from ringside.sim.program.simulate import Simulation
+from ringside.sim.program.timeline import ProgramTimeline, covered_s
+from ringside.sim.training.memory import Peak
+from ringside.sim.training.mesh import DIMENSIONS, FOLDS, Mesh
+from ringside.sim.training.rank import STREAM
 
 
-class Span(NamedTuple):
-    """A rank's activity from ``start`` to ``end``, in seconds: forward, backward, copy, wait or optimizer."""
+class UnderWay(NamedTuple):
+    """When bytes of a collective or a message moved, along which dimensions of the mesh."""
 
     start: float
     end: float
-    kind: str
-    name: str
+    dimension: str
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """Ranks of one compute pace, ``slowdown`` times slower than the workload says, and their spans."""
+class StageTime:
+    """Time of the ranks at one place along the pipeline, which all act alike; ``rank`` is the first.
 
-    ranks: tuple[int, ...]
-    slowdown: float
-    spans: tuple[Span, ...]
-
-    def total(self, kind: str) -> float:
-        """Return the seconds spent on one kind of work, contention included."""
-        return sum(span.end - span.start for span in self.spans if span.kind == kind)
-
-    @property
-    def label(self) -> str:
-        """The ranks as text: ``rank 3``, ``ranks 0-2, 4-7 alike``."""
-        runs: list[list[int]] = []
-        for rank in self.ranks:
-            if runs and rank == runs[-1][1] + 1:
-                runs[-1][1] = rank
-            else:
-                runs.append([rank, rank])
-        text = ", ".join(f"{first}-{last}" if last > first else f"{first}" for first, last in runs)
-        return f"ranks {text} alike" if len(self.ranks) > 1 else f"rank {text}"
-
-
-@dataclass(frozen=True, slots=True)
-class Reduction:
-    """One collective of a step, times in seconds from the step's start.
-
-    ``ready_s`` is when the last rank has its input, ``launch_s`` when the last rank has launched
-    it, ``start_s`` and ``end_s`` when its first byte may move and its last has arrived,
-    ``finish_s`` when a comm hook has cast it back. ``nbytes`` are the reduced bytes, after such a hook.
+    ``compute_s`` is compute without contention, ``contention_s`` the time that collectives add to it,
+    ``copy_s`` copies and casts. ``exposed_by_s`` is, by dimension, the time in which it waited while its
+    own bytes moved; ``bubble_s`` the time in which it waited and none did. Their sum is the step.
+    ``communication_s`` is how long its bytes moved, ``communication_by_s`` the same by dimension.
     """
 
-    name: str
-    kind: str
-    nbytes: int
-    ready_s: float
-    launch_s: float
-    start_s: float
-    end_s: float
-    finish_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingStep:
-    """One training step on ``ranks`` ranks, ``samples`` samples in all; all times in seconds.
-
-    Compute is the slowest rank's: ``compute_s`` without contention, ``contention_s`` what collectives
-    add to it, ``copy_s`` its copies and casts, ``forward_s`` and ``backward_s`` by the clock.
-    ``communication_s`` is the time in which some collective is under way, ``exposed_s`` the part
-    of that in which the slowest rank only waits. ``overhead_s`` adds up every stated
-    overhead, hidden or not.
-    """
-
-    workload: str
+    rank: int
     ranks: int
-    samples: int
-    step_s: float
-    forward_s: float
-    backward_s: float
-    optimizer_s: float
+    layers: tuple[str, ...]
     compute_s: float
     contention_s: float
     copy_s: float
+    exposed_by_s: Mapping[str, float]
+    bubble_s: float
     communication_s: float
-    exposed_s: float
-    overhead_s: float
-    buckets: tuple[Reduction, ...]
-    others: tuple[Reduction, ...]
-    paces: tuple[Pace, ...]
+    communication_by_s: Mapping[str, float]
+    peak: Peak
 
     @property
-    def lower_s(self) -> float:
-        """The step if everything overlaps: the larger of compute and communication."""
-        return max(self.compute_s, self.communication_s)
+    def busy_s(self) -> float:
+        """The time in which it does not wait."""
+        return self.compute_s + self.contention_s + self.copy_s
 
     @property
-    def upper_s(self) -> float:
-        """The step if nothing overlaps: compute, communication and overheads one after another."""
-        return self.compute_s + self.communication_s + self.overhead_s
+    def exposed_s(self) -> float:
+        """The time in which it waits while its own bytes move."""
+        return sum(self.exposed_by_s.values())
 
-    @property
-    def overlap_efficiency(self) -> float:
-        """The share of communication that compute hides; 1 where there is none."""
-        return 1 - self.exposed_s / self.communication_s if self.communication_s else 1.0
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelStep:
+    """One training step of all ranks; times in seconds.
+
+    ``tokens`` are those of all samples, None where samples have none. ``model_flops`` are forward and
+    backward on all ranks, ``hardware_flops`` include checkpointing's recomputation; None where unknown.
+    """
+
+    workload: str
+    sample: str
+    ranks: int
+    samples: int
+    tokens: int | None
+    step_s: float
+    micro_batches: int
+    model_flops: float | None
+    hardware_flops: float | None
+    stages: tuple[StageTime, ...]
+    timeline: ProgramTimeline
 
     @property
     def throughput(self) -> float:
         """Samples per second of all ranks together."""
         return self.samples / self.step_s
 
-    def chrome_trace(self) -> dict[str, Any]:
-        """Return a Chrome trace, as ui.perfetto.dev opens it: a process per pace, two tracks or more.
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens per second of all ranks together."""
+        return None if self.tokens is None else self.tokens / self.step_s
 
-        Track 0 of a process is compute; each further track holds one of the collectives that run at once.
-        """
+    @property
+    def gpu_hours_per_1e9_tokens(self) -> float | None:
+        """GPU-hours per billion tokens."""
+        return None if not self.tokens else self.ranks * self.step_s / 3600 * 1e9 / self.tokens
+
+    @property
+    def bubble_share(self) -> float:
+        """The share of the step in which stages, on average, wait and none of their bytes move."""
+        return sum(stage.bubble_s for stage in self.stages) / len(self.stages) / self.step_s
+
+    @property
+    def exposed_s(self) -> float:
+        """Exposed communication, on average over the stages."""
+        return sum(self.exposed_by_s.values())
+
+    @property
+    def exposed_by_s(self) -> dict[str, float]:
+        """The same by dimension."""
         return {
-            "displayTimeUnit": "ms",
-            "otherData": {"name": f"{self.workload} on {self.ranks} ranks"},
-            "traceEvents": [event for number in range(len(self.paces)) for event in self._events(number)],
+            name: sum(stage.exposed_by_s.get(name, 0.0) for stage in self.stages) / len(self.stages)
+            for name in dict.fromkeys(name for stage in self.stages for name in stage.exposed_by_s)
         }
 
-    def dumps(self) -> str:
-        """Return the trace as JSON text, the same for the same step."""
-        return json.dumps(self.chrome_trace(), separators=(",", ":")) + "\n"
+    @property
+    def peak_nbytes(self) -> int:
+        """The largest peak of all ranks."""
+        return max(stage.peak.nbytes for stage in self.stages)
 
-    def _events(self, number: int) -> Iterator[dict[str, Any]]:
-        pace = self.paces[number]
-        yield name_event("process_name", number, 0, pace.label)
-        yield name_event("thread_name", number, 0, "compute")
-        for span in pace.spans:
-            yield {**span_event(number, 0, span.start, span.end, span.name), "cat": span.kind}
-        lanes: list[float] = []
-        for run in sorted((*self.others, *self.buckets), key=lambda run: (run.start_s, run.end_s)):
-            lane = next((i for i, end in enumerate(lanes) if end <= run.start_s), len(lanes))
-            if lane == len(lanes):
-                lanes.append(0.0)
-                yield name_event("thread_name", number, lane + 1, f"communication {lane}")
-            lanes[lane] = run.end_s
-            args = {
-                "bytes": run.nbytes,
-                "ready_us": run.ready_s * 1e6,
-                "launch_us": run.launch_s * 1e6,
-                "finish_us": run.finish_s * 1e6,
-            }
-            event = span_event(number, lane + 1, run.start_s, run.end_s, run.name)
-            yield {**event, "cat": run.kind, "args": args}
+    def utilization(self, peak_flops_per_s: float) -> tuple[float | None, float | None]:
+        """Return model and hardware FLOPs utilization: shares of all ranks' peak over the step."""
+        most = self.ranks * peak_flops_per_s * self.step_s
+        flops = (self.model_flops, self.hardware_flops)
+        return flops[0] and flops[0] / most, flops[1] and flops[1] / most
 
 
-def busy(runs: Iterable[Reduction]) -> float:
-    """Return the seconds in which at least one of the collectives is under way."""
-    return sum(end - start for start, end in _under_way(runs))
-
-
-def exposed(spans: Iterable[Span], runs: Iterable[Reduction]) -> float:
-    """Return the seconds in which a rank waits while at least one of the collectives is under way."""
-    under_way = list(_under_way(runs))
-    return sum(
-        max(0.0, min(span.end, end) - max(span.start, start))
-        for span in spans
-        if span.kind == "wait"
-        for start, end in under_way
+def stage_time(
+    simulation: Simulation, index: int, mesh: Mesh, layers: tuple[str, ...], peak: Peak
+) -> StageTime:
+    """Return the time of the played rank of this number."""
+    rank = simulation.played[index]
+    dimensions: dict[Group, str] = {}
+    moves = list(_moves(simulation, index, mesh, dimensions))
+    exposed: dict[str, float] = {}
+    bubble = 0.0
+    waits = _Waits(moves)
+    for begin, end, culprit in _gaps(simulation, index):
+        own = None if culprit is None else _move(simulation, index, culprit, mesh, dimensions)
+        for dimension, seconds in waits.divide(begin, end, own):
+            if dimension is None:
+                bubble += seconds
+            else:
+                exposed[dimension] = exposed.get(dimension, 0.0) + seconds
+    alone = {"copy": 0.0, "": 0.0}
+    busy = 0.0
+    for place, operation in enumerate(simulation.operations[index]):
+        if operation.lane == STREAM and isinstance(operation.action, Compute):
+            alone["copy" if operation.category == "copy" else ""] += operation.action.seconds
+            busy += simulation.end[index][place] - simulation.begin[index][place]
+    return StageTime(
+        rank,
+        mesh.ranks // mesh.pipeline,
+        layers,
+        alone[""],
+        max(busy - alone["copy"] - alone[""], 0.0),
+        alone["copy"],
+        exposed,
+        bubble,
+        covered_s([(one.start, one.end) for one in moves]),
+        {
+            name: covered_s([(one.start, one.end) for one in moves if one.dimension == name])
+            for name in dict.fromkeys(one.dimension for one in moves)
+        },
+        peak,
     )
 
 
-def _under_way(runs: Iterable[Reduction]) -> Iterator[tuple[float, float]]:
-    """Yield the stretches of time in which at least one of the collectives is under way."""
-    until = 0.0
-    for run in sorted(runs, key=lambda run: run.start_s):
-        if run.end_s > until:
-            yield max(run.start_s, until), run.end_s
-            until = run.end_s
+def _gaps(simulation: Simulation, index: int) -> Iterator[tuple[float, float, int | None]]:
+    """Yield the gaps in a rank's stream, each with the operation that it last waited for."""
+    begins, ends = simulation.begin[index], simulation.end[index]
+    before = 0.0
+    for place, operation in enumerate(simulation.operations[index]):
+        if operation.lane != STREAM:
+            continue
+        if begins[place] > before:
+            culprit = max(operation.after, key=ends.__getitem__, default=None)
+            yield before, begins[place], culprit
+        before = max(before, ends[place])
+    if simulation.makespan_s > before:
+        yield before, simulation.makespan_s, None
+
+
+def _moves(
+    simulation: Simulation, index: int, mesh: Mesh, dimensions: dict[Group, str]
+) -> Iterator[UnderWay]:
+    for place in range(len(simulation.operations[index])):
+        move = _move(simulation, index, place, mesh, dimensions)
+        if move:
+            yield move
+
+
+def _move(
+    simulation: Simulation, index: int, place: int, mesh: Mesh, dimensions: dict[Group, str]
+) -> UnderWay | None:
+    action = simulation.operations[index][place].action
+    if not isinstance(action, Call | Send | Recv | Together):
+        return None
+    if action.group not in dimensions:
+        dimensions[action.group] = _dimension(mesh, action.group)
+    return UnderWay(simulation.start[index][place], simulation.end[index][place], dimensions[action.group])
+
+
+def _dimension(mesh: Mesh, group: Group) -> str:
+    """Return the dimensions along which a group's ranks differ; a fold of the data-parallel ones by name."""
+    words = group.name.split()[:-1]
+    if set(words) & set(FOLDS):
+        return " ".join(name for name in words if mesh.degree(name) > 1)
+    first, last = mesh.place(group.ranks[0]), mesh.place(group.ranks[-1])
+    return " ".join(name for name in DIMENSIONS if first[name] != last[name])
+
+
+class _Waits:
+    """Divides waiting, in time order, among concurrent collectives and messages."""
+
+    def __init__(self, moves: Iterable[UnderWay]) -> None:
+        self._later = sorted(moves, reverse=True)
+        self._active: list[UnderWay] = []
+
+    def divide(self, begin: float, end: float, own: UnderWay | None) -> Iterator[tuple[str | None, float]]:
+        """Return seconds by dimension: of the awaited transfer, then of other transfers, then of none."""
+        while self._later and self._later[-1].start < end:
+            self._active.append(self._later.pop())
+        self._active = [one for one in self._active if one.end > begin]
+        left = [(begin, end)]
+        for one in (*((own,) if own else ()), *self._active):
+            covered, left = _without(left, one)
+            if covered:
+                yield one.dimension, covered
+        yield None, sum(end - begin for begin, end in left)
+
+
+def _without(stretches: list[tuple[float, float]], one: UnderWay) -> tuple[float, list[tuple[float, float]]]:
+    """Return how long some stretches are covered, and their uncovered rest."""
+    covered, left = 0.0, []
+    for begin, end in stretches:
+        start, stop = max(begin, one.start), min(end, one.end)
+        if start >= stop:
+            left.append((begin, end))
+            continue
+        covered += stop - start
+        left += [(low, high) for low, high in ((begin, start), (stop, end)) if high > low]
+    return covered, left

@@ -80,7 +80,7 @@ def check_share(what: str, share: float, most: float = 1.0) -> None:
 class Device:
     """One GPU: FLOP/s by precision, bandwidth (bytes/s) and size (bytes) of its memory, its multiprocessors.
 
-    The size is what its driver offers; `ringside.sim.training.room` keeps some of it free. The
+    The size is what its driver offers; `ringside.sim.training.memory` keeps some of it free. The
     efficiencies are the usual shares of both in training; ``wide_efficiency`` is that of the wide
     products of decoders, if known. Products in 8 bits reach ``narrower`` times the peaks of others,
     whose share may therefore exceed 1.

@@ -22,6 +22,10 @@ QUESTIONS = {
     f"compare {LOG} --cluster dgx-h100:1 --plot comparison.png": 58,
     "train --model resnet50 --cluster dgx-h100:2": 122,
     "train --model llama3-8b --cluster dgx-h100:2 --strategy fsdp --pp 2 --batch 4": 181,
+    "simulate all_reduce --cluster dgx-h100:2 --size 64M": 57,
+    f"compare {LOG} --cluster dgx-h100:1 --plot comparison.png": 78,
+    "train --model resnet50 --cluster dgx-h100:2": 142,
+    "train --model llama3-8b --cluster dgx-h100:2 --strategy fsdp --pp 2 --batch 4": 170,
 }
 
 

@@ -6,16 +6,15 @@ from math import ceil
 from ringside.sim.libraries.rules import GLOO, NCCL
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.ddp.job import Costs
-from ringside.sim.training.ddp.usual import OPERATOR_S, SPREAD, contention
+from ringside.sim.training.ddp.scaling import OPERATOR_S, SPREAD, contention
+from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import COPIES, Layout, LayoutError
 from ringside.sim.training.memory import find_optimizer
 from ringside.sim.training.mesh import DATA, FOLDS, Mesh
-from ringside.sim.training.parallel.decoder import parts_of_decoder
-from ringside.sim.training.parallel.job import ParallelJob
-from ringside.sim.training.parallel.parts import Parts, parts_of
-from ringside.sim.training.parallel.simulate import simulate_parallel
+from ringside.sim.training.parts import Parts, parts_of
 from ringside.sim.training.pipeline.actions import COMPUTES, singles
-from ringside.sim.training.tensor.pull import pull_of
+from ringside.sim.training.simulate import simulate_parallel
+from ringside.sim.training.tensor.decoder import parts_of_decoder, pull_of
 from ringside.sim.workload.architecture import Architecture
 from ringside.sim.workload.decoder import DECODERS, Decoder
 from ringside.sim.workload.devices import STORED, Device, stored

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 from ringside.sim.questions.layout import ByLayout
 from ringside.sim.questions.question import option, options_of
+from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import Layout, LayoutError
+from ringside.sim.training.memory import FITS, TIGHT, TOO_LARGE, Room, room_of
 from ringside.sim.training.mesh import Mesh
-from ringside.sim.training.parallel.job import ParallelJob
-from ringside.sim.training.parallel.step import ParallelStep
-from ringside.sim.training.room import FITS, TIGHT, TOO_LARGE, Room, room_of
-from ringside.sim.training.search import Candidate, Found, Pruned, Searched, search
+from ringside.sim.training.search.search import Candidate, Found, Pruned, Searched, search
+from ringside.sim.training.step import ParallelStep
 from ringside.sim.workload.decoder import DECODERS, decoder
 from ringside.topologies.names import one_of
 from ringside.topologies.placement import placement_told

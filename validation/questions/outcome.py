@@ -7,10 +7,9 @@ from typing import Any
 
 from ringside.sim.libraries.library import Library
 from ringside.sim.program.groups import process_group
+from ringside.sim.training.ddp.scaling import ALONE, share_of
 from ringside.sim.training.ddp.simulate import simulate_step
-from ringside.sim.training.pace import ALONE
-from ringside.sim.training.scaling import share_of
-from ringside.sim.training.step import TrainingStep
+from ringside.sim.training.ddp.step import TrainingStep
 from ringside.validation.questions.trained import Trained
 from ringside.validation.questions.training import Training
 

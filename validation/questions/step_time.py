@@ -19,10 +19,10 @@ from ringside.sim.questions.layout import ByLayout
 from ringside.sim.questions.question import option, options_of
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.simulate import simulate_step
-from ringside.sim.training.parallel.job import ParallelJob
-from ringside.sim.training.parallel.simulate import simulate_parallel
-from ringside.sim.training.parallel.step import ParallelStep, StageTime
-from ringside.sim.training.step import TrainingStep
+from ringside.sim.training.ddp.step import TrainingStep
+from ringside.sim.training.job import ParallelJob
+from ringside.sim.training.simulate import simulate_parallel
+from ringside.sim.training.step import ParallelStep, StageTime
 from ringside.sim.workload.devices import Device, device, device_of
 from ringside.topologies.catalogue import split
 from ringside.topologies.placement import PACKED, placement_told
@@ -42,7 +42,7 @@ class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
 
     ``library`` ``auto`` is the cluster's default. ``global_batch`` are the samples of a step that strong
     scaling and a search of layouts have in common. A GPU keeps ``reserve`` bytes free, by default those of
-    `ringside.sim.training.room`.
+    `ringside.sim.training.memory`.
     """
 
     library: str = option(
@@ -137,7 +137,7 @@ class StepTime(Disturbances, TrainingOnCluster):
 
     @cached_property
     def job(self) -> ParallelJob:
-        """The same as a job, of which `ringside.sim.training.parallel.simulate` makes a step."""
+        """The same as a job, of which `ringside.sim.training.simulate` makes a step."""
         return self.laid_out.job(self.simple.layout())
 
     def trained(self, library: Library) -> Trained:

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from ringside.sim.libraries.library import Library
 from ringside.sim.program.groups import process_group
 from ringside.sim.training.ddp.job import Costs
-from ringside.sim.training.ddp.usual import OPERATOR_S, SPREAD, contention
+from ringside.sim.training.ddp.scaling import OPERATOR_S, SPREAD, at_pace, contention
 from ringside.sim.training.memory import find_optimizer
-from ringside.sim.training.pace import at_pace
 from ringside.sim.workload.devices import Device
 from ringside.sim.workload.workload import Workload
 from ringside.validation.questions.training import Training, peak_s, sized_workload

@@ -8,8 +8,8 @@ from ringside.sim.questions.question import Question, choices, option
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.record import workload_of
 from ringside.sim.training.memory import OPTIMIZERS
-from ringside.sim.training.parallel.decoder import decoder_workload
-from ringside.sim.training.tensor import Numerics
+from ringside.sim.training.tensor.decoder import decoder_workload
+from ringside.sim.training.tensor.layers import Numerics
 from ringside.sim.workload.architecture import products_s, usual_precision
 from ringside.sim.workload.architecture import workload as roofline
 from ringside.sim.workload.decoder import DECODERS, Decoder
@@ -34,8 +34,8 @@ class Training(Question):
     ``precision``, ``dtype`` and ``compute_efficiency`` are
     `ringside.sim.workload.architecture.workload`'s. ``measured`` is a throughput (samples/s of all ranks) and
     on how many ranks it was measured, which sets the pace of compute. ``spread`` and ``contention`` are
-    `ringside.sim.training.ddp.job.Costs`': by default `ringside.sim.training.ddp.usual.SPREAD`, or none where
-    layers are timed, and `ringside.sim.training.ddp.usual.contention`.
+    `ringside.sim.training.ddp.job.Costs`': by default `SPREAD` of `ringside.sim.training.ddp.scaling`, or
+    none where layers are timed, and `contention` of that module.
     """
 
     model: str = option(

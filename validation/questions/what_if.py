@@ -12,7 +12,7 @@ from ringside.sim.libraries.find import Options, find_library
 from ringside.sim.libraries.library import Candidate, Library
 from ringside.sim.questions.fields import ByAlgorithm
 from ringside.sim.questions.question import QuestionError, argument, from_text, option
-from ringside.sim.training.step import TrainingStep
+from ringside.sim.training.ddp.step import TrainingStep
 from ringside.topologies import load, machine_file
 from ringside.topologies.catalogue import MAKERS, split
 from ringside.topologies.catalogue import settings as figures_of

@@ -5,8 +5,7 @@ from ringside.sim.collective import Collective
 from ringside.sim.training.layers import Exchange, RankLayer, Work
 from ringside.sim.training.mesh import DATA
 from ringside.sim.training.rank import RankList
-from ringside.sim.training.sharing import Unshared
-from ringside.sim.training.stage import Stage
+from ringside.sim.training.stage import Stage, Unshared
 
 
 def write_experts(job: TrainingJob, model: Experts, rank: RankList) -> None:

@@ -9,11 +9,10 @@ from ringside.real.training.job import Experts, Sleeping, TrainingJob
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.rules import GLOO
 from ringside.sim.program import Operation, Program
-from ringside.sim.training.context import Attention
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.plan import plan_of_layers
-from ringside.sim.training.fsdp.fully_shard import FullyShard
-from ringside.sim.training.fsdp.policy import FullyShardPolicy
+from ringside.sim.training.fsdp_policy import FullyShardPolicy
+from ringside.sim.training.fully_shard import FullyShard
 from ringside.sim.training.layers import Exchange, Pass, RankLayer, Work
 from ringside.sim.training.mesh import DATA, Communicators
 from ringside.sim.training.modules import arriving
@@ -21,10 +20,11 @@ from ringside.sim.training.pipeline.messages import Messages
 from ringside.sim.training.pipeline.program import find_runtime, prepare
 from ringside.sim.training.pipeline.schedules import tables
 from ringside.sim.training.rank import RankList
-from ringside.sim.training.sharing import Sharing, Unshared
-from ringside.sim.training.stage import Stage
-from ringside.sim.training.tensor import Numerics, TensorParallel, rank_layers
-from ringside.sim.training.zero import ZeroRedundant
+from ringside.sim.training.stage import Sharing, Stage, Unshared
+from ringside.sim.training.tensor.context import Attention
+from ringside.sim.training.tensor.cut import TensorParallel
+from ringside.sim.training.tensor.layers import Numerics, rank_layers
+from ringside.sim.training.zero.broadcasts import ZeroRedundant
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import Roofline
 from ringside.sim.workload.workload import Tensor

@@ -7,9 +7,9 @@ from ringside import console
 from ringside.disturbed import QUANTILES, Disturbed
 from ringside.report.page import Page, Table, shown_number
 from ringside.sim.libraries.library import Library
-from ringside.sim.training.memory import Memory
-from ringside.sim.training.room import FITS, TIGHT, Room
-from ringside.sim.training.step import busy
+from ringside.sim.training.ddp.memory import Memory
+from ringside.sim.training.ddp.step import busy
+from ringside.sim.training.memory import FITS, TIGHT, Room
 from ringside.sim.workload.devices import Device
 from ringside.topologies.placement import placement_told
 from ringside.topologies.units import format_duration
@@ -50,7 +50,7 @@ class Answer:
 
     @property
     def verdict(self) -> str:
-        """Whether a GPU holds what it must, of `ringside.sim.training.room`."""
+        """Whether a GPU holds what it must, of `ringside.sim.training.memory`."""
         return self.room.verdict(self.held.total)
 
     @property

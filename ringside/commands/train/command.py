@@ -23,11 +23,11 @@ from ringside.sim.program.groups import process_group
 from ringside.sim.questions.buckets import ByBuckets
 from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.questions.question import options_of
+from ringside.sim.training.ddp.memory import memory
+from ringside.sim.training.ddp.scaling import recommended_cap
 from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.training.layout import COPIES
-from ringside.sim.training.memory import find_optimizer, memory
-from ringside.sim.training.room import room_of
-from ringside.sim.training.scaling import recommended_cap
+from ringside.sim.training.memory import find_optimizer, room_of
 from ringside.topologies.catalogue import split
 from ringside.topologies.disk import check_outputs, write_file
 from ringside.validation.questions.layout_search import LAYOUT_FIELDS, LayoutSearch

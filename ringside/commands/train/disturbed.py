@@ -9,8 +9,8 @@ from ringside.sim.program.libraries import Libraries
 from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.simulate import simulate_disturbed
-from ringside.sim.training.parallel.job import ParallelJob
-from ringside.sim.training.parallel.simulate import simulate_parallel_disturbed
+from ringside.sim.training.job import ParallelJob
+from ringside.sim.training.simulate import simulate_parallel_disturbed
 from ringside.validation.questions.trained import Trained
 
 

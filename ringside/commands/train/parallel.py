@@ -10,12 +10,12 @@ from ringside.commands.train.answer import computing, fitting, gib, room, unfit
 from ringside.commands.train.disturbed import disturbed_layout
 from ringside.disturbed import QUANTILES, Disturbed
 from ringside.report.page import Page, Table, shown_number
+from ringside.sim.training.advice import advice
+from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import Layout
+from ringside.sim.training.memory import FITS, Room, room_of
 from ringside.sim.training.mesh import DIMENSIONS
-from ringside.sim.training.parallel.advice import advice
-from ringside.sim.training.parallel.job import ParallelJob
-from ringside.sim.training.parallel.simulate import simulate_parallel
-from ringside.sim.training.room import FITS, Room, room_of
+from ringside.sim.training.simulate import simulate_parallel
 from ringside.sim.workload.devices import Device
 from ringside.topologies.disk import write_file
 from ringside.topologies.units import format_duration
@@ -60,7 +60,7 @@ class ParallelAnswer(LaidOutStep):
 
     @property
     def verdict(self) -> str:
-        """Whether a GPU holds what it must, of `ringside.sim.training.room`."""
+        """Whether a GPU holds what it must, of `ringside.sim.training.memory`."""
         return self.room.verdict(self.step.peak_nbytes)
 
     @property

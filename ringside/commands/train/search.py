@@ -13,8 +13,8 @@ from ringside import console
 from ringside.commands.train.answer import computing, gib
 from ringside.errors import with_options
 from ringside.report.page import Page, Table
-from ringside.sim.training.room import TIGHT, TOO_LARGE
-from ringside.sim.training.search import IMPOSSIBLE, Pruned
+from ringside.sim.training.memory import TIGHT, TOO_LARGE
+from ringside.sim.training.search.search import IMPOSSIBLE, Pruned
 from ringside.topologies.disk import write_file
 from ringside.topologies.units import format_duration
 from ringside.validation.questions.layout_search import LayoutSearch, RankedLayouts

@@ -12,8 +12,8 @@ from matplotlib.ticker import FuncFormatter
 from ringside.pictures.bins import COLUMNS, Floats, Stretch, occupied, prevailing
 from ringside.pictures.style import STYLE, save
 from ringside.sim.program.timeline import NO_COMMUNICATION, Span, union
-from ringside.sim.training.parallel.step import ParallelStep
 from ringside.sim.training.rank import STREAM
+from ringside.sim.training.step import ParallelStep
 from ringside.topologies.units import format_duration
 
 MOST_STAGES = 32

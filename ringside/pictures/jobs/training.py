@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter
 
 from ringside.pictures.bins import COLUMNS, prevailing
 from ringside.pictures.style import STYLE, save
-from ringside.sim.training.step import Pace, Reduction, TrainingStep
+from ringside.sim.training.ddp.step import Pace, Reduction, TrainingStep
 from ringside.topologies.units import format_duration
 
 # dark to light, so that they differ in grey

@@ -1,12 +1,18 @@
-"""A step of DistributedDataParallel as a `Program`: the passes of a workload, and its gradients' buckets."""
+"""A step of DistributedDataParallel as a `Program`: the passes of a workload, and its gradients' buckets.
 
+With Gloo, PowerSGD's hook continues in the thread that carried its first all-reduce. That thread launches the
+next two and waits for them, so other threads must carry these. If all threads wait, nothing moves any more:
+with two threads, when a bucket is launched before the one in front of it has launched its third all-reduce.
+On NCCL only streams wait.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ringside.sim.libraries.rules import GLOO, NCCL
 from ringside.sim.program import Group, Program
 from ringside.sim.training.ddp.plan import StepPlan
-from ringside.sim.training.ddp.sharing import Replicated
-from ringside.sim.training.ddp.threads import free_workers
+from ringside.sim.training.ddp.sharing import Chain, Replicated
 from ringside.sim.training.mesh import Communicators, Mesh
 from ringside.sim.training.rank import RankList
 
@@ -68,3 +74,32 @@ def step_program(job: StepPlan, workers: int) -> StepProgram:
     role = {rank: alike[0] for alike in steps for rank in alike}
     program = Program(job.workload.name, job.ranks, lambda rank: of_rank[rank].rank.operations)
     return StepProgram(program, tuple(role[rank] for rank in range(job.ranks)), steps)
+
+
+class HangError(ValueError):
+    """A training step that never ends; the message says why."""
+
+
+def free_workers(job: StepPlan, workers: int) -> int:
+    """Return the number of collectives that run at once: with PowerSGD one of several threads waits."""
+    return workers - 1 if job.ddp.compresses and workers > 1 else workers
+
+
+def check_threads(job: StepPlan, chains: Sequence[Chain], ends: Sequence[float], workers: int) -> None:
+    """Raise `HangError` where every thread of a rank waits; ``ends`` are of its operations."""
+    if not job.ddp.compresses or workers == 1:
+        return
+    waiting: list[float] = []
+    for number, chain in enumerate(chains):
+        launch = _moment(ends, chain.launched[0].launch)
+        waiting = [*(moment for moment in waiting if moment > launch), _moment(ends, chain.asked)]
+        if len(waiting) >= workers:
+            raise HangError(
+                f"{job.workload.name}: PowerSGD hangs at bucket {number}, launched while those before it "
+                f"still need a thread: each has one of Gloo's {workers} wait, and none is left to go on; "
+                "write a larger `bucket_cap_mb`, up to one bucket for all, or `library` nccl"
+            )
+
+
+def _moment(ends: Sequence[float], place: int | None) -> float:
+    return 0.0 if place is None else ends[place]

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, TypeAdapter
 from ringside.sim.parameters import check_within
 from ringside.sim.record import DDP_SCHEMA, RecordError, read_steps, schema_of
 from ringside.sim.training.ddp.job import DataParallel
-from ringside.sim.training.step import TrainingStep
+from ringside.sim.training.ddp.step import TrainingStep
 from ringside.sim.workload import file as workload_file
 from ringside.sim.workload.workload import Workload
 from ringside.topologies.units import MAX_DURATION, MIN_RATE

@@ -7,7 +7,7 @@ they have no lane.
 
 PowerSGD's three all-reduces of a bucket follow one another beside the stream. On NCCL it synchronises the
 device at their end, so the host launches no more of backward before. Gloo has no device; one
-of its threads waits until the third is done (`ringside.sim.training.ddp.threads`).
+of its threads waits until the third is done (`ringside.sim.training.ddp.program`).
 """
 
 from collections.abc import Sequence

@@ -13,6 +13,7 @@ the same times, so one of them is simulated for all; a collective ends on all ra
 modelled: the input pipeline, the host's traversal of the graph for ``find_unused_parameters``.
 """
 
+import math
 import sys
 from collections.abc import Iterator
 from functools import lru_cache
@@ -20,16 +21,17 @@ from functools import lru_cache
 from ringside.sim.disturbance.disturbance import Draw
 from ringside.sim.libraries.laws import check_step, check_time
 from ringside.sim.program import Compute
-from ringside.sim.program.groups import ProcessGroup
+from ringside.sim.program.groups import ProcessGroup, SimulatedGroup, TimedGroup, time_alone
 from ringside.sim.program.simulate import Simulation
 from ringside.sim.program.timed import play_in_group
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.plan import StepPlan, plan
-from ringside.sim.training.ddp.program import RankStep, StepProgram, step_program
-from ringside.sim.training.ddp.threads import check_threads
+from ringside.sim.training.ddp.program import RankStep, StepProgram, check_threads, step_program
+from ringside.sim.training.ddp.record import DdpRecord
+from ringside.sim.training.ddp.step import Pace, Reduction, Span, TrainingStep, busy, exposed
 from ringside.sim.training.rank import STREAM
-from ringside.sim.training.step import Pace, Reduction, Span, TrainingStep, busy, exposed
 from ringside.sim.workload.workload import Workload
+from ringside.topologies.file import loads
 
 
 def simulate_step(
@@ -159,3 +161,21 @@ def _contention(simulation: Simulation, index: int) -> float:
 
 def _moment(ends: list[float], place: int | None) -> float:
     return 0 if place is None else ends[place]
+
+
+def predict(record: DdpRecord) -> TrainingStep:
+    """Return the predicted step, without reading the measured ones."""
+    wires = record.wires
+    group = SimulatedGroup(
+        loads(wires.topology, "the measured topology"), record.ranks, library=wires.library,
+        algorithm=wires.algorithm, gamma=wires.gamma, launch_s=wires.launch_s, workers=record.workers,
+    )  # fmt: skip
+    costs = Costs(
+        memory_bandwidth=record.memory_bandwidth or math.inf,
+        contention=record.contention,
+        hook_s=record.hook_s,
+    )
+    if not record.crowding:
+        return simulate_step(record.workload, group, record.ddp, costs)
+    crowded = TimedGroup(record.ranks, time_alone(group), record.workers, record.crowding)
+    return simulate_step(record.workload, crowded, record.ddp, costs)

@@ -10,7 +10,7 @@ from ringside.sim.training.stage import Stage
 
 @runtime_checkable
 class Commanded(Protocol):
-    """A `ringside.sim.training.sharing.Sharing` that the pipeline commands, as torch's commands FSDP2.
+    """A `ringside.sim.training.stage.Sharing` that the pipeline commands, as torch's commands FSDP2.
 
     Between ``unshard`` and ``reshard`` the whole stage's parameters are held, and its other hooks gather and
     free nothing; gradients of all micro-batches are summed on the rank until ``reduce``.

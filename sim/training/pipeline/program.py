@@ -13,8 +13,7 @@ from ringside.sim.training.pipeline.messages import Messages
 from ringside.sim.training.pipeline.placement import Placement
 from ringside.sim.training.pipeline.runtimes import Runtime, decoupled, torch_1f1b, torch_actions, torch_gpipe
 from ringside.sim.training.rank import RankList
-from ringside.sim.training.sharing import Unshared
-from ringside.sim.training.stage import Stage
+from ringside.sim.training.stage import Stage, Unshared
 from ringside.topologies.names import one_of
 
 RUNTIMES: dict[str, dict[str, Runtime]] = {

@@ -12,11 +12,11 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.training.parallel.job import ParallelJob
-from ringside.sim.training.parallel.simulate import play_parallel
-from ringside.sim.training.parallel.step import ParallelStep
-from ringside.sim.training.room import FITS, Room
+from ringside.sim.training.job import ParallelJob
+from ringside.sim.training.memory import FITS, Room
 from ringside.sim.training.search.bounds import Bounds
+from ringside.sim.training.simulate import play_parallel
+from ringside.sim.training.step import ParallelStep
 
 IMPOSSIBLE = "cannot be"
 SLOWER = "slower"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ringside.sim.training.context import ContextParallel
+from ringside.sim.training.tensor.context import ContextParallel
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.workload import Tensor
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from ringside.sim.training.context import Attention, ContextParallel
 from ringside.sim.training.layers import Pass, RankLayer, Work
 from ringside.sim.training.tensor.activations import Activations
+from ringside.sim.training.tensor.context import Attention, ContextParallel
 from ringside.sim.training.tensor.cut import Cut, Product, TensorParallel
 from ringside.sim.training.tensor.experts import ExpertParallel, Mixture
 from ringside.sim.training.tensor.passes import DTYPES, Branch, Columns, Costs, exchange, merged

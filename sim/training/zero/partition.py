@@ -1,7 +1,13 @@
 """Partition of whole parameters among ranks."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
 
+from ringside.sim.collective import ITEMSIZE
+from ringside.sim.training.fsdp_policy import BUFFERS
+from ringside.sim.training.memory import Optimizer
+from ringside.sim.training.rank import RankList
 from ringside.sim.workload.workload import Tensor
 
 
@@ -23,3 +29,56 @@ def dealt(tensors: Sequence[Tensor], ranks: int) -> tuple[tuple[Tensor, ...], ..
 def most(parts: Sequence[Sequence[Tensor]]) -> int:
     """Return the elements of the largest rank, for which all others wait."""
     return max((sum(tensor.count for tensor in own) for own in parts), default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZeroPolicy:
+    """Parameters and gradients are of type ``dtype``; counts are of elements, under DeepSpeed's own names.
+
+    Copies take the bytes that they read and write over ``memory_bandwidth`` (bytes/s).
+    """
+
+    dtype: str = "bfloat16"
+    reduce_bucket_size: int = 500_000_000
+    prefetch_bucket_size: int = 50_000_000
+    param_persistence_threshold: int = 100_000
+    max_live_parameters: int = 1_000_000_000
+    max_reuse_distance: int = 1_000_000_000
+    memory_bandwidth: float = inf
+
+    def __post_init__(self) -> None:
+        if self.dtype not in ITEMSIZE:
+            raise ValueError(f"unknown dtype {self.dtype!r}; write one of {', '.join(ITEMSIZE)}")
+        for name in ("reduce_bucket_size", "prefetch_bucket_size", "max_live_parameters"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} {getattr(self, name)}; write 1 element or more")
+        if not self.memory_bandwidth > 0:
+            raise ValueError(f"a memory bandwidth of {self.memory_bandwidth} bytes/s; write more than 0")
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a parameter, and of a gradient."""
+        return ITEMSIZE[self.dtype]
+
+    def seconds(self, nbytes: float) -> float:
+        """Return the time to read and write ``nbytes`` bytes in all."""
+        return nbytes / self.memory_bandwidth
+
+
+MASTER = "float32"
+"""The type of the optimizer's copies, and of its states."""
+
+
+def state_nbytes(optimizer: Optimizer, elements: int) -> int:
+    """Return the bytes of a copy of ``elements`` parameters and of the optimizer's states."""
+    return (1 + optimizer.states) * elements * ITEMSIZE[MASTER]
+
+
+def step_on(rank: RankList, policy: ZeroPolicy, elements: int, seconds: float) -> None:
+    """Cast the gradients of ``elements`` parameters, update in ``seconds``, cast the parameters back."""
+    cast = policy.seconds(elements * (policy.itemsize + ITEMSIZE[MASTER]))
+    rank.take(BUFFERS, elements * ITEMSIZE[MASTER])
+    rank.compute(cast, "gradients of the own part", "copy")
+    rank.compute(seconds, "optimizer", "optimizer")
+    rank.compute(cast, "parameters of the own part", "copy")
+    rank.give(BUFFERS, elements * ITEMSIZE[MASTER])

@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from math import ceil
 
 from ringside.sim.collective import ITEMSIZE, Collective
-from ringside.sim.training.fsdp.streams import Streams
-from ringside.sim.training.fsdp.units import BUFFERS, GATHERED, GRADIENTS, OPTIMIZER, PARAMETERS, UNREDUCED
+from ringside.sim.training.fsdp_policy import BUFFERS, GATHERED, GRADIENTS, OPTIMIZER, PARAMETERS, UNREDUCED
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.memory import Optimizer
 from ringside.sim.training.mesh import DATA
-from ringside.sim.training.rank import RankList
-from ringside.sim.training.zero.master import MASTER, state_nbytes, step_on
-from ringside.sim.training.zero.policy import ZeroPolicy
+from ringside.sim.training.rank import RankList, Streams
+from ringside.sim.training.zero.partition import MASTER, ZeroPolicy, state_nbytes, step_on
 from ringside.sim.workload.workload import Tensor
 
 GATHER = "all-gather"

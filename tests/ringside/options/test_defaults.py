@@ -19,7 +19,8 @@ from ringside.sim.training.ddp import buckets
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.powersgd import PowerSGD
-from ringside.sim.training.fsdp import FlatPolicy, FullyShardPolicy
+from ringside.sim.training.flat_shard import FlatPolicy
+from ringside.sim.training.fsdp_policy import FullyShardPolicy
 from ringside.sim.training.layout import STRATEGIES, SYNCING
 
 PAGE = (Path(__file__).parents[3] / "docs/defaults.md").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ import typer
 
 import ringside
 from ringside.errors import with_options
-from ringside.sim.training.search import SLOWER
+from ringside.sim.training.search.search import SLOWER
 
 GPT = ("--model", "gpt2:256", "--cluster", "dgx-a100:1")
 SEARCH = (*GPT, "--search", "--global-batch", "16", "--tp", "2", "--pp", "2", "--top", "3")
@@ -80,10 +80,9 @@ def test_python_ranks_as_the_command_does(train: Run) -> None:
 
 
 def test_control_c_prints_what_is_known(train: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ringside.sim.training.search import search as module
     from ringside.sim.training.search.search import play_parallel
+    from ringside.sim.training.search.search import search as home
 
-    home = sys.modules[module.__module__]
     calls: list[int] = []
 
     def interrupted(*words: Any) -> Any:

@@ -9,16 +9,17 @@ from hypothesis import strategies as st
 
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.proof.check import PROVED, check
-from ringside.sim.training.context import BALANCED, METHODS, UNMASKED, Attention, ContextParallel
 from ringside.sim.training.ddp.job import Costs
+from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layers import Exchange, Work
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.memory import find_optimizer
-from ringside.sim.training.parallel.decoder import parts_of_decoder
-from ringside.sim.training.parallel.job import ParallelJob
-from ringside.sim.training.parallel.program import Writing
-from ringside.sim.training.parallel.simulate import simulate_parallel
-from ringside.sim.training.tensor import Pull, pass_s
+from ringside.sim.training.program import Writing
+from ringside.sim.training.simulate import simulate_parallel
+from ringside.sim.training.tensor.alone import pass_s
+from ringside.sim.training.tensor.context import BALANCED, METHODS, UNMASKED, Attention, ContextParallel
+from ringside.sim.training.tensor.cut import Pull
+from ringside.sim.training.tensor.decoder import parts_of_decoder
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import Roofline, device
 

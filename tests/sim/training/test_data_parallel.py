@@ -9,15 +9,15 @@ from torch._utils import _take_tensors
 import ringside
 from ringside.sim.program import Call
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.training.data_parallel import CHUNK, broadcast_chunks, reduce_chunks
+from ringside.sim.training.ddp.data_parallel import CHUNK, broadcast_chunks, reduce_chunks
 from ringside.sim.training.ddp.job import Costs
+from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.memory import find_optimizer
-from ringside.sim.training.parallel.job import ParallelJob
-from ringside.sim.training.parallel.parts import parts_of
-from ringside.sim.training.parallel.program import Writing
-from ringside.sim.training.parallel.simulate import simulate_parallel
-from ringside.sim.training.parallel.step import ParallelStep
+from ringside.sim.training.parts import parts_of
+from ringside.sim.training.program import Writing
+from ringside.sim.training.simulate import simulate_parallel
+from ringside.sim.training.step import ParallelStep
 from ringside.sim.workload.architecture import workload
 from ringside.sim.workload.devices import device
 from ringside.sim.workload.models import architecture

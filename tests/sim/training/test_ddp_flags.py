@@ -11,7 +11,7 @@ from ringside.sim.program.groups import SimulatedGroup, TimedGroup, library_time
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.sim.training.ddp.job import Costs, DataParallel, expected_maximum
 from ringside.sim.training.ddp.simulate import simulate_step
-from ringside.sim.training.step import TrainingStep
+from ringside.sim.training.ddp.step import TrainingStep
 from ringside.sim.workload.workload import Layer, Tensor, Workload
 from ringside.topologies import star
 

@@ -11,8 +11,7 @@ from ringside.sim.program.timed import play_in_group
 from ringside.sim.training.layers import Exchange, RankLayer, Work
 from ringside.sim.training.mesh import DIMENSIONS, Communicators, Mesh
 from ringside.sim.training.rank import RankList
-from ringside.sim.training.sharing import Unshared
-from ringside.sim.training.stage import Stage
+from ringside.sim.training.stage import Stage, Unshared
 
 DEGREES = st.integers(1, 3)
 

@@ -9,21 +9,23 @@ from hypothesis import strategies as st
 
 from ringside.sim.collective import Collective
 from ringside.sim.program import Call, Operation, Wait
+from ringside.sim.training.advice import changes
 from ringside.sim.training.ddp.job import Costs
-from ringside.sim.training.distributed_optimizer import DistributedOptimizer, bucket_size
+from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layers import Exchange, RankLayer, Work
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.memory import find_optimizer
 from ringside.sim.training.mesh import Communicators, Mesh
 from ringside.sim.training.modules import as_modules
-from ringside.sim.training.parallel.advice import changes
-from ringside.sim.training.parallel.decoder import parts_of_decoder
-from ringside.sim.training.parallel.job import ParallelJob
-from ringside.sim.training.parallel.program import Writing
+from ringside.sim.training.program import Writing
 from ringside.sim.training.rank import RankList
 from ringside.sim.training.stage import Stage
-from ringside.sim.training.zero import DealtOut, HybridZero, ReducedWhole, ZeroPolicy
-from ringside.sim.training.zero.partition import dealt, most
+from ringside.sim.training.tensor.decoder import parts_of_decoder
+from ringside.sim.training.zero.broadcasts import HybridZero
+from ringside.sim.training.zero.distributed_optimizer import DistributedOptimizer, bucket_size
+from ringside.sim.training.zero.partition import ZeroPolicy, dealt, most
+from ringside.sim.training.zero.stages import ReducedWhole
+from ringside.sim.training.zero.third import DealtOut
 from ringside.sim.workload.decoder import DECODERS, Decoder
 from ringside.sim.workload.devices import device
 from ringside.sim.workload.workload import Tensor

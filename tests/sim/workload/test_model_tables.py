@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention, silu
 
 from ringside.real.model.architecture import architecture as traced
-from ringside.sim.training.parallel.decoder import decoder_workload
+from ringside.sim.training.tensor.decoder import decoder_workload
 from ringside.sim.workload.architecture import Architecture
 from ringside.sim.workload.decoder import DECODERS, Decoder, decoder
 from ringside.sim.workload.devices import Roofline

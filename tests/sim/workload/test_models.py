@@ -1,6 +1,6 @@
 import pytest
 
-from ringside.sim.training.parallel.decoder import decoder_workload
+from ringside.sim.training.tensor.decoder import decoder_workload
 from ringside.sim.workload.architecture import workload
 from ringside.sim.workload.decoder import DECODERS, decoder
 from ringside.sim.workload.devices import DEVICES, Roofline, device

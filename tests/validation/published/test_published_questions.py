@@ -11,7 +11,7 @@ import typer
 
 from ringside.commands.train.command import command
 from ringside.sim.questions.question import options_of
-from ringside.sim.training.search import Bounds
+from ringside.sim.training.search.bounds import Bounds
 from ringside.validation.published.training import (
     aleph_alpha,
     data_parallel,

@@ -21,9 +21,9 @@ from statistics import median
 from typing import NamedTuple
 
 from ringside.sim.program.libraries import Libraries
+from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layers import RankLayer
-from ringside.sim.training.parallel.job import ParallelJob
-from ringside.sim.training.search import Bounds
+from ringside.sim.training.search.bounds import Bounds
 from ringside.sim.workload.decoder import Decoder, decoder
 from ringside.sim.workload.devices import device
 from ringside.validation.published.training.judging.judged import Counted, Judged, TrainingTable

@@ -8,7 +8,7 @@ for `train`. Clipping is not asked for in view of these rows: with it their medi
 NeMo's steps have Megatron's distributed optimizer, its exchanges overlapped; gradients are summed in float32.
 `train` has neither adapters (LoRA), which exchange next to nothing, nor Nemotron-H's state-space layers:
 their steps take as long as the series' first one, scaled by the slowest of more GPUs with the spread that
-other publications show (`ringside.sim.training.ddp.usual.SPREAD`). The naive rule is a constant speed of a
+other publications show (`ringside.sim.training.ddp.scaling.SPREAD`). The naive rule is a constant speed of a
 GPU.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ringside.sim.training.ddp.job import expected_maximum
-from ringside.sim.training.ddp.usual import SPREAD
+from ringside.sim.training.ddp.scaling import SPREAD
 from ringside.sim.workload.devices import device
 from ringside.validation.published.training.judging.efficiency import solved
 from ringside.validation.published.training.judging.judged import Judged, TrainingTable

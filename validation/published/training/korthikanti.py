@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from ringside.sim.training.search import Bounds
+from ringside.sim.training.search.bounds import Bounds
 from ringside.validation.published.training.judging.efficiency import solved
 from ringside.validation.published.training.judging.judged import Judged, TrainingTable
 from ringside.validation.questions.question import Question, question

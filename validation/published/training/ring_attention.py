@@ -3,7 +3,7 @@
 github.com/zhuzilin/ring-flash-attention, README.md and benchmark/ @ 899628238f2f (2025-08-04), the batch
 interface: attention of Llama 3 8B (32 heads that ask, 8 that answer, of 128) in bfloat16 with a causal mask,
 8,192 tokens a GPU. One GPU alone sets what scores take. What each step's merge moves is counted by bytes;
-what unmasked blocks save (`ringside.sim.training.context.UNMASKED`) is fitted on one row, the naive ring's
+what unmasked blocks save (`UNMASKED` of `ringside.sim.training.tensor.context`) is fitted on the naive ring's
 forward on A100, which is not judged. The naive rule is arithmetic: of n blocks a rank of a naive ring has n -
 1/2 where the mean is n / 2, and a balanced one loses nothing. H800 are H100 with NVLinks of 200 GB/s each
 way. What is judged is the exchange of ``train --cp 8 --cp-method ring`` in a program of one layer's
@@ -18,13 +18,12 @@ from typing import NamedTuple
 from ringside.sim.program import Operation, Program
 from ringside.sim.program.jobs import PlacedProgram, simulate
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.training.context import Attention, ContextParallel
-from ringside.sim.training.ddp.usual import contention
+from ringside.sim.training.ddp.scaling import contention
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.mesh import Communicators, Mesh
 from ringside.sim.training.rank import RankList
-from ringside.sim.training.sharing import Unshared
-from ringside.sim.training.stage import Stage
+from ringside.sim.training.stage import Stage, Unshared
+from ringside.sim.training.tensor.context import Attention, ContextParallel
 from ringside.sim.workload.devices import MEMORY_EFFICIENCY, Device, device
 from ringside.validation.published.training.judging.judged import Judged, TrainingTable
 

@@ -29,7 +29,7 @@ from ringside.sim.collective import Collective
 from ringside.sim.program.groups import CollectiveTime, library_time
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.layers import RankLayer
-from ringside.sim.training.tensor import pass_s
+from ringside.sim.training.tensor.alone import pass_s
 from ringside.sim.workload.decoder import Decoder, decoder
 from ringside.sim.workload.devices import GIB, device
 from ringside.validation.published.training.aleph_alpha import NORMS

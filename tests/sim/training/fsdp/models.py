@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ringside.sim.collective import ITEMSIZE, Collective
-from ringside.sim.program import Call, Program
+from ringside.sim.libraries.rules import RULES
+from ringside.sim.program import Call, Operation, Program
 from ringside.sim.program.groups import TimedGroup
 from ringside.sim.program.simulate import Simulation
 from ringside.sim.program.timed import play_in_group
-from ringside.sim.training.fsdp import FullyShard, FullyShardPolicy, Policy, fsdp_program
+from ringside.sim.training.flat_shard import FlatPolicy, FlatShard
+from ringside.sim.training.fsdp_policy import FullyShardPolicy
+from ringside.sim.training.fully_shard import FullyShard
 from ringside.sim.training.layers import RankLayer, Work
+from ringside.sim.training.memory import find_optimizer
 from ringside.sim.training.mesh import Communicators, Mesh
 from ringside.sim.training.rank import RankList
 from ringside.sim.training.stage import Stage
@@ -39,8 +43,43 @@ def language_model(*, words: int = 10, ends: bool = False) -> list[RankLayer]:
     return [embedding, *blocks, head]
 
 
-def program(layers: Sequence[RankLayer], policy: Policy, mesh: Mesh, **options: object) -> Program:
-    return fsdp_program("a model", layers, mesh, policy, **options)  # type: ignore[arg-type]
+def program(
+    layers: Sequence[RankLayer],
+    policy: FullyShardPolicy | FlatPolicy,
+    mesh: Mesh,
+    *,
+    micro_batches: int = 1,
+    optimizer: str = "adam",
+    optimizer_s: float = 0.0,
+    clips: bool = False,
+    library: str = "nccl",
+) -> Program:
+    """A step of all ranks of a mesh, which act alike: the micro-batches in turn, then the optimizer."""
+    rules = RULES[library]
+    communicators = Communicators(mesh, library, workers=rules.workers)
+    made: dict[int, list[Operation]] = {}
+
+    def operations(number: int) -> list[Operation]:
+        if number not in made:
+            rank = RankList(number, communicators, blocks=not rules.on_stream)
+            sharing = sharing_of(rank, layers, policy)
+            stage = Stage(rank, layers, sharing)
+            sharing.hold(find_optimizer(optimizer))
+            stage.pass_all(micro_batches)
+            sharing.after_step()
+            if clips:
+                sharing.clip()
+            sharing.update(optimizer_s)
+            made[number] = rank.operations
+        return made[number]
+
+    return Program("a model", mesh.ranks, operations, role=lambda _: 0)
+
+
+def sharing_of(
+    rank: RankList, layers: Sequence[RankLayer], policy: FullyShardPolicy | FlatPolicy
+) -> FullyShard | FlatShard:
+    return (FlatShard if isinstance(policy, FlatPolicy) else FullyShard)(rank, layers, policy)  # type: ignore[arg-type]
 
 
 def driven(

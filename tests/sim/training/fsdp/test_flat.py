@@ -5,7 +5,8 @@ FSDP1 refuses CPU, so orders are those of PyTorch 2.13's source, torch/distribut
 
 import pytest
 
-from ringside.sim.training.fsdp import GATHERED, UNREDUCED, FlatPolicy
+from ringside.sim.training.flat_shard import FlatPolicy
+from ringside.sim.training.fsdp_policy import GATHERED, UNREDUCED
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.mesh import Mesh
 from tests.sim.training.fsdp.models import Played, labels, language_model, layer, played, program, tensor
@@ -133,8 +134,3 @@ def test_mixed_precision_gathers_and_sums_in_its_types() -> None:
 def test_what_fsdp1_has_not_is_refused(wrong: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         FlatPolicy(**wrong)  # type: ignore[arg-type]
-
-
-def test_fsdp1_is_refused_where_it_does_not_run() -> None:
-    with pytest.raises(ValueError, match="FSDP1 does not run on CPU"):
-        program(uniform(1), FlatPolicy(), Mesh(shard=2), library="gloo")

@@ -10,19 +10,17 @@ from ringside.sim.collective import ITEMSIZE
 from ringside.sim.program import Compute
 from ringside.sim.program.claims import claimed
 from ringside.sim.program.proof.check import PROVED, check
-from ringside.sim.training.fsdp import (
+from ringside.sim.training.flat_shard import STRATEGIES, FlatPolicy, flat_elements
+from ringside.sim.training.fsdp_policy import (
     FLAT,
     GATHERED,
     OPTIMIZER,
     PARAMETERS,
-    FlatPolicy,
     FullyShardPolicy,
-    Policy,
+    Unit,
     ahead,
     padded,
 )
-from ringside.sim.training.fsdp.flat import STRATEGIES, flat_elements
-from ringside.sim.training.fsdp.units import Unit
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.mesh import Mesh
 from ringside.sim.workload.workload import Tensor
@@ -93,7 +91,11 @@ MESHES = st.builds(Mesh, shard=st.integers(1, 4), replicate=st.integers(1, 2), t
     FullyShardPolicy(reshard_after_backward=False, max_input_buffers=1), Mesh(shard=2), 1, False,
 )  # fmt: skip
 def test_every_step_ends_gives_back_what_it_takes_and_is_no_shorter_than_its_parts(
-    layers: list[RankLayer], policy: Policy, mesh: Mesh, micro_batches: int, clips: bool
+    layers: list[RankLayer],
+    policy: FullyShardPolicy | FlatPolicy,
+    mesh: Mesh,
+    micro_batches: int,
+    clips: bool,
 ) -> None:
     made = program(layers, policy, mesh, micro_batches=micro_batches, optimizer_s=0.5, clips=clips)
     assert check(made).verdict == PROVED

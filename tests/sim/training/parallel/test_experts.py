@@ -13,16 +13,16 @@ from ringside.sim.program import Call
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.proof.check import PROVED, check
 from ringside.sim.program.roles import roles
+from ringside.sim.training.advice import peak_nbytes
 from ringside.sim.training.ddp.job import Costs, DataParallel
+from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.memory import find_optimizer
 from ringside.sim.training.mesh import DATA, FOLDS, Mesh
-from ringside.sim.training.parallel.advice import peak_nbytes
-from ringside.sim.training.parallel.decoder import parts_of_decoder
-from ringside.sim.training.parallel.job import ParallelJob
-from ringside.sim.training.parallel.program import Writing
-from ringside.sim.training.parallel.simulate import simulate_parallel
-from ringside.sim.training.parallel.step import ParallelStep
+from ringside.sim.training.program import Writing
+from ringside.sim.training.simulate import simulate_parallel
+from ringside.sim.training.step import ParallelStep
+from ringside.sim.training.tensor.decoder import parts_of_decoder
 from ringside.sim.workload.decoder import Decoder, Experts
 from ringside.sim.workload.devices import device
 

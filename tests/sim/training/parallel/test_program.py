@@ -13,17 +13,18 @@ from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.proof.check import PROVED, check
 from ringside.sim.program.roles import roles
 from ringside.sim.training.ddp.job import Costs, DataParallel
+from ringside.sim.training.ddp.memory import memory
 from ringside.sim.training.ddp.simulate import simulate_step
-from ringside.sim.training.fsdp import FullyShard
+from ringside.sim.training.fully_shard import FullyShard
+from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import Layout
-from ringside.sim.training.memory import find_optimizer, memory
-from ringside.sim.training.parallel.decoder import decoder_workload, parts_of_decoder
-from ringside.sim.training.parallel.job import ParallelJob
-from ringside.sim.training.parallel.parts import Parts, parts_of, seconds_of
-from ringside.sim.training.parallel.program import Writing
-from ringside.sim.training.parallel.simulate import simulate_parallel
-from ringside.sim.training.parallel.step import ParallelStep
+from ringside.sim.training.memory import find_optimizer
+from ringside.sim.training.parts import Parts, parts_of, seconds_of
 from ringside.sim.training.pipeline.passes import Commanded
+from ringside.sim.training.program import Writing
+from ringside.sim.training.simulate import simulate_parallel
+from ringside.sim.training.step import ParallelStep
+from ringside.sim.training.tensor.decoder import decoder_workload, parts_of_decoder
 from ringside.sim.workload.architecture import workload
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import device

@@ -19,8 +19,7 @@ from ringside.sim.training.pipeline.placement import Placement
 from ringside.sim.training.pipeline.program import RUNTIMES, find_runtime, pipeline, prepare
 from ringside.sim.training.pipeline.schedules import SCHEDULES, placement, tables
 from ringside.sim.training.rank import RankList
-from ringside.sim.training.sharing import Unshared
-from ringside.sim.training.stage import Stage
+from ringside.sim.training.stage import Stage, Unshared
 
 MAKESPANS = json.loads(Path(__file__).with_name("makespans.json").read_text(encoding="utf-8"))["rows"]
 NBYTES = 1 << 20

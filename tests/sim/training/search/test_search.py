@@ -9,12 +9,13 @@ import pytest
 
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.questions.layout import ByLayout
+from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import Layout
-from ringside.sim.training.parallel.job import ParallelJob
-from ringside.sim.training.parallel.simulate import play_parallel, simulate_parallel
-from ringside.sim.training.parallel.step import ParallelStep
-from ringside.sim.training.room import FITS, TIGHT, TOO_LARGE, Room, room_of
-from ringside.sim.training.search import SLOWER, Bounds, Candidate, search
+from ringside.sim.training.memory import FITS, TIGHT, TOO_LARGE, Room, room_of
+from ringside.sim.training.search.bounds import Bounds
+from ringside.sim.training.search.search import SLOWER, Candidate, search
+from ringside.sim.training.simulate import play_parallel, simulate_parallel
+from ringside.sim.training.step import ParallelStep
 from ringside.sim.workload.devices import device
 from ringside.validation.questions.laid_out import LaidOut, laid_out
 from ringside.validation.questions.layout_search import LayoutSearch, job_of

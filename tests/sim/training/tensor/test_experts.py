@@ -7,13 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringside.sim.training.layers import Exchange, Pass, RankLayer, Work
-from ringside.sim.training.tensor import (
-    ExpertParallel,
-    Numerics,
-    TensorParallel,
-    rank_layers,
-    replicated_parameters,
-)
+from ringside.sim.training.tensor.cut import TensorParallel
+from ringside.sim.training.tensor.experts import ExpertParallel
+from ringside.sim.training.tensor.layers import Numerics, rank_layers, replicated_parameters
 from ringside.sim.workload.decoder import Decoder, Experts, Latent, decoder
 from ringside.sim.workload.devices import Roofline
 

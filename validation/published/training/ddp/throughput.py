@@ -7,8 +7,8 @@ of each row is what `train` answers, at the throughput measured of its series' f
 copies nothing into buckets; an optimizer steps once, however many passes there are. Two things that no
 publication states are read off its rows: that a framework hides nothing (`HIDE_NOTHING`), and that GPUs
 reach each other through the host alone (`HOST_GB_PER_S`). All wait for the slowest GPU; by how much GPUs
-differ (`ringside.sim.training.ddp.usual.SPREAD`) is the one number that is chosen here, for each publication
-by the others alone. The baseline to beat is linear scaling.
+differ (`SPREAD` of `ringside.sim.training.ddp.scaling`) is the one number that is chosen here, for each
+publication by the others alone. The baseline to beat is linear scaling.
 """
 
 from collections.abc import Iterable
@@ -17,8 +17,8 @@ from functools import cache
 from statistics import median
 
 from ringside.sim.calibration import AUTO, Calibration, shipped
-from ringside.sim.training.ddp.usual import SPREAD
-from ringside.sim.training.step import TrainingStep
+from ringside.sim.training.ddp.scaling import SPREAD
+from ringside.sim.training.ddp.step import TrainingStep
 from ringside.validation.published.training.ddp.sources import PublishedStep, Series, Source, sources
 from ringside.validation.questions.question import Question, question
 

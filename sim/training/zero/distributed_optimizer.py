@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from math import ceil, inf, lcm
 
 from ringside.sim.collective import ITEMSIZE, Collective
-from ringside.sim.training.fsdp.units import GRADIENTS, OPTIMIZER, PARAMETERS
+from ringside.sim.training.fsdp_policy import GRADIENTS, OPTIMIZER, PARAMETERS
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.memory import Optimizer
 from ringside.sim.training.mesh import DATA
 from ringside.sim.training.rank import RankList
-from ringside.sim.training.zero.master import MASTER, state_nbytes
+from ringside.sim.training.zero.partition import MASTER, state_nbytes
 
 ALIGNMENT = 128
 """A bucket's elements are a multiple of this, and of its ranks (`param_and_grad_buffer.py`)."""
@@ -27,7 +27,7 @@ def bucket_size(ranks: int) -> int:
 
 
 class DistributedOptimizer:
-    """A `ringside.sim.training.sharing.Sharing` of a stage's layers.
+    """A `ringside.sim.training.stage.Sharing` of a stage's layers.
 
     They are one bucket, or several of at least ``bucket_size`` parameters each, filled from the last layer
     on: Megatron has several on the pipeline's first stage alone, and only where gradients are exchanged

@@ -9,14 +9,13 @@ language model, has no such hook, and is reduced at the very end.
 from collections.abc import Sequence
 
 from ringside.sim.collective import ITEMSIZE, Collective
-from ringside.sim.training.fsdp.gather import Gathers, Held
-from ringside.sim.training.fsdp.policy import FullyShardPolicy
-from ringside.sim.training.fsdp.reduce import Reductions
-from ringside.sim.training.fsdp.streams import Streams
-from ringside.sim.training.fsdp.units import OPTIMIZER, PARAMETERS, ROOT, units
+from ringside.sim.training.fsdp_policy import OPTIMIZER, PARAMETERS, ROOT, FullyShardPolicy, units
+from ringside.sim.training.gathers import Gathers, Held
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.memory import Optimizer
-from ringside.sim.training.rank import RankList
+from ringside.sim.training.rank import RankList, Streams
+from ringside.sim.training.reductions import Reductions
+from ringside.sim.training.stage import Apart
 
 
 class FullyShard:
@@ -206,3 +205,32 @@ class FullyShard:
             self._gathers.drop(held)
             held.reduced = None
             held.passes.clear()
+
+
+class ShardedApart(Apart):
+    """Two `FullyShard` of the same layers, which a pipeline commands as one."""
+
+    def __init__(self, dense: FullyShard, experts: FullyShard) -> None:
+        super().__init__(dense, experts)
+        self._both = dense, experts
+
+    def unshard(self) -> None:
+        """Begin to gather all units."""
+        for one in self._both:
+            one.unshard()
+
+    def reshard(self) -> None:
+        """Free all units' gathered parameters."""
+        for one in self._both:
+            one.reshard()
+
+    def reduce(self) -> None:
+        """Sum the gradients of all micro-batches."""
+        for one in self._both:
+            one.reduce()
+
+    def update(self, seconds: float) -> None:
+        """Run the optimizer's step over both, after which gradients are freed."""
+        dense, experts = self._both
+        dense.update(seconds)
+        experts.update(0.0)

@@ -11,10 +11,8 @@ from typing import NamedTuple
 
 from ringside.sim.collective import Collective
 from ringside.sim.program import Group
-from ringside.sim.training.fsdp.policy import FullyShardPolicy
-from ringside.sim.training.fsdp.streams import Streams
-from ringside.sim.training.fsdp.units import FLAT, GATHERED, Unit
-from ringside.sim.training.rank import STREAM
+from ringside.sim.training.fsdp_policy import FLAT, GATHERED, FullyShardPolicy, Unit
+from ringside.sim.training.rank import STREAM, Streams
 
 COPY_IN = "all-gather copy-in"
 ALL_GATHER = "all-gather"

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import EXPERT_STRATEGIES, FSDP, Layout, LayoutError
-from ringside.sim.training.parallel.job import ParallelJob
-from ringside.sim.training.parallel.pools import peak
-from ringside.sim.training.parallel.program import Writing
+from ringside.sim.training.memory import peak
+from ringside.sim.training.program import Writing
 from ringside.sim.workload.decoder import CHECKPOINTING
 
 LIGHTER = {

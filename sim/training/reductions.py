@@ -7,11 +7,10 @@ into a buffer. They are reduced on a stream of their own, and their shards summe
 
 from ringside.sim.collective import ITEMSIZE, Collective
 from ringside.sim.program import Group
-from ringside.sim.training.fsdp.gather import Held
-from ringside.sim.training.fsdp.policy import FullyShardPolicy
-from ringside.sim.training.fsdp.streams import Streams
-from ringside.sim.training.fsdp.units import BUFFERS, GRADIENTS, UNREDUCED, Unit
+from ringside.sim.training.fsdp_policy import BUFFERS, GRADIENTS, UNREDUCED, FullyShardPolicy, Unit
+from ringside.sim.training.gathers import Held
 from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.rank import Streams
 
 REDUCE_SCATTER = "reduce-scatter"
 ALL_REDUCE = "all-reduce"

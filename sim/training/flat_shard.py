@@ -10,10 +10,7 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 from ringside.sim.collective import ITEMSIZE, Collective
-from ringside.sim.training.fsdp.policy import check_float
-from ringside.sim.training.fsdp.reduce import predivision
-from ringside.sim.training.fsdp.streams import Streams
-from ringside.sim.training.fsdp.units import (
+from ringside.sim.training.fsdp_policy import (
     BUFFERS,
     GATHERED,
     GRADIENTS,
@@ -22,11 +19,13 @@ from ringside.sim.training.fsdp.units import (
     ROOT,
     UNREDUCED,
     Unit,
+    check_float,
     units,
 )
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.memory import Optimizer
-from ringside.sim.training.rank import RankList
+from ringside.sim.training.rank import RankList, Streams
+from ringside.sim.training.reductions import predivision
 from ringside.topologies.names import one_of
 
 CAST = "pre-unshard"

@@ -2,20 +2,17 @@
 
 from dataclasses import replace
 
-from ringside.sim.training.context import ContextParallel
+from ringside.sim.collective import Collective
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.modules import workload_of
-from ringside.sim.training.parallel.parts import Parts
-from ringside.sim.training.tensor import (
-    ExpertParallel,
-    Numerics,
-    Pull,
-    TensorParallel,
-    rank_layers,
-    tied_embedding,
-)
+from ringside.sim.training.parts import Parts
+from ringside.sim.training.tensor.context import ContextParallel
+from ringside.sim.training.tensor.cut import Pull, TensorParallel
+from ringside.sim.training.tensor.experts import ExpertParallel
+from ringside.sim.training.tensor.layers import Numerics, rank_layers, tied_embedding
 from ringside.sim.workload.decoder import DECODERS, Decoder
-from ringside.sim.workload.devices import Roofline
+from ringside.sim.workload.devices import Device, Roofline
 from ringside.sim.workload.workload import Workload
 
 USUAL = Numerics()
@@ -95,3 +92,15 @@ def _check_experts(decoder: Decoder, layout: Layout) -> None:
             f"`tp` {layout.tensor} has each rank send its own part of the tokens to the experts of "
             f"{decoder.name}; add `sequence_parallel`"
         )
+
+
+_NBYTES = 2**28
+"""Bytes of a gather whose latency is negligible."""
+
+
+def pull_of(libraries: Libraries, ranks: tuple[int, ...], gpu: Device) -> Pull:
+    """Return copies at the pace at which large all-gathers of the library deliver neighbours' bytes."""
+    library, gather = libraries.of(ranks), Collective("all_gather", len(ranks), _NBYTES)
+    seconds = library.time(gather, library.choose(gather)).time_s
+    rate = _NBYTES * (len(ranks) - 1) / len(ranks) / seconds
+    return Pull(rate, multiprocessors=gpu.multiprocessors)

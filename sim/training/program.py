@@ -10,26 +10,29 @@ from dataclasses import dataclass, replace
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.rules import RULES
 from ringside.sim.program import Group, Operation, Program
-from ringside.sim.training.data_parallel import Replica
+from ringside.sim.training.ddp.data_parallel import Replica
+from ringside.sim.training.ddp.memory import compression_nbytes
 from ringside.sim.training.ddp.plan import StepPlan, plan_of_layers
 from ringside.sim.training.ddp.sharing import Replicated
-from ringside.sim.training.distributed_optimizer import DistributedOptimizer, bucket_size
-from ringside.sim.training.fsdp import FlatPolicy, FlatShard, FullyShard, FullyShardPolicy, Policy, sharded
+from ringside.sim.training.flat_shard import FlatPolicy, FlatShard
+from ringside.sim.training.fsdp_policy import FullyShardPolicy
+from ringside.sim.training.fully_shard import FullyShard, ShardedApart
+from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.layout import BUCKETS, COPIES, FSDP
-from ringside.sim.training.memory import compression_nbytes
 from ringside.sim.training.mesh import DATA, Communicators
 from ringside.sim.training.modules import arriving, as_modules
-from ringside.sim.training.parallel.experts import ShardedApart
-from ringside.sim.training.parallel.job import ParallelJob
 from ringside.sim.training.pipeline.actions import Table
 from ringside.sim.training.pipeline.messages import Messages
 from ringside.sim.training.pipeline.program import find_runtime, prepare
 from ringside.sim.training.rank import RankList
-from ringside.sim.training.sharing import Apart, Sharing, Unshared, Updating, UpdatingApart
-from ringside.sim.training.stage import Stage
-from ringside.sim.training.tensor import replicated_parameters
-from ringside.sim.training.zero import DealtOut, HybridZero, ReducedWhole, ZeroPolicy, ZeroRedundant
+from ringside.sim.training.stage import Apart, Sharing, Stage, Unshared, Updating, UpdatingApart
+from ringside.sim.training.tensor.layers import replicated_parameters
+from ringside.sim.training.zero.broadcasts import HybridZero, ZeroRedundant
+from ringside.sim.training.zero.distributed_optimizer import DistributedOptimizer, bucket_size
+from ringside.sim.training.zero.partition import ZeroPolicy
+from ringside.sim.training.zero.stages import ReducedWhole
+from ringside.sim.training.zero.third import DealtOut
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +171,13 @@ class Writing:
             policy = _policy(job, layers)
             if along != DATA and isinstance(policy, FullyShardPolicy):
                 policy = replace(policy, shard=along)
-            sharing = sharded(
-                rank, layers, policy, inputs_need_gradient=stage > 0 or along != DATA,
-                defers=job.mesh.pipeline > 1 and job.layout.strategy != "fsdp1",
-            )  # fmt: skip
+            if isinstance(policy, FlatPolicy):
+                sharing = FlatShard(rank, layers, policy)
+            else:
+                sharing = FullyShard(
+                    rank, layers, policy, inputs_need_gradient=stage > 0 or along != DATA,
+                    defers=job.mesh.pipeline > 1,
+                )  # fmt: skip
         else:
             sharing = _updating(job, rank, stage, layers, along)
         sharing.hold(job.optimizer)
@@ -243,7 +249,7 @@ def _clip(job: ParallelJob, rank: RankList, nbytes: int) -> None:
     rank.compute(2 * nbytes / bandwidth, "scaled gradients", "clip")
 
 
-def _policy(job: ParallelJob, layers: Sequence[RankLayer]) -> Policy:
+def _policy(job: ParallelJob, layers: Sequence[RankLayer]) -> FullyShardPolicy | FlatPolicy:
     """Return FSDP's policy: by default gathers in the type of products, sums in that of the parameters."""
     stored = next(tensor.dtype for layer in layers for tensor in layer.parameters)
     policy = FlatPolicy if job.layout.strategy == "fsdp1" else FullyShardPolicy

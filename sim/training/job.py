@@ -8,7 +8,7 @@ from ringside.sim.training.layers import Pass, RankLayer, Work
 from ringside.sim.training.layout import COPIES, Layout
 from ringside.sim.training.memory import Optimizer
 from ringside.sim.training.mesh import Mesh
-from ringside.sim.training.parallel.parts import Parts
+from ringside.sim.training.parts import Parts
 from ringside.sim.training.pipeline.placement import Placement
 
 

@@ -10,12 +10,12 @@ from ringside.sim.program.jobs import PlacedProgram, play
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.simulate import Simulation
 from ringside.sim.program.timeline import timeline
+from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layers import RankLayer
-from ringside.sim.training.parallel.job import ParallelJob
-from ringside.sim.training.parallel.parts import seconds_of
-from ringside.sim.training.parallel.pools import Peak, peak
-from ringside.sim.training.parallel.program import Writing
-from ringside.sim.training.parallel.step import ParallelStep, StageTime, stage_time
+from ringside.sim.training.memory import Peak, peak
+from ringside.sim.training.parts import seconds_of
+from ringside.sim.training.program import Writing
+from ringside.sim.training.step import ParallelStep, StageTime, stage_time
 
 
 @dataclass(frozen=True, slots=True)
