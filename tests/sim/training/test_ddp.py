@@ -39,7 +39,7 @@ def sleeping(layers: int = 16, forward_s: float = 4e-3, backward_s: float = 25e-
 
 @st.composite
 def workloads(draw: st.DrawFn, buffers: bool = True) -> Workload:
-    times = st.floats(0, 0.01)
+    times = st.floats(0, 0.01, allow_subnormal=False)
     layers: list[Layer] = []
     parameters: list[Tensor] = []
     for number in range(draw(st.integers(1, 12))):
