@@ -20,12 +20,8 @@ LOG = Path(__file__).parents[1] / "validation/data/v2.19_nccl_debug.log"
 QUESTIONS = {
     "simulate all_reduce --cluster dgx-h100:2 --size 64M": 34,
     f"compare {LOG} --cluster dgx-h100:1 --plot comparison.png": 58,
-    "train --model resnet50 --cluster dgx-h100:2": 122,
-    "train --model llama3-8b --cluster dgx-h100:2 --strategy fsdp --pp 2 --batch 4": 181,
-    "simulate all_reduce --cluster dgx-h100:2 --size 64M": 57,
-    f"compare {LOG} --cluster dgx-h100:1 --plot comparison.png": 78,
-    "train --model resnet50 --cluster dgx-h100:2": 142,
-    "train --model llama3-8b --cluster dgx-h100:2 --strategy fsdp --pp 2 --batch 4": 170,
+    "train --model resnet50 --cluster dgx-h100:2": 121,
+    "train --model llama3-8b --cluster dgx-h100:2 --strategy fsdp --pp 2 --batch 4": 147,
 }
 
 
