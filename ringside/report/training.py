@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from ringside.report.charts import COLOURS, SECONDS, SHARE, chart, label, seconds, words
 from ringside.sim.disturbance import Drawn
 from ringside.sim.program.timeline import union
+from ringside.sim.questions.disturbed_time import QUANTILES
 from ringside.sim.training.ddp.step import TrainingStep
 
 _COLOURS = {"backward": "#0072b2", "forward": "#56b4e9", "copy": "#e69f00", "optimizer": "#009e73",
@@ -85,7 +86,7 @@ def sweep_figure(
     return figure
 
 
-def draws_figure(drawn: Drawn, quantiles: Mapping[str, float]) -> go.Figure:
+def draws_figure(drawn: Drawn) -> go.Figure:
     """Draw the cumulative share of draws over time, with the reported quantiles."""
     figure = chart()
     times = np.sort(drawn.times_s)
@@ -97,7 +98,7 @@ def draws_figure(drawn: Drawn, quantiles: Mapping[str, float]) -> go.Figure:
                    for time, share in zip(times.tolist(), shares.tolist(), strict=True)],
     )  # fmt: skip
     marks = {"undisturbed": (drawn.undisturbed_s, 0.0),
-             **{name: (drawn.quantile(share), share) for name, share in quantiles.items()}}  # fmt: skip
+             **{name: (drawn.quantile(share), share) for name, share in QUANTILES.items()}}  # fmt: skip
     for (name, (time, share)), colour in zip(marks.items(), COLOURS[1:], strict=False):
         figure.add_scatter(
             x=[time], y=[share], mode="markers", marker={"size": 12, "symbol": "diamond", "color": colour},

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ringside.sim.calibration import Calibration
 from ringside.sim.collective import Collective, kind_of
+from ringside.sim.disturbance import Draw, Outcome
 from ringside.sim.formats.schedule_files import ScheduleFile, holds_schedule, read
 from ringside.sim.libraries.library import ENGINES, Library, Prediction, answer, check_growth
 from ringside.sim.questions.counts import parse_counts, without_count
@@ -20,6 +21,9 @@ from ringside.sim.questions.schedule_file import given
 from ringside.sim.questions.sizes import BySize
 from ringside.sim.questions.splits import read_splits
 from ringside.topologies.placement import in_words, placement_told
+
+if TYPE_CHECKING:
+    from ringside.sim.questions.disturbed_time import DisturbedTime
 
 
 def _collective_of(text: str) -> "str | ScheduleFile":
@@ -64,6 +68,12 @@ class CollectiveTime(Disturbances, BySize, OfType, ByLibrary):
             raise QuestionError(
                 f"`ranks` {self.ranks}, but `nodes` {counts} uses all ranks; remove one of them"
             )
+        if self.disturbance and self.splits is None and len(self.sizes) > 1:
+            raise QuestionError(f"{self.disturbed_by} shows one size, not {len(self.sizes)}; add `size`")
+        if self.disturbance and self.nodes:
+            raise QuestionError(
+                f"{self.disturbed_by} shows one cluster; write its count as `cluster` NAME:COUNT, not `nodes`"
+            )
 
     def _check_file(self, file: ScheduleFile) -> None:
         if self.library is not None:
@@ -101,9 +111,26 @@ class CollectiveTime(Disturbances, BySize, OfType, ByLibrary):
     def ask(
         self, *, traced: bool = False, on_size: Callable[[str], None] = lambda _: None
     ) -> "CollectiveTimes":
-        """Predict each size; ``traced`` keeps timelines, ``on_size`` is called after each."""
+        """Predict each size; ``traced`` keeps timelines, ``on_size`` is called after each, and each draw."""
         questions = self.by_nodes()
-        return _answer(self, {count: one._predicted(traced, on_size) for count, one in questions.items()})
+        predicted = {count: one._predicted(traced, on_size) for count, one in questions.items()}
+        return _answer(self, predicted, self._disturbed(predicted, on_size) if self.disturbance else None)
+
+    def _disturbed(
+        self, predicted: "Mapping[int | None, Predicted]", on_draw: Callable[[str], None]
+    ) -> "DisturbedTime":
+        """Draw the prediction's algorithm under the disturbance."""
+        from ringside.sim.disturbance.networks import collective_once
+        from ringside.sim.questions.disturbed_time import draw_times
+
+        (one,) = predicted.values()
+        (prediction,) = one.predictions
+        candidate = one.library.choose(prediction.collective)
+
+        def once(draw: Draw) -> Outcome:
+            return collective_once(one.library, prediction.collective, candidate, self.engine, draw)
+
+        return draw_times(self, once, prediction.time_s, on_draw)
 
     def _predicted(self, traced: bool, on_size: Callable[[str], None]) -> "Predicted":
         start = perf_counter()
@@ -165,9 +192,20 @@ class CollectiveTimes:
     idle: Sequence[str]
     basis: str
     is_measured: bool
+    disturbed: "DisturbedTime | None"
+
+    @property
+    def totals(self) -> dict[str, Any]:
+        """The basis of the times, and the disturbed time."""
+        totals: dict[str, Any] = {"note": self.basis} if self.basis else {}
+        return totals | ({"disturbed": self.disturbed.content()} if self.disturbed else {})
 
 
-def _answer(question: CollectiveTime, by_nodes: Mapping[int | None, Predicted]) -> CollectiveTimes:
+def _answer(
+    question: CollectiveTime,
+    by_nodes: Mapping[int | None, Predicted],
+    disturbed: "DisturbedTime | None",
+) -> CollectiveTimes:
     first, *others = by_nodes.values()
     library = first.library
     predictions = [prediction for one in by_nodes.values() for prediction in one.predictions]
@@ -190,6 +228,7 @@ def _answer(question: CollectiveTime, by_nodes: Mapping[int | None, Predicted]) 
         idle=idle,
         basis=next((one for one in predictions if one.engine == "measured"), predictions[0]).basis,
         is_measured=is_measured,
+        disturbed=disturbed,
     )
 
 

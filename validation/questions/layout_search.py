@@ -19,8 +19,8 @@ from ringside.topologies.names import one_of
 from ringside.topologies.placement import placement_told
 from ringside.validation.questions.laid_out import LaidOut, laid_out, notes
 from ringside.validation.questions.layout_space import Budget, as_options, check_fixed, layouts
-from ringside.validation.questions.step_time import FORMULA, TrainingOnCluster
 from ringside.validation.questions.training import sized_workload
+from ringside.validation.questions.training_on_cluster import FORMULA, TrainingOnCluster
 
 TOP = 5
 """The default number of ranked layouts."""

@@ -7,7 +7,6 @@ from typing import Any
 from ringside import console
 from ringside.commands.program.check import told
 from ringside.commands.program.source import Asked, exported, print_exported, schedules_of
-from ringside.disturbed import Disturbed, drawn_program
 from ringside.pictures.style import check_format
 from ringside.sim.calibration import find_calibration
 from ringside.sim.disturbance import Disturbance, Draw
@@ -22,6 +21,7 @@ from ringside.sim.program.roles import roles
 from ringside.sim.program.simulate import Simulation
 from ringside.sim.program.timeline import ProgramTimeline
 from ringside.sim.questions.disturbances import Disturbances
+from ringside.sim.questions.disturbed_time import DisturbedTime, draw_programs
 from ringside.topologies import parse_settings
 from ringside.topologies.catalogue import split
 from ringside.topologies.disk import check_outputs, write_file
@@ -79,7 +79,12 @@ def run(
     disturbed = None
     if disturbance:
         disturbed = _disturbed(disturbances, disturbance, made[0], libraries, timelines[0].makespan_s)
-        disturbed.write(f"{timelines[0].name} on {timelines[0].ranks} ranks, disturbed", plot, trace)
+        if plot:
+            from ringside.pictures.jobs.disturbance import draw_disturbed
+
+            draw_disturbed(f"{timelines[0].name} on {timelines[0].ranks} ranks, disturbed", disturbed, plot)
+        if trace and disturbed.typical:
+            write_file(trace, disturbed.typical.dumps())
     else:
         _draw(timelines[0], plot, trace)
     lost = write(made[0].program, export, schedules_of(libraries, hosts[0])) if export else []
@@ -171,7 +176,7 @@ def _disturbed(
     job: PlacedProgram,
     libraries: Libraries,
     undisturbed_s: float,
-) -> Disturbed:
+) -> DisturbedTime:
     """Play the draws of a job, with all of its ranks."""
     there = libraries_under(libraries, disturbance)
 
@@ -182,7 +187,8 @@ def _disturbed(
         return simulation
 
     disturbance.check_ranks(job.program.ranks)
-    return drawn_program(question, disturbance, once, undisturbed_s)
+    with console.simulating("drawing") as bar:
+        return draw_programs(question, once, undisturbed_s, bar.done)
 
 
 def _draw(timeline: ProgramTimeline, plot: Path | None, trace: Path | None) -> None:

@@ -9,12 +9,9 @@ import typer
 
 from ringside import console, options
 from ringside.commands.fields import asks
-from ringside.commands.simulate.curves import draw as draw_curves
 from ringside.commands.simulate.links import Links, content_of, links_of, named, show
 from ringside.commands.simulate.links import draw as draw_links
-from ringside.commands.simulate.outputs import Outputs
-from ringside.disturbed import Disturbed, drawn
-from ringside.sim.disturbance import Disturbance
+from ringside.commands.simulate.outputs import Outputs, draw_answer
 from ringside.sim.effort import forced
 from ringside.sim.questions.collective_time import CollectiveTime, CollectiveTimes
 from ringside.sim.questions.disturbances import Disturbances
@@ -54,55 +51,37 @@ def command(
         raise ValueError(f"--top {top} limits the links that --links prints; add --links, or remove it")
     outputs = Outputs(trace=trace, timeline=timeline, plot=plot, export=export, links=links)
     outputs.check(question)
-    disturbance = question.disturbance
     with forced(force):
         with console.simulating("simulating") as bar:
             answer = question.ask(traced=bool(trace or timeline), on_size=bar.done)
         comments = outputs.write(answer)
         busiest = links_of(answer.first) if links else None
-        disturbed = _disturbed(question, disturbance, answer, plot) if disturbance else None
-    if plot and busiest:
+    if plot and answer.disturbed:
+        from ringside.pictures.jobs.disturbance import draw_disturbed
+
+        draw_disturbed(f"{named(answer.predictions[0])}, disturbed", answer.disturbed, plot)
+    elif plot and busiest:
         draw_links(busiest, answer.first.library, plot)
-    elif plot and not disturbed:
-        draw_curves(answer, plot)
-    _show(answer, comments, busiest, disturbed, top=top, as_json=json)
-
-
-def _disturbed(
-    question: CollectiveTime, disturbance: Disturbance, answer: CollectiveTimes, plot: Path | None
-) -> Disturbed:
-    """Draw the prediction's algorithm under the disturbance."""
-    from ringside.sim.disturbance.networks import collective_once
-
-    library, prediction = answer.first.library, answer.first.predictions[0]
-    candidate = library.choose(prediction.collective)
-    disturbed = drawn(
-        question, disturbance,
-        lambda draw: collective_once(library, prediction.collective, candidate, question.engine, draw),
-        prediction.time_s,
-    )  # fmt: skip
-    disturbed.write(f"{named(prediction)}, disturbed", plot)
-    return disturbed
+    elif plot:
+        draw_answer(answer, plot)
+    _show(answer, comments, busiest, top=top, as_json=json)
 
 
 def _show(
     answer: CollectiveTimes,
     exported: list[str],
     busiest: Links | None,
-    disturbed: Disturbed | None,
     *,
     top: int,
     as_json: bool,
 ) -> None:
     if as_json:
-        content: dict[str, Any] = {"inputs": answer.inputs}
-        content |= {"note": answer.basis} if answer.basis else {}
-        content |= {"rows": answer.rows} | ({"no_effect": answer.idle} if answer.idle else {})
+        content: dict[str, Any] = {"inputs": answer.inputs, **answer.totals, "rows": answer.rows}
+        content |= {"no_effect": answer.idle} if answer.idle else {}
         content |= {"links": content_of(busiest, top)} if busiest else {}
-        content |= {"disturbed": disturbed.content()} if disturbed else {}
         console.print_json("simulate", content)
         return
-    rows, question = answer.rows, answer.question
+    rows, question, disturbed = answer.rows, answer.question, answer.disturbed
     is_nccl = "choices_us" in rows[0]
     comments: list[console.Comment] = [_headline(answer), *answer.notes, *exported]
     comments += [answer.basis] if answer.basis else []

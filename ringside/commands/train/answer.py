@@ -4,18 +4,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ringside import console
-from ringside.disturbed import QUANTILES, Disturbed
 from ringside.report.page import Page, Table, shown_number
 from ringside.sim.libraries.library import Library
-from ringside.sim.training.ddp.memory import Memory
-from ringside.sim.training.ddp.step import busy
 from ringside.sim.training.memory import FITS, TIGHT, Room
 from ringside.sim.workload.devices import Device
-from ringside.topologies.placement import placement_told
 from ringside.topologies.units import format_duration
 from ringside.validation.questions.model import is_timed
 from ringside.validation.questions.outcome import Outcome
-from ringside.validation.questions.step_time import StepTime
+from ringside.validation.questions.step_time import DataParallelSteps
 from ringside.validation.questions.trained import counted
 from ringside.validation.questions.training import Training, reached
 
@@ -25,66 +21,33 @@ HEADS = (
     *(("overlap", "(%)"), ("lower", "(ms)"), ("upper", "(ms)"), ("weak", "(%)"), ("strong", "(%)")),
 )
 
-WORTH_A_WORD = 0.05
-"""Share of a step that broadcasts of buffers take from which on the answer speaks of them."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A step, or those of a sweep: ``best_mb`` is the recommended cap.
+    """A step, or those of a sweep, as they are shown: ``best_mb`` is the recommended cap.
 
-    ``swept`` is the parameter of a sweep and its values, one a row. ``uncompressed_s`` is the
-    first row's step before PowerSGD begins.
+    ``swept`` is the text of a sweep, its parameter and its values, one a row.
     """
 
-    question: StepTime
-    inputs: dict[str, Any]
-    precision: str | None
-    rows: list[Outcome]
-    held: Memory
-    room: Room
-    best_mb: float | None
-    disturbed: Disturbed | None = None
-    uncompressed_s: float | None = None
-    swept: tuple[str, list[float]] | None = None
+    steps: DataParallelSteps
+    best_mb: float | None = None
+    swept: tuple[str, str, list[float]] | None = None
 
     @property
     def verdict(self) -> str:
-        """Whether a GPU holds what it must, of `ringside.sim.training.memory`."""
-        return self.room.verdict(self.held.total)
+        """Whether a GPU holds the training, of `ringside.sim.training.memory`."""
+        return self.steps.verdict
 
     @property
     def fits(self) -> bool:
-        """Whether it surely does."""
+        """Whether it certainly fits."""
         return self.verdict == FITS
-
-    @property
-    def notes(self) -> list[str]:
-        """What libraries took on trust, and what stands out in the first step."""
-        question = self.question
-        found = placement_told(question.ranks, question.placement, self.rows[0].library.placed)
-        found += [note for row in self.rows for note in row.library.notes]
-        step = self.rows[0].step
-        broadcasts = busy(run for run in step.others if run.name.startswith("buffers"))
-        if broadcasts > WORTH_A_WORD * step.step_s:
-            found.append(
-                f"the broadcast of buffers before forward takes {format_duration(broadcasts, 4)} of the "
-                f"step's {format_duration(step.step_s, 4)}; --no-broadcast-buffers leaves it out"
-            )
-        if is_timed(self.question.model) and not self.held.activations:
-            found.append(f"memory is without activations, of which {self.question.model} says nothing")
-        if self.uncompressed_s is not None:
-            found.append(
-                f"in the first {self.question.ddp.powersgd.start:,} steps PowerSGD averages gradients whole: "
-                f"{format_duration(self.uncompressed_s, 4)} a step"
-            )
-        return list(dict.fromkeys(found))
 
     def print(self) -> None:
         """Write a table."""
-        console.print_table([*self._comments(), *self.notes], HEADS, map(_cells, self.rows))
-        if self.disturbed:
-            console.print_comments(self.disturbed.lines())
+        console.print_table([*self._comments(), *self.steps.notes], HEADS, map(_cells, self.steps.outcomes))
+        if self.steps.disturbed:
+            console.print_comments(self.steps.disturbed.lines())
         if self.best_mb is not None:
             console.print_comments([f"recommended: --bucket-cap-mb {self.best_mb:g}"])
 
@@ -96,7 +59,8 @@ class Answer:
         """Return the page of the step, or of a sweep's steps."""
         from ringside.report.training import draws_figure, sweep_figure, timelines_figure
 
-        step = self.rows[0].step
+        steps = self.steps
+        step = steps.outcomes[0].step
         title = f"{step.workload} on {step.ranks} ranks"
         said = (
             f"A step of {title} takes {format_duration(step.step_s, 4)} "
@@ -106,22 +70,26 @@ class Answer:
         )
         figures = {}
         if self.swept:
-            parameter, values = self.swept
+            _, parameter, values = self.swept
             said = self._advice(parameter, values)
             title = f"{step.workload} over {parameter}"
-            steps = [row.step for row in self.rows]
-            figures["The step between its bounds"] = sweep_figure(parameter, values, steps, self.best_mb)
+            swept = [one.step for one in steps.outcomes]
+            figures["The step between its bounds"] = sweep_figure(parameter, values, swept, self.best_mb)
         else:
             figures["What runs when"] = timelines_figure({title: step})
-        if self.disturbed:
-            said = self.disturbed.headline(f"a step of {title}")
-            figures = {"How long draws take": draws_figure(self.disturbed.drawn, QUANTILES), **figures}
-        told = [*self._comments(), *self.notes, *(self.disturbed.blame() if self.disturbed else [])]
+        if steps.disturbed:
+            said = steps.disturbed.headline(f"a step of {title}")
+            figures = {"How long draws take": draws_figure(steps.disturbed.drawn), **figures}
+        told = [
+            *self._comments(),
+            *steps.notes,
+            *(steps.disturbed.blame() if steps.disturbed else []),
+        ]
         return Page(
             title=title,
             headline=said if self.fits else f"{said} {unfit('It', self.verdict)}.",
             figures=figures,
-            tables=[Table("Every step", HEADS, [_cells(row) for row in self.rows])],
+            tables=[Table("Every step", HEADS, [_cells(row) for row in steps.outcomes])],
             told=told,
             raw=self._content(),
         )
@@ -129,12 +97,12 @@ class Answer:
     def _scaling(self) -> str:
         """Return the samples that scaling efficiencies compare: of a rank, or of all with a global batch."""
         said = "weak and strong scaling efficiency are against one rank alone"
-        together = self.question.global_batch
+        together = self.steps.question.global_batch
         return said if together is None else f"{said}; strong alone is of --global-batch {together}"
 
     def _advice(self, parameter: str, values: list[float]) -> str:
         """Return the fastest value of a sweep, and the one to choose."""
-        times = {value: row.step.step_s for value, row in zip(values, self.rows, strict=True)}
+        times = {value: row.step.step_s for value, row in zip(values, self.steps.outcomes, strict=True)}
         quickest = min(times, key=times.__getitem__)
         shortest = f"{format_duration(times[quickest], 4)} with {parameter} {quickest:g}"
         if self.best_mb in (None, quickest):
@@ -146,44 +114,37 @@ class Answer:
         )
 
     def _content(self) -> dict[str, Any]:
-        named = dict.fromkeys(row.library.measurements for row in self.rows)
-        measured = [f"times as measured ({name})" for name in named if name]
+        steps = self.steps
+        names = dict.fromkeys(one.library.measurements for one in steps.outcomes)
+        measured = [f"times as measured ({name})" for name in names if name]
         content: dict[str, Any] = {
-            "inputs": self.inputs,
-            "notes": [*measured, *self.notes],
-            "memory_bytes": {
-                **asdict(self.held),
-                "total": self.held.total,
-                **room(self.room, self.held.total),
-            },
-            "fits": self.fits,
-            "verdict": self.verdict,
-            **(self.rows[0].totals if len(self.rows) == 1 else {}),
-            "rows": [row.content for row in self.rows],
+            "inputs": steps.inputs | {"sweep": self.swept[0] if self.swept else None},
+            "notes": [*measured, *steps.notes],
+            **steps.totals,
+            "rows": steps.rows,
         }
-        if self.disturbed:
-            content["disturbed"] = self.disturbed.content()
         if self.best_mb is not None:
             content["recommended_bucket_cap_mb"] = self.best_mb
         return content
 
     def _comments(self) -> list[str]:
-        first = self.rows[0].step
+        steps, question = self.steps, self.steps.question
+        first = steps.outcomes[0].step
         lower, upper = "'lower'", "'upper'"
-        if len(self.rows) == 1:
+        if len(steps.outcomes) == 1:
             lower, upper = format_duration(first.lower_s, 4), format_duration(first.upper_s, 4)
-        parts = ", ".join(f"{name} {gib(size)}" for name, size in asdict(self.held).items() if size)
-        hook = self.question.ddp.comm_hook
+        parts = ", ".join(f"{name} {gib(size)}" for name, size in asdict(steps.memory).items() if size)
+        hook = question.ddp.comm_hook
         return [
             f"the step takes {lower} if everything overlaps, {upper} if nothing does",
-            f"{self.question.strategy} of {first.workload} on {self.question.where}; collectives of "
-            f"{self.rows[0].library.name}"
-            f"{_caveat(self.rows[0].library)}",
+            f"{question.strategy} of {first.workload} on {question.where}; collectives of "
+            f"{steps.outcomes[0].library.name}"
+            f"{_caveat(steps.outcomes[0].library)}",
             f"{first.samples // first.ranks} samples a rank and step, "
-            f"{computing(self.question, self.question.gpu, self.precision)}, "
-            f"{self.question.optimizer}{', ' + hook if hook else ''}",
-            f"memory of a GPU {gib(self.held.total)} of {gib(self.question.gpu.memory)} ({parts}): "
-            f"{fitting(self.room, self.held.total)}",
+            f"{computing(question, question.gpu, steps.precision)}, "
+            f"{question.optimizer}{', ' + hook if hook else ''}",
+            f"memory of a GPU {gib(steps.memory.total)} of {gib(question.gpu.memory)} ({parts}): "
+            f"{fitting(steps.room, steps.memory.total)}",
             "step = compute + slowed (by collectives beside it) + copy (of buckets) + exposed",
             self._scaling(),
         ]
@@ -220,11 +181,6 @@ def fitting(room: Room, nbytes: int) -> str:
 def unfit(what: str, verdict: str) -> str:
     """Return a sentence where something is tight or does not fit."""
     return f"{what} is tight in a GPU" if verdict == TIGHT else f"{what} does not fit into a GPU"
-
-
-def room(of: Room, nbytes: int) -> dict[str, int]:
-    """Return a GPU's memory, its reserve and the rest, for JSON."""
-    return {"of_gpu": of.memory, "reserve": of.reserve, "margin": of.margin(nbytes)}
 
 
 def _caveat(library: Library) -> str:

@@ -1,7 +1,7 @@
 """``ringside train``: a data-parallel training step, what it hides and what stays exposed."""
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -9,30 +9,27 @@ import typer
 
 from ringside import console, options
 from ringside.commands.fields import asks
-from ringside.commands.train import parallel as train_parallel
 from ringside.commands.train import search as train_search
 from ringside.commands.train.answer import Answer, unfit
-from ringside.commands.train.disturbed import disturbed_step
 from ringside.commands.train.parallel import ParallelAnswer
 from ringside.commands.train.search import STOPPED, SearchAnswer
 from ringside.commands.train.sweep import sweep_of, whole_nodes
 from ringside.pictures.style import check_format
 from ringside.report.page import check_page, write_page
 from ringside.sim.effort import forced
-from ringside.sim.program.groups import process_group
+from ringside.sim.program.timeline import ProgramTimeline
 from ringside.sim.questions.buckets import ByBuckets
 from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.questions.question import options_of
-from ringside.sim.training.ddp.memory import memory
 from ringside.sim.training.ddp.scaling import recommended_cap
-from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.ddp.step import TrainingStep
 from ringside.sim.training.layout import COPIES
-from ringside.sim.training.memory import find_optimizer, room_of
+from ringside.sim.training.step import ParallelStep
 from ringside.topologies.catalogue import split
 from ringside.topologies.disk import check_outputs, write_file
 from ringside.validation.questions.layout_search import LAYOUT_FIELDS, LayoutSearch
-from ringside.validation.questions.outcome import Outcome, outcomes
-from ringside.validation.questions.step_time import StepTime, TrainingOnCluster
+from ringside.validation.questions.step_time import LaidOutStep, StepTime
+from ringside.validation.questions.training_on_cluster import TrainingOnCluster
 
 DDP_STEP = {"sweep", "global_batch"}
 """Options that only a step of DistributedDataParallel alone has."""
@@ -80,10 +77,8 @@ def command(
             options = {one.name: getattr(question, one.name) for one in options_of(TrainingOnCluster)}
             named = [*(fixed or ()), *(name for name in LAYOUT_FIELDS if name in given)]
             answer = train_search.run(LayoutSearch(**options, top=top, fixed=named), plot=plot, trace=trace)
-        elif question.is_parallel:
-            answer = train_parallel.run(question, plot=plot, trace=trace)
         else:
-            answer = run(question, sweep, plot=plot, trace=trace)
+            answer = _asked(question, sweep, plot, trace)
     if html:
         write_page(answer.page(), html, [*read, plot, trace])
     answer.print_json() if json else answer.print()
@@ -96,46 +91,55 @@ def command(
         )
 
 
-def run(question: StepTime, sweep: str | None, *, plot: Path | None, trace: Path | None) -> Answer:
-    """Simulate one step, or one for each value of a sweep."""
-    cluster, ddp = question.cluster, question.ddp
+def _asked(
+    question: StepTime, sweep: str | None, plot: Path | None, trace: Path | None
+) -> Answer | ParallelAnswer:
+    """Simulate the step, or those of a sweep; draw and trace them."""
+    if sweep:
+        return _swept(question, sweep, plot)
+    with console.simulating("simulating") as bar:
+        answer = question.ask(on_step=bar.done)
+    step = answer.step if isinstance(answer, LaidOutStep) else answer.outcomes[0].step
+    timeline: TrainingStep | ProgramTimeline | None
+    timeline = step.timeline if isinstance(step, ParallelStep) else step
+    if answer.disturbed:
+        timeline = answer.disturbed.typical
+    if plot and answer.disturbed:
+        from ringside.pictures.jobs.disturbance import draw_disturbed
+
+        draw_disturbed(f"{step.workload} on {step.ranks} ranks, disturbed", answer.disturbed, plot)
+    elif plot and isinstance(step, ParallelStep):
+        from ringside.pictures.jobs.pipeline import draw_pipeline
+
+        draw_pipeline(step, plot)
+    elif plot and isinstance(step, TrainingStep):
+        from ringside.pictures.jobs.training import draw_timelines
+
+        draw_timelines({f"{step.workload} on {step.ranks} ranks": step}, plot)
+    if trace and timeline:
+        write_file(trace, timeline.dumps())
+    return ParallelAnswer(answer=answer) if isinstance(answer, LaidOutStep) else Answer(steps=answer)
+
+
+def _swept(question: StepTime, sweep: str, plot: Path | None) -> Answer:
+    """Simulate a step for each value of a sweep."""
     parameter, values = _checked(question, sweep)
-    disturbance = question.disturbances.disturbance
-    counted = [f"{cluster}:{whole_nodes(value)}" for value in values] if parameter == "nodes" else [cluster]
-    libraries = [question.bound(one) for one in counted]
-    caps = values if parameter == "bucket-cap-mb" else [ddp.bucketing.bucket_cap_mb]
-    work = question.trained(libraries[0])
-    with console.simulating("simulating", len(libraries) * len(caps)) as bar:
-        rows = outcomes(question, work, libraries, caps, question.global_batch, bar.done)
+    clusters, caps = [question.cluster], [question.ddp.bucketing.bucket_cap_mb]
+    if parameter == "nodes":
+        clusters = [f"{question.cluster}:{whole_nodes(value)}" for value in values]
+    else:
+        caps = [*values]
+    with console.simulating("simulating", len(values)) as bar:
+        answer = question.ask_each(clusters, caps, on_step=bar.done)
+    steps = [one.step for one in answer.outcomes]
     best = None
     if parameter == "bucket-cap-mb":
-        best = recommended_cap({cap: row.step for cap, row in zip(values, rows, strict=True)})
-    disturbed = None
-    if disturbance:
-        step = rows[0].step
-        disturbed = disturbed_step(question.disturbances, disturbance, work, libraries[0], ddp, step.step_s)
-        disturbed.write(f"{step.workload} on {step.ranks} ranks, disturbed", plot, trace)
-    elif plot:
-        _draw(parameter, values, rows, best, plot)
-    if trace and not disturbed:
-        write_file(trace, rows[0].step.dumps())
-    before = None
-    if ddp.compresses:
-        plain = replace(ddp, comm_hook="allreduce")
-        group, costs = process_group(libraries[0]), work.costs_on(libraries[0])
-        before = simulate_step(work.sized(None), group, plain, costs).step_s
-    return Answer(
-        question=question,
-        inputs=question.understood(libraries[0].name, work.precision) | {"sweep": sweep},
-        precision=work.precision,
-        rows=rows,
-        held=memory(work.sized(None), ddp, find_optimizer(question.optimizer)),
-        room=room_of(question.gpu, question.reserve),
-        best_mb=best,
-        disturbed=disturbed,
-        uncompressed_s=before,
-        swept=(parameter, values) if parameter else None,
-    )
+        best = recommended_cap(dict(zip(values, steps, strict=True)))
+    if plot:
+        from ringside.pictures.jobs.training import draw_sweep
+
+        draw_sweep(parameter, values, steps, best, plot)
+    return Answer(steps=answer, best_mb=best, swept=(sweep, parameter, values))
 
 
 def _check_has_effect(given: set[str], strategy: str) -> None:
@@ -158,7 +162,7 @@ def _check_search(given: set[str], *, search: bool) -> None:
         raise ValueError(f"--{name.replace('_', '-')} is {why} leave it out")
 
 
-def _checked(question: StepTime, sweep: str | None) -> tuple[str | None, list[float]]:
+def _checked(question: StepTime, sweep: str) -> tuple[str, list[float]]:
     """Return the parameter and values of a sweep; raise ValueError for options that contradict it."""
     parameter, values = sweep_of(sweep)
     if parameter == "nodes" and (question.ranks is not None or split(question.cluster)[1] is not None):
@@ -180,15 +184,3 @@ def _check_outputs(plot: Path | None, trace: Path | None, sweep: str | None, inp
         raise ValueError("a trace shows one step, not a sweep; leave --trace or --sweep out")
     check_format(plot)
     check_outputs((plot, trace), inputs)
-
-
-def _draw(
-    parameter: str | None, values: list[float], rows: list[Outcome], best: float | None, plot: Path
-) -> None:
-    from ringside.pictures.jobs.training import draw_sweep, draw_timelines
-
-    steps = [row.step for row in rows]
-    if parameter:
-        draw_sweep(parameter, values, steps, best, plot)
-    else:
-        draw_timelines({f"{steps[0].workload} on {steps[0].ranks} ranks": steps[0]}, plot)

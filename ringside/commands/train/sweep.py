@@ -5,10 +5,8 @@ from ringside.topologies.catalogue import MAX_LINKS
 SWEEPS = ("bucket-cap-mb", "nodes")
 
 
-def sweep_of(text: str | None) -> tuple[str | None, list[float]]:
+def sweep_of(text: str) -> tuple[str, list[float]]:
     """Parse a ``parameter=value,value`` text."""
-    if text is None:
-        return None, []
     parameter, _, values = text.partition("=")
     try:
         found = [float(value) for value in values.split(",")]

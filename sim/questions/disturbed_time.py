@@ -1,17 +1,14 @@
-"""Disturbed answers: their options, the Monte Carlo draws, their description."""
+"""The time of a disturbed answer: Monte Carlo draws, their quantiles, and who waits for whom."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from ringside import console
-from ringside.sim.disturbance import Disturbance, Draw, Drawn, Outcome
-from ringside.sim.disturbance import study as draw_all
+from ringside.sim.disturbance import Draw, Drawn, Outcome
+from ringside.sim.disturbance import study as play_draws
 from ringside.sim.program.simulate import Simulation
 from ringside.sim.program.timeline import ProgramTimeline, timeline, waits
 from ringside.sim.questions.disturbances import Disturbances
-from ringside.topologies.disk import write_file
 from ringside.topologies.units import format_duration
 
 DRAWS = 100
@@ -24,8 +21,8 @@ MOST_BLAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Disturbed:
-    """A disturbed answer: ``drawn`` are all draws, ``typical`` is the one nearest the median."""
+class DisturbedTime:
+    """The disturbed time: ``drawn`` are all draws, ``typical`` is the one nearest the median."""
 
     question: Disturbances
     drawn: Drawn
@@ -93,41 +90,36 @@ class Disturbed:
             )
         return lines
 
-    def write(self, title: str, plot: Path | None, trace: Path | None = None) -> None:
-        """Draw the times of all draws, and the waits of the typical one; write that one's trace."""
-        if plot:
-            from ringside.pictures.jobs.disturbance import draw_disturbed
 
-            draw_disturbed(title, self.drawn, QUANTILES, self.blame(), self.typical, plot)
-        if trace and self.typical:
-            write_file(trace, self.typical.dumps())
-
-
-def drawn(
-    question: Disturbances, disturbance: Disturbance, once: Callable[[Draw], Outcome], undisturbed_s: float
-) -> Disturbed:
-    """Play the draws of a question; ``once`` plays one."""
-    draws = DRAWS if question.draws is None else question.draws
-    with console.simulating("drawing", draws if disturbance.is_random else 1) as bar:
-        played = draw_all(
-            disturbance, once, undisturbed_s, draws=draws, seed=question.seed or 0,
-            on_draw=lambda: bar.done("drawn"),
-        )  # fmt: skip
-    return Disturbed(question, played)
-
-
-def drawn_program(
+def draw_times(
     question: Disturbances,
-    disturbance: Disturbance,
+    once: Callable[[Draw], Outcome],
+    undisturbed_s: float,
+    on_draw: Callable[[str], None] = lambda _: None,
+) -> DisturbedTime:
+    """Play the draws of a question; ``once`` plays one, and ``on_draw`` is called after each."""
+    assert question.disturbance
+    drawn = play_draws(
+        question.disturbance, once, undisturbed_s,
+        draws=DRAWS if question.draws is None else question.draws, seed=question.seed or 0,
+        on_draw=lambda: on_draw("drawn"),
+    )  # fmt: skip
+    return DisturbedTime(question, drawn)
+
+
+def draw_programs(
+    question: Disturbances,
     play: Callable[[Draw], Simulation],
     undisturbed_s: float,
-) -> Disturbed:
+    on_draw: Callable[[str], None] = lambda _: None,
+) -> DisturbedTime:
     """Play the draws of a program, and keep the timeline of the typical one."""
 
     def once(draw: Draw) -> Outcome:
         simulation = play(draw)
         return Outcome(simulation.makespan_s, waits(simulation))
 
-    played = drawn(question, disturbance, once, undisturbed_s).drawn
-    typical = play(Draw(disturbance, played.seed, played.typical))
-    return Disturbed(question, played, timeline(typical))
+    drawn = draw_times(question, once, undisturbed_s, on_draw).drawn
+    assert question.disturbance
+    typical = play(Draw(question.disturbance, drawn.seed, drawn.typical))
+    return DisturbedTime(question, drawn, timeline(typical))
