@@ -134,7 +134,7 @@ class CollectiveTime(Disturbances, BySize, OfType, ByLibrary):
 
     def _predicted(self, traced: bool, on_size: Callable[[str], None]) -> "Predicted":
         start = perf_counter()
-        library = self.bound()
+        library = self.bound_to(self.cluster, self.settings, self.calibration)
         predictions = []
         for collective in self._collectives(library.ranks):
             predictions.append(answer(library, collective, self.engine, traced=traced))

@@ -70,12 +70,16 @@ class StepTime(Disturbances, TrainingOnCluster):
     @cached_property
     def laid_out(self) -> LaidOut:
         """The training under its layout, at its pace."""
-        return laid_out(self, self.gpu, self.libraries, self.simple.layout())
+        return laid_out(self, self.gpu, self.libraries, self._layout)
 
     @cached_property
     def job(self) -> ParallelJob:
         """The same as a job, of which `ringside.sim.training.simulate` makes a step."""
-        return self.laid_out.job(self.simple.layout())
+        return self.laid_out.job(self._layout)
+
+    @cached_property
+    def _layout(self) -> Layout:
+        return self.simple.layout()
 
     def trained(self, library: Library) -> Trained:
         """Return the training under DistributedDataParallel alone, at its pace, by a library of `bound`."""
