@@ -40,7 +40,7 @@ COMMANDS = {
     "compare": "Compare predictions with measurements: records and nccl-tests, or measured training steps.",
     "explain": "Explain why a log's bus bandwidth is low, compared with similar machines, and what to try.",
     "pairs": "Find the slow nodes and links, from measurements between every two nodes.",
-    "scorecard": "Score NCCL's predicted times on held-out published rows, beside simple rules.",
+    "scorecard": "Score predicted times of collectives on held-out published rows, beside simple rules.",
     "scorecard training": "Score predicted training steps on published ones, given one row of each series.",
     "sweep": "Run one command at many points, in parallel; run it again to continue an interrupted sweep.",
     "program": "Prove that a job of collectives and messages ends, or show who waits; simulate or run it.",

@@ -13,7 +13,7 @@ TOP = Path(__file__).parents[1]
 PRODUCT = ("topologies", "sim", "real", "validation", "ringside")
 FILES = [file for room in (*PRODUCT, "tests", "benchmarks") for file in (TOP / room).rglob("*.py")]
 MOST_FILES, MOST_LINES, MOST_BODY = 20, 400, 60
-CROWDED = {"ringside/commands", "ringside/pictures", "validation/published/training"}
+CROWDED = {"ringside/commands", "ringside/pictures"}
 """Folders with too many files until they are split."""
 
 

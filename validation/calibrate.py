@@ -12,6 +12,7 @@ from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.record import Record, RecordError, digest
 from ringside.topologies.catalogue import split
 from ringside.topologies.units import format_duration, format_size
+from ringside.validation.errors import summarize
 from ringside.validation.fit import NAMES, fit
 from ringside.validation.measurements import Measurements, measurements_of
 from ringside.validation.mpi.calibrate import calibrate_mpi, report_mpi
@@ -97,7 +98,8 @@ def report(calibration: Calibration) -> str:
 
 def _fit(library: str, algorithm: str, protocol: str, group: list[Row]) -> Fit:
     solution = fit(group)
-    errors = np.abs(1 / solution.ratios - 1)
+    errors = 1 / solution.ratios - 1
+    summary = summarize(errors.tolist())
     low, high = np.percentile(solution.ratios, [5, 95])
     return Fit(
         library=library,
@@ -108,12 +110,12 @@ def _fit(library: str, algorithm: str, protocol: str, group: list[Row]) -> Fit:
         fixed=solution.fixed,
         band=(min(float(low), 1.0), max(float(high), 1.0)),
         rows=len(group),
-        median_error=float(np.median(errors)),
-        p90_error=float(np.percentile(errors, 90)),
+        median_error=summary.median,
+        p90_error=summary.p90,
         worst=tuple(
             f"{group[i].record.collective} of {format_size(group[i].record.nbytes)} on "
-            f"{group[i].record.ranks} ranks {1 / solution.ratios[i] - 1:+.1%}"
-            for i in np.argsort(-errors)[:WORST_ROWS]
+            f"{group[i].record.ranks} ranks {errors[i]:+.1%}"
+            for i in np.argsort(-np.abs(errors))[:WORST_ROWS]
         ),
     )
 

@@ -1,9 +1,9 @@
 """Predictions against measurements, with fitted, held-out and uncalibrated rows kept apart."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-
-import numpy as np
+from statistics import fmean, median
 
 from ringside.sim.calibration import AUTO, Calibration, shipped
 from ringside.sim.libraries.find import LIBRARIES
@@ -13,6 +13,7 @@ from ringside.sim.libraries.nccl.bind import shipped_for
 from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.record import Record, digest
 from ringside.topologies.load import in_catalogue
+from ringside.validation.errors import summarize
 from ringside.validation.measurements import Measurements, measurements_of
 from ringside.validation.mpi.observed import algorithm_of
 from ringside.validation.mpi.predict import predictions
@@ -181,18 +182,17 @@ def summaries(compared: Sequence[Compared]) -> dict[str, Summary]:
 
 
 def _summary(compared: Sequence[Compared]) -> Summary:
-    errors = np.array([row.error for row in compared])
-    sizes = np.abs(errors)
-    factors = np.array([row.factor for row in compared])
+    errors = summarize([row.error for row in compared])
+    factors = summarize([row.factor for row in compared])
     spreads = [row.record.spread for row in compared if row.record.spread]
     return Summary(
-        rows=len(compared),
-        median_error=float(np.median(sizes)),
-        geomean_error=float(np.exp(np.abs(np.log1p(errors)).mean()) - 1),
-        p90_error=float(np.percentile(sizes, 90)),
-        worst_error=float(sizes.max()),
-        typical_factor=float(np.median(factors)),
-        p90_factor=float(np.percentile(factors, 90)),
-        worst_factor=float(factors.max()),
-        median_spread=float(np.median(spreads)) if spreads else 0.0,
+        rows=errors.rows,
+        median_error=errors.median,
+        geomean_error=math.exp(fmean(abs(math.log1p(row.error)) for row in compared)) - 1,
+        p90_error=errors.p90,
+        worst_error=errors.worst,
+        typical_factor=factors.median,
+        p90_factor=factors.p90,
+        worst_factor=factors.worst,
+        median_spread=median(spreads) if spreads else 0.0,
     )

@@ -12,57 +12,60 @@ from ringside.sim.collective import Collective
 from ringside.sim.libraries.mpi.decisions import decide
 from ringside.sim.libraries.mpi.form import Port, Task
 from ringside.sim.libraries.mpi.measured import PER_DOUBLING, Measured
-from ringside.sim.record import Record, RecordError, collective_of
+from ringside.sim.record import RecordError, collective_of
 from ringside.validation.calibrate import calibrate, report
 from ringside.validation.compare import compare, summaries
 from ringside.validation.mpi.calibrate import calibrate_mpi
 from ringside.validation.mpi.growth import growth
 from ringside.validation.mpi.observed import is_observable, observed
-from ringside.validation.mpi.scorecard import ASKED, Judged, Question, Score, questions, score, winners
 from ringside.validation.published.mpi import PICO, published_mpi
-from ringside.validation.published.mpi.__main__ import table
+from ringside.validation.published.mpi.__main__ import lines
 from ringside.validation.published.mpi.calibrations import calibrations
 from ringside.validation.readers import read as read_file
+from ringside.validation.scorecard.judged import JudgedRow, TableResult, result, score
+from ringside.validation.scorecard.mpi import SMALL, MpiSplit, splits, winners
 
 RECORDS = published_mpi()
 HEADER = "system,nnodes,tasks_per_node,collective,algorithm,dtype,buffer_bytes,median_ns,mpi_lib"
 
 
 @pytest.fixture(scope="module")
-def asked() -> list[tuple[Question, Score]]:
-    """The two questions of a calibration on few nodes."""
-    found = [question for question, _ in zip(questions(RECORDS), ASKED, strict=False)]
-    return [(question, score(question)) for question in found]
+def few_nodes() -> list[TableResult]:
+    """The two calibrations on few nodes."""
+    return [result(split.table) for split, _ in zip(splits(RECORDS), SMALL, strict=False)]
 
 
-def test_few_nodes_predict_many_within_15_percent_and_name_the_winner(
-    asked: list[tuple[Question, Score]],
-) -> None:
-    for question, found in asked:
-        assert found.median_error <= 0.15, question.name
-        assert found.won >= 0.85 * found.cells, question.name
-        assert found.cells >= 8
+def median_error(split: MpiSplit) -> float:
+    return score("", split.name, split.predicted(split.judged)).errors.median
+
+
+def test_few_nodes_predict_many_within_15_percent_and_name_the_winner(few_nodes: list[TableResult]) -> None:
+    for judged in few_nodes:
+        name, (won, _) = judged.table.name, judged.counted
+        assert score("", name, judged.rows).errors.median <= 0.15, name
+        assert won.right >= 0.85 * won.of, name
+        assert won.of >= 8
 
 
 def test_no_row_is_judged_by_a_fit_that_it_took_part_in() -> None:
-    for question in questions(RECORDS):
-        assert question.fitted
-        assert not {id(one) for one in question.fitted} & {id(one) for one in question.judged}
+    for split in splits(RECORDS):
+        assert split.fitted
+        assert not {id(one) for one in split.fitted} & {id(one) for one in split.judged}
 
 
 @pytest.mark.slow
 def test_every_collective_is_predicted_by_the_others_within_a_quarter() -> None:
-    others = [question for question in questions(RECORDS) if "fitted on all others" in question.name]
-    assert {question.judged[0].collective for question in others} >= {"all_reduce", "broadcast", "all_to_all"}
-    for question in others:
-        if question.judged[0].collective in ("all_gather", "all_reduce", "all_to_all"):
-            assert score(question).median_error <= 0.25, question.name
+    others = [split for split in splits(RECORDS) if "fitted on all others" in split.name]
+    assert {split.judged[0].collective for split in others} >= {"all_reduce", "broadcast", "all_to_all"}
+    for split in others:
+        if split.judged[0].collective in ("all_gather", "all_reduce", "all_to_all"):
+            assert median_error(split) <= 0.25, split.name
 
 
-def test_the_table_keeps_fitted_and_judged_apart(asked: list[tuple[Question, Score]]) -> None:
-    head, *lines = table([found for _, found in asked])
+def test_the_table_keeps_fitted_and_judged_apart(few_nodes: list[TableResult]) -> None:
+    head, *shown = lines(few_nodes)
     assert head.index("rows fitted") < head.index("|") < head.index("judged")
-    assert all(line.index("|") == head.index("|") for line in lines[:-1])
+    assert all(line.index("|") == head.index("|") for line in shown[:-1])
 
 
 def shipped_mpi(machine: str) -> Measured:
@@ -71,22 +74,26 @@ def shipped_mpi(machine: str) -> Measured:
     return stored.model
 
 
-def judged(algorithm: str, measured: float, predicted: float) -> Judged:
-    record = Record(
-        source="test", cluster="star", library="mpi", collective="all_reduce", algorithm=algorithm,
-        num_nodes=4, ranks=4, nbytes=1024, time_s=measured, statistic="median",
-    )  # fmt: skip
-    return Judged(record, predicted, predicted, predicted)
+def judged(algorithm: str, measured: float, predicted: float) -> JudgedRow:
+    return JudgedRow(
+        "star", algorithm, measured, predicted, traits={"cell": "all_reduce of 1 KiB on 4 nodes"}
+    )
+
+
+def won(*rows: JudgedRow) -> tuple[int, int, int]:
+    fastest, tied = winners(rows)
+    assert fastest.of == tied.of
+    return fastest.of, fastest.right, tied.right
 
 
 def test_a_winner_counts_strictly_and_within_a_tie() -> None:
-    assert winners([judged("ring", 1.0, 1.0), judged("rabenseifner", 1.05, 0.9)]) == (1, 0, 1)
-    assert winners([judged("ring", 1.0, 1.0), judged("rabenseifner", 1.5, 0.9)]) == (1, 0, 0)
-    assert winners([judged("ring", 1.0, 0.8), judged("rabenseifner", 1.5, 0.9)]) == (1, 1, 1)
-    assert winners([judged("ring", 1.0, 0.8)]) == (0, 0, 0)
-    # the quicker implementation of an algorithm stands for it
-    again = [judged("ring", 2.0, 0.7), judged("ring", 1.0, 0.8), judged("rabenseifner", 1.5, 0.75)]
-    assert winners(again) == (1, 0, 0)
+    assert won(judged("ring", 1.0, 1.0), judged("rabenseifner", 1.05, 0.9)) == (1, 0, 1)
+    assert won(judged("ring", 1.0, 1.0), judged("rabenseifner", 1.5, 0.9)) == (1, 0, 0)
+    assert won(judged("ring", 1.0, 0.8), judged("rabenseifner", 1.5, 0.9)) == (1, 1, 1)
+    assert won(judged("ring", 1.0, 0.8)) == (0, 0, 0)
+    # the faster implementation of an algorithm stands for it
+    again = judged("ring", 2.0, 0.7), judged("ring", 1.0, 0.8), judged("rabenseifner", 1.5, 0.75)
+    assert won(*again) == (1, 0, 0)
 
 
 def test_open_mpis_own_choice_took_as_long_as_what_the_rules_name() -> None:

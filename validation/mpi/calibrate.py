@@ -9,6 +9,7 @@ from ringside.sim.libraries.mpi.stored import StoredMpi, correction_lines
 from ringside.sim.record import Record, RecordError
 from ringside.topologies.catalogue import split
 from ringside.topologies.units import format_size
+from ringside.validation.errors import summarize
 from ringside.validation.mpi.fit import fit
 from ringside.validation.mpi.observed import is_observable, observed
 
@@ -24,8 +25,8 @@ def calibrate_mpi(records: Sequence[Record], cluster: str, settings: Mapping[str
     rows = observed(known, cluster, settings)
     model = fit(rows)
     times = np.array([record.time_s for record in known])
-    off = model.seconds([row.task for row in rows])[0] / times - 1
-    errors = np.abs(off)
+    errors = model.seconds([row.task for row in rows])[0] / times - 1
+    summary = summarize(errors.tolist())
     return StoredMpi(
         machine=split(cluster)[0],
         rows=len(rows),
@@ -34,12 +35,12 @@ def calibrate_mpi(records: Sequence[Record], cluster: str, settings: Mapping[str
         tasks=model.tasks,
         noise=round(model.noise, 4),
         kept_MiB=model.values["kept_MiB"],
-        median_error=round(float(np.median(errors)), 4),
-        p90_error=round(float(np.percentile(errors, 90)), 4),
+        median_error=round(summary.median, 4),
+        p90_error=round(summary.p90, 4),
         worst=tuple(
             f"{known[i].algorithm} {known[i].collective} of {format_size(known[i].nbytes)} on "
-            f"{known[i].ranks} ranks {off[i]:+.1%}"
-            for i in np.argsort(-errors)[:WORST_ROWS]
+            f"{known[i].ranks} ranks {errors[i]:+.1%}"
+            for i in np.argsort(-np.abs(errors))[:WORST_ROWS]
         ),
         parameters={name: float(f"{model.values[name]:.5g}") for name in PARAMETERS},
         correction=correction_lines(model.correction),

@@ -11,6 +11,7 @@ from ringside.sim.libraries.nccl.releases import names_one
 from ringside.sim.libraries.nccl.stored import Stored, correction_lines, correlations, interval
 from ringside.sim.record import Record, RecordError
 from ringside.topologies.units import format_size
+from ringside.validation.errors import summarize
 from ringside.validation.nccl.fit import Fitted, fit
 from ringside.validation.nccl.observed import observed
 from ringside.validation.nccl.priors import priors
@@ -45,6 +46,7 @@ def stored(fitted: Fitted, machine: str, sites: tuple[str, ...]) -> Stored:
     names = [fitted.priors[place].name for place in learned]
     seconds = np.array([row.record.time_s for row in fitted.rows])
     errors = model.predict(fitted.chosen.tasks).time_s / seconds - 1
+    summary = summarize(errors.tolist())
     worst = np.argsort(-np.abs(errors), kind="stable")[:WORST_ROWS]
     versions = {row.record.library_version for row in fitted.rows}
     return Stored(
@@ -56,8 +58,8 @@ def stored(fitted: Fitted, machine: str, sites: tuple[str, ...]) -> Stored:
         pooled=model.pooled,
         facts=model.facts,
         noise=float(f"{model.noise:.4g}"),
-        median_error=float(f"{np.median(np.abs(errors)):.4g}"),
-        p90_error=float(f"{np.percentile(np.abs(errors), 90):.4g}"),
+        median_error=float(f"{summary.median:.4g}"),
+        p90_error=float(f"{summary.p90:.4g}"),
         worst=tuple(_named(fitted, place, errors[place]) for place in worst),
         left_prior=tuple(
             prior.name for prior in fitted.priors if abs(_moved(fitted, prior.name)) > _LEFT

@@ -1,8 +1,7 @@
-"""``ringside scorecard``: errors of predictions on published rows; here of NCCL's calibrated times."""
+"""``ringside scorecard``: errors of predictions on published rows that they did not use."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,28 +11,37 @@ from ringside import console, options
 from ringside.pictures.style import check_format
 from ringside.report.page import Page, Table, check_page, write_page
 from ringside.topologies.disk import check_outputs
-from ringside.topologies.names import one_of
-from ringside.validation.nccl.baselines import BASELINES
-from ringside.validation.published import published
-
-if TYPE_CHECKING:  # help must not wait for scipy
-    from ringside.validation.nccl.scorecard import Judged, Score, SiteScore
-
-COLLECTIVES, TRAINING = "collectives", "training"
-"""The scorecards; the second is a command of its own."""
-
-HEADS = (
-    *(("by", ""), ("", ""), ("rows", ""), ("measured", "model (%)"), ("p90", "(%)"), ("inside", "(%)")),
-    *((name, "(%)") for name in BASELINES),
+from ringside.validation.questions.scorecard import (
+    COLLECTIVES,
+    MPI,
+    SCORECARDS,
+    TRAINING,
+    Scorecard,
+    ScorecardAnswer,
 )
+
+if TYPE_CHECKING:  # help must not wait for scipy and simulations
+    from ringside.validation.scorecard.collectives import SiteScore
+    from ringside.validation.scorecard.judged import Score, TableResult
+
+Heads = Sequence[tuple[str, str]]
+
+TITLES = {
+    COLLECTIVES: "NCCL's calibrated times, judged on held-out published rows",
+    TRAINING: "Published trainings beside predictions that did not use them",
+    MPI: "Open MPI's calibrated times, judged on held-out published rows",
+}
+SCHEMAS = {COLLECTIVES: "scorecard", TRAINING: "scorecard_training", MPI: "scorecard_mpi"}
+WORST = 3
+"""The number of worst rows named per table."""
 
 
 def command(
     what: Annotated[
         str,
         typer.Argument(
-            autocompletion=lambda: [COLLECTIVES, TRAINING],
-            help="scorecard training has options of its own.",
+            autocompletion=lambda: list(SCORECARDS),
+            help="collectives or mpi; scorecard training has options of its own.",
         ),
     ] = COLLECTIVES,
     plot: options.Plot = None,
@@ -41,99 +49,177 @@ def command(
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Score NCCL's predicted times on held-out published rows, beside simple rules."""
+    """Score predicted times of collectives on held-out published rows, beside simple rules."""
     if what == TRAINING:
         raise ValueError("training is a command with its own options; write ringside scorecard training")
-    if what != COLLECTIVES:
-        raise ValueError(f"unknown scorecard {what!r}; write {one_of((COLLECTIVES, TRAINING), what)}")
-    run(plot, html, as_json=json)
+    run(Scorecard(what=what), plot, html, as_json=json)
 
 
-def run(plot: Path | None, html: Path | None, *, as_json: bool) -> None:
-    """Fit, judge, print and draw."""
-    from ringside.validation.nccl.scorecard import judge, questions, scores, site_scores
-
+def run(question: Scorecard, plot: Path | None, html: Path | None, *, as_json: bool) -> None:
+    """Ask, print and draw."""
     check_format(plot)
     check_outputs([plot], inputs=[])
     check_page(html, [plot])
-    fits = list(questions(published()))
-    judged: list[Judged] = []
-    with console.simulating("fitting", len(fits)) as bar:
-        for question in fits:
-            judged += judge(question)
-            bar.done(f"{question.name} of {question.machine}")
-    by_group, by_site = scores(judged), site_scores(judged)
+    with console.simulating(question.judged[0].name, len(question.judged)) as bar:
+        answer = question.ask(bar.done)
     if plot:
         from ringside.pictures.measured.scorecard import draw_scorecard
 
-        draw_scorecard(by_group, plot)
-    rows, sites = [_row(score) for score in by_group], [_of_sites(score) for score in by_site]
-    content = {"rows": rows, "sites": sites}
+        draw_scorecard(answer.scores, plot)
+    notes, heads, rows, findings = _FORMS[question.what](answer)
     if html:
-        write_page(_page(by_group, by_site, len(judged), content), html, [plot])
+        write_page(_page(answer, notes, heads, rows, findings), html, [plot])
     if as_json:
-        console.print_json("scorecard", content)
-        return
-    comments = [
-        f"{len(fits)} fits, {len(judged)} rows judged, each held out of its fit",
+        console.print_json(SCHEMAS[question.what], answer.content)
+    else:
+        console.print_table(notes, heads, rows, after=findings)
+
+
+Form = tuple[list[str], Heads, list[tuple[console.Cell, ...]], list[str]]
+"""Comments before the table, its heads and rows, comments after it."""
+
+
+def _of_collectives(answer: ScorecardAnswer) -> Form:
+    rules = list(answer.scores[0].rules)
+    heads = (
+        *(("by", ""), ("", ""), ("rows", ""), ("measured", "model (%)"), ("p90", "(%)"), ("inside", "(%)")),
+        *((name, "(%)") for name in rules),
+    )
+    beaten = [line for score in answer.scores if (line := _beaten(score))]
+    notes = [
+        f"{len(answer.results)} fits, {_count(answer)} rows judged, each held out of its fit",
         "median error of the measured model, its 90th percentile, share of rows inside their 80 % interval; "
         "median error of simple rules on the same rows, - where a rule does not apply",
         "size, machine, collective and nodes group the rows of more nodes and another site",
-        *_beaten(by_group),
+        *beaten,
     ]
-    console.print_table(comments, HEADS, map(_cells, by_group))
-    console.print_comments(map(_site_line, by_site))
+    rows = [
+        (
+            *(score.group, score.name, score.errors.rows),
+            *(100 * one for one in (score.errors.median, score.errors.p90, score.errors.inside)),
+            *(100 * one.median if math.isfinite(one.median) else "-" for one in score.rules.values()),
+        )
+        for score in answer.scores
+    ]
+    return notes, heads, rows, [_site_line(site) for site in answer.sites]
 
 
-def _page(groups: "list[Score]", sites: "list[SiteScore]", judged: int, raw: Mapping[str, object]) -> Page:
+def _of_training(answer: ScorecardAnswer) -> Form:
+    heads = (
+        *(("table", ""), ("part", ""), ("series", ""), ("rows", "")),
+        *(("median", "(%)"), ("p90", "(%)"), ("worst", "(%)"), ("bias", "(%)")),
+        *(("naive", "(%)"), ("its p90", "(%)")),
+    )
+    tables = [one.table for one in answer.results]
+    notes = [
+        f"{_count(answer)} held-out published rows beside predictions; one row of each series sets its "
+        "compute rate",
+        "median, 90th percentile and worst error, signed median (bias), and the errors of each table's "
+        "naive rule",
+        *(
+            f"{table.name}: {table.title}; calibrated by: {table.sets}; naive: {table.rule}"
+            for table in tables
+        ),
+    ]
+    rows: list[tuple[console.Cell, ...]] = []
+    for score in answer.scores:
+        own, (naive,) = score.errors, score.rules.values()
+        errors = own.median, own.p90, own.worst, own.bias, naive.median, naive.p90
+        shown = (f"{error * 100:.2f}" if math.isfinite(error) else "-" for error in errors)
+        rows.append((score.group, score.name or "all", score.series, own.rows, *shown))
+    return notes, heads, rows, [line for one in answer.results for line in _findings(one)]
+
+
+def _of_mpi(answer: ScorecardAnswer) -> Form:
+    heads = (
+        *(("rows", "fitted"), ("median", "(%)"), ("rows", "judged"), ("median", "(%)"), ("p90", "(%)")),
+        *(("inside", "(%)"), ("fastest", "named"), ("or tied", ""), ("question", "")),
+    )
+    rows: list[tuple[console.Cell, ...]] = []
+    for one, score in zip(answer.results, answer.scores, strict=True):
+        errors = score.errors
+        counts = [f"{count.right} of {count.of}" if count.of else "-" for count in one.counted]
+        fitted = one.fitted.rows, 100 * one.fitted.median
+        judged = errors.rows, 100 * errors.median, 100 * errors.p90, 100 * errors.inside
+        rows.append((*fitted, *judged, *counts, one.table.name))
+    notes = [f"{_count(answer)} rows judged by {len(answer.results)} fits, each held out of its fit"]
+    return notes, heads, rows, []
+
+
+_FORMS: dict[str, Callable[[ScorecardAnswer], Form]] = {
+    COLLECTIVES: _of_collectives,
+    TRAINING: _of_training,
+    MPI: _of_mpi,
+}
+
+
+def _count(answer: ScorecardAnswer) -> int:
+    return sum(len(one.rows) for one in answer.results)
+
+
+def _page(
+    answer: ScorecardAnswer,
+    notes: Sequence[str],
+    heads: Heads,
+    rows: Sequence[tuple[console.Cell, ...]],
+    findings: Sequence[str],
+) -> Page:
     from ringside.report.charts import errors
 
-    kinds = {"measured model": ([score.median for score in groups], [score.p90 for score in groups])}
-    rules = {name: ([score.baselines[name] for score in groups], None) for name in BASELINES}
-    best, worst = (pick(groups, key=lambda score: score.median) for pick in (min, max))
+    title, scores = TITLES[answer.question.what], answer.scores
+    told = [*notes, *findings]
+    if not scores:
+        return Page(title=title, headline="These tables have no rows.", told=told, raw=answer.content)
+    best, worst = (pick(scores, key=lambda score: score.errors.median) for pick in (min, max))
+    kinds = {"Ringside": ([one.errors.median for one in scores], [one.errors.p90 for one in scores])}
+    for rule in scores[0].rules:
+        own = [score.rules[rule] for score in scores]
+        kinds[rule] = [one.median for one in own], [one.p90 for one in own]
     return Page(
-        title="NCCL's calibrated times, judged on held-out published rows",
-        headline=f"The median error over {judged} judgements is {best.median:.1%} at best ({best.name}) and "
-        f"{worst.median:.1%} at worst ({worst.name}).",
-        figures={"Median errors of the measured model and of simple rules": errors(
-            [f"{score.name} ({score.rows})" for score in groups], {**kinds, **rules})},
-        tables=[Table("Every group of rows", HEADS, [_cells(score) for score in groups])],
-        told=[*map(_site_line, sites), *_beaten(groups)],
-        raw=raw,
+        title=title,
+        headline=f"The median error over {_count(answer)} rows of {_label(best)} is {best.errors.median:.1%}."
+        if len(scores) == 1
+        else f"Over {_count(answer)} rows the median error of a group is between {best.errors.median:.1%} "
+        f"({_label(best)}) and {worst.errors.median:.1%} ({_label(worst)}).",
+        figures={"Median errors of the predictions and of simple rules": errors(
+            [f"{_label(one)} ({one.errors.rows})" for one in scores], kinds)},
+        tables=[Table("Every group of rows", heads, rows)],
+        told=told,
+        raw=answer.content,
     )  # fmt: skip
 
 
-def _site_line(score: "SiteScore") -> str:
+def _label(score: "Score") -> str:
+    return f"{score.group} {score.name}".rstrip()
+
+
+def _beaten(score: "Score") -> str:
+    """Describe which simple rules do better on a group; empty for none."""
+    median = score.errors.median
+    better = [f"{name} {rule.median:.1%}" for name, rule in score.rules.items() if rule.median < median]
+    return f"better than the model's {median:.1%} on {score.name}: {', '.join(better)}" if better else ""
+
+
+def _site_line(site: "SiteScore") -> str:
     """Describe the error with each site counted once."""
-    large = f", {score.large:.1%} for 128 MiB and more" if math.isfinite(score.large) else ""
+    large = f", {site.large:.1%} for 128 MiB and more" if math.isfinite(site.large) else ""
     return (
-        f"{score.name}: median of the medians of {score.sites} sites {score.median_of_medians:.1%}{large}; "
-        f"mean of the medians {score.mean_of_medians:.1%}, mean of all rows {score.mean:.1%}"
+        f"{site.name}: median of the medians of {site.sites} sites {site.median_of_medians:.1%}{large}; "
+        f"mean of the medians {site.mean_of_medians:.1%}, mean of all rows {site.mean:.1%}"
     )
 
 
-def _beaten(by_group: "list[Score]") -> list[str]:
-    """Describe the groups in which a simple rule does better."""
-    lines = []
-    for score in by_group:
-        better = [f"{name} {error:.1%}" for name, error in score.baselines.items() if error < score.median]
-        if better:
-            lines.append(f"better than the model's {score.median:.1%} on {score.name}: {', '.join(better)}")
+def _findings(one: "TableResult") -> list[str]:
+    """Describe a table's worst rows and its other answers."""
+    name, lines = one.table.name, []
+    if one.rows:
+        rows = sorted(one.rows, key=lambda row: -abs(row.error))[:WORST]
+        worst = ", ".join(f"{row.series} {row.what} {row.error:+.1%}" for row in rows)
+        lines.append(f"worst of {name}: {worst}")
+    for count in one.counted:
+        naive = "" if count.by_rule is None else f", naive {count.by_rule}"
+        lines.append(f"{name}: {count.question}: {count.right} of {count.of}{naive}")
+    for order in one.correlated:
+        naive = "" if order.by_rule is None else f", naive {order.by_rule:.3f}"
+        lines.append(f"{name}: Spearman's correlation of {order.what}: {order.spearman:.3f}{naive}")
     return lines
-
-
-def _cells(score: "Score") -> tuple[console.Cell, ...]:
-    others = (error * 100 if math.isfinite(error) else "-" for error in score.baselines.values())
-    return (
-        *(score.group, score.name, score.rows, score.median * 100, score.p90 * 100, score.inside * 100),
-        *others,
-    )
-
-
-def _row(score: "Score") -> dict[str, object]:
-    others = {name: error if math.isfinite(error) else None for name, error in score.baselines.items()}
-    return asdict(score) | {"baselines": others}
-
-
-def _of_sites(score: "SiteScore") -> dict[str, object]:
-    return asdict(score) | {"large": score.large if math.isfinite(score.large) else None}

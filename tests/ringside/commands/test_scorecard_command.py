@@ -40,15 +40,14 @@ def test_json_has_every_row_and_where_it_is_from_and_the_picture_is_drawn(ringsi
 
 
 def test_what_the_naive_rule_does_not_say_is_null(ringside, monkeypatch):
-    from ringside.validation.published.training import tables
-    from ringside.validation.published.training.judging import judged
+    from ringside.validation.scorecard import judged, training
 
-    one = judged.TrainingTable(
+    one = judged.JudgedTable(
         *("two", "Two rows", "nobody", "nothing", "none"),
-        judged=lambda: [judged.Judged("a", "1", 2.0, 2.2, float("nan"))],
+        judged=lambda: [judged.JudgedRow("a", "1", 2.0, 2.2, float("nan"))],
         counted=lambda: [judged.Counted("which is larger", 1, 2, 0)],
     )
-    monkeypatch.setattr(tables, "find_tables", lambda names: [one])
+    monkeypatch.setattr(training, "training_tables", lambda names: [one])
     _, out, _ = ringside("scorecard", "training")
     assert out.splitlines()[-3].split()[-2:] == ["-", "-"]
     assert out.splitlines()[-1] == "# two: which is larger: 1 of 2, naive 0"
@@ -58,15 +57,14 @@ def test_what_the_naive_rule_does_not_say_is_null(ringside, monkeypatch):
 
 
 def test_a_table_of_answers_alone_has_no_rows(ringside, monkeypatch):
-    from ringside.validation.published.training import tables
-    from ringside.validation.published.training.judging import judged
+    from ringside.validation.scorecard import judged, training
 
-    one = judged.TrainingTable(
+    one = judged.JudgedTable(
         *("order", "Three frameworks", "nobody", "nothing", "none", list),
         counted=lambda: [judged.Counted("their order", 2, 3)],
         correlated=lambda: [judged.Correlated("times", 0.5), judged.Correlated("sizes", 1.0, 0.25)],
     )
-    monkeypatch.setattr(tables, "find_tables", lambda names: [one])
+    monkeypatch.setattr(training, "training_tables", lambda names: [one])
     code, out, _ = ringside("scorecard", "training", "--plot", "order.svg")
     assert code == 0
     assert [line for line in out.splitlines() if not line.startswith("#")] == []

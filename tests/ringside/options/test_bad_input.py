@@ -189,7 +189,7 @@ WORDS = [
     (f"{LAID_OUT} --model mixtral-8x7b --ep 2 --capacity-factor 0", "write for example 1.25"),
     (f"{LAID_OUT} --model mixtral-8x7b --strategy hsdp --ep 2", "--ep 2 is not known with --strategy hsdp"),
     (f"{LAID_OUT} --strategy fsdp --measured 1e9@16", "collectives alone allow"),
-    ("scorecard weather", "unknown scorecard 'weather'; write one of collectives, training"),
+    ("scorecard weather", "unknown scorecard 'weather'; write one of collectives, training, mpi"),
     (
         "scorecard --table mlperf",
         "--table is not an option of ringside scorecard, but of ringside scorecard training",

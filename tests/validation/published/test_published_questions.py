@@ -27,7 +27,7 @@ from ringside.validation.published.training import (
 )
 from ringside.validation.published.training.ddp.sources import sources
 from ringside.validation.published.training.ddp.throughput import asked as ddp_asked
-from ringside.validation.published.training.judging.rounds import ROUNDS, whole_s
+from ringside.validation.published.training.steps import ROUNDS, whole_s
 from ringside.validation.questions.step_time import StepTime
 
 TOP = Path(__file__).parents[3]

@@ -4,13 +4,13 @@ import math
 from itertools import groupby
 from statistics import median
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ringside.sim.workload.decoder import decoder
 from ringside.sim.workload.devices import device
+from ringside.validation.errors import summarize
 from ringside.validation.published.training import (
     data_parallel,
     deepep,
@@ -27,21 +27,20 @@ from ringside.validation.published.training import (
     torchtitan,
 )
 from ringside.validation.published.training.__main__ import main
-from ringside.validation.published.training.judging.efficiency import solved
-from ringside.validation.published.training.judging.judged import (
+from ringside.validation.published.training.steps import solved
+from ringside.validation.scorecard.judged import (
     Correlated,
     Counted,
-    Judged,
-    TrainingTable,
-    error,
+    JudgedRow,
+    JudgedTable,
     lines,
-    p90,
+    result,
     scores,
 )
-from ringside.validation.published.training.tables import find_tables, tables
+from ringside.validation.scorecard.training import training_tables
 
 
-def errors(rows: list[Judged]) -> list[float]:
+def errors(rows: list[JudgedRow]) -> list[float]:
     return [abs(row.error) for row in rows]
 
 
@@ -118,9 +117,10 @@ def test_a_pipeline_of_10752_gpus_follows_from_512() -> None:
     assert (sets.gpus, judged.gpus) == (512, 10_752)
     efficiency = solved(sets.predicted_s, sets.step_s, device("h100").narrower)
     assert sets.predicted_s(efficiency) == pytest.approx(sets.step_s, rel=1e-3)
-    off = error(judged.predicted_s(efficiency), judged.step_s)
-    assert abs(off) < 0.04
-    assert abs(error(sets.step_s / sets.work * judged.work, judged.step_s)) > 5 * abs(off)
+    rule_s = sets.step_s / sets.work * judged.work
+    row = JudgedRow("3.1", "", judged.step_s, judged.predicted_s(efficiency), rule_s)
+    assert abs(row.error) < 0.04
+    assert abs(row.rule_error) > 5 * abs(row.error)
 
 
 @pytest.mark.proof
@@ -131,12 +131,12 @@ def test_weak_scaling_loses_what_the_slowest_of_more_gpus_lose() -> None:
     for sets, *others in series:
         again, *predicted = dgxc.predictions(sets, [sets, *others])
         assert again == pytest.approx(sets.step_s, rel=1e-3)
-        off += [error(step_s, row.step_s) for step_s, row in zip(predicted, others, strict=True)]
-        naive += [error(sets.step_s, row.step_s) for row in others]
+        off += [step_s / row.step_s - 1 for step_s, row in zip(predicted, others, strict=True)]
+        naive += [sets.step_s / row.step_s - 1 for row in others]
     assert len(off) == 81
     assert median(map(abs, off)) < 0.0065 < 0.009 < median(map(abs, naive))
     assert abs(median(off)) < 0.0055
-    assert p90([abs(one) for one in off]) < 0.022
+    assert summarize(off).p90 < 0.022
 
 
 def test_a_step_of_jax_is_sharded_among_all_gpus() -> None:
@@ -212,9 +212,10 @@ def test_broadcasts_pass_more_ranks_than_there_are_groups_ranks_squared_only_whi
     ],
 )  # fmt: skip
 def test_whole_tables_stay_as_near_as_they_are(name: str, middle: float, worst: float) -> None:
-    found = errors(tables()[name].judged())
-    assert median(found) < middle
-    assert max(found) < worst
+    (table,) = training_tables([name])
+    off = errors(table.judged())
+    assert median(off) < middle
+    assert max(off) < worst
 
 
 def test_expert_parallel_kernels_follow_from_few_machines() -> None:
@@ -236,46 +237,44 @@ def test_a_profile_of_expert_parallelism_is_bound_by_what_takes_longer() -> None
 
 def test_rows_are_summed_up_in_parts_beside_the_naive_rule() -> None:
     rows = [
-        Judged("s", "a", 1.0, 1.1, 2.0, "near"),
-        Judged("s", "b", 2.0, 1.9, 2.0, "near"),
-        Judged("t", "c", 1.0, 1.0, math.nan, "far"),
+        JudgedRow("s", "a", 1.0, 1.1, 2.0, "near"),
+        JudgedRow("s", "b", 2.0, 1.9, 2.0, "near"),
+        JudgedRow("t", "c", 1.0, 1.0, math.nan, "far"),
     ]
     whole, near, far = scores("two", rows)
-    assert (whole.part, whole.rows, whole.series) == ("", 3, 2)
-    assert (whole.median, whole.worst) == (pytest.approx(0.05), pytest.approx(0.1))
-    assert (near.median, near.bias, near.rule_median) == pytest.approx((0.075, 0.025, 0.5))
-    assert far.rows == 1
-    assert math.isnan(far.rule_median)
+    assert (whole.name, whole.errors.rows, whole.series) == ("", 3, 2)
+    assert (whole.errors.median, whole.errors.worst) == (pytest.approx(0.05), pytest.approx(0.1))
+    assert (near.errors.median, near.errors.bias) == pytest.approx((0.075, 0.025))
+    assert near.rules["naive"].median == pytest.approx(0.5)
+    assert far.errors.rows == 1
+    assert math.isnan(far.rules["naive"].median)
     assert len(scores("one", rows[:2])) == 1
-
-
-@given(st.lists(st.floats(0, 10), min_size=1, max_size=30))
-def test_the_90th_percentile_is_what_numpy_makes_of_it(values: list[float]) -> None:
-    assert p90(values) == pytest.approx(float(np.percentile(values, 90)))
 
 
 @pytest.mark.slow
 def test_a_table_is_found_by_its_name_and_printed_row_by_row(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [Judged("a", "1", 1.0, 1.1, 2.0), Judged("b", "2", 2.0, 1.9, 2.0)]
-    table = TrainingTable(
+    rows = [JudgedRow("a", "1", 1.0, 1.1, 2.0), JudgedRow("b", "2", 2.0, 1.9, 2.0)]
+    table = JudgedTable(
         *("two", "Two rows", "nobody", "a row", "the same", lambda: rows),
         counted=lambda: [Counted("which is larger", 1, 2)],
         correlated=lambda: [Correlated("both", 1.0)],
     )
-    found = lines(table, rows)
-    assert found[2].split() == ["a", "1", "1", "s", "1.1", "s", "+10.0%", "+100.0%"]
-    assert found[-4].split() == ["median", "of", "all,", "2", "rows", "7.5%", "50.0%"]
-    assert found[-2:] == ["  which is larger: 1 of 2", "  Spearman's correlation of both: 1.000"]
+    shown = lines(result(table))
+    assert shown[2].split() == ["a", "1", "1", "s", "1.1", "s", "+10.0%", "+100.0%"]
+    assert shown[-4].split() == ["median", "of", "all,", "2", "rows", "7.5%", "50.0%"]
+    assert shown[-2:] == ["  which is larger: 1 of 2", "  Spearman's correlation of both: 1.000"]
     main(["korthikanti"])
     assert "turing-530B" in capsys.readouterr().out
-    assert [one.name for one in find_tables(["mlperf", "korthikanti", "mlperf"])] == ["mlperf", "korthikanti"]
+    assert [one.name for one in training_tables(["mlperf", "korthikanti", "mlperf"])] == [
+        "mlperf",
+        "korthikanti",
+    ]
     with pytest.raises(SystemExit, match=r"unknown table 'glue'; write one of .*ddp"):
         main(["glue"])
 
 
 def test_every_table_says_where_it_is_from_what_sets_it_and_what_the_naive_rule_is() -> None:
-    for name, table in tables().items():
-        assert name == table.name
+    for table in training_tables():
         assert all((table.title, table.source, table.sets, table.rule, table.unit))
 
 

@@ -26,8 +26,8 @@ from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.search.bounds import Bounds
 from ringside.sim.workload.decoder import Decoder, decoder
 from ringside.sim.workload.devices import device
-from ringside.validation.published.training.judging.judged import Counted, Judged, TrainingTable
 from ringside.validation.questions.question import Question, question
+from ringside.validation.scorecard.judged import Counted, JudgedRow, JudgedTable
 
 MODELS = {"llama-13B": (40, 5120, 40, 13824), "llama-30B": (60, 6656, 52, 17920)}
 """Layers, width, heads, width of the feed-forward network; the vocabulary follows from the published MFU."""
@@ -166,7 +166,7 @@ class Line(NamedTuple):
         return self.fixed_s + exchange_s * self.parameters + message_s * self.run.message_nbytes
 
 
-def judged() -> list[Judged]:
+def judged() -> list[JudgedRow]:
     """Return the held-out rows."""
     groups = list(_groups())
     found = []
@@ -198,14 +198,14 @@ def _right(rows: Sequence[tuple[Run, int]], reserve: int) -> int:
     return sum((nbytes > GPU.memory - reserve) == (run.status == "oom") for run, nbytes in rows)
 
 
-def _judged(group: Sequence[Line], exchange_s: float, message_s: float) -> Iterator[Judged]:
+def _judged(group: Sequence[Line], exchange_s: float, message_s: float) -> Iterator[JudgedRow]:
     *others, sets = group
     pace = (sets.run.step_s - sets.apart_s(exchange_s, message_s)) / sets.paced_s
     for line in others:
         run = line.run
         predicted_s = line.apart_s(exchange_s, message_s) + pace * line.paced_s
         rule_s = sets.run.step_s * _work(run) / _work(sets.run)
-        yield Judged(run.series, f"pp {run.pipeline}", run.step_s, predicted_s, rule_s)
+        yield JudgedRow(run.series, f"pp {run.pipeline}", run.step_s, predicted_s, rule_s)
 
 
 def _work(run: Run) -> float:
@@ -261,7 +261,7 @@ def _as_kept(layer: RankLayer, tokens: int, norms: int, checkpointing: str) -> R
     return replace(layer, wrapped=False, kept_nbytes=kept, recomputed_nbytes=again)
 
 
-TABLE = TrainingTable(
+TABLE = JudgedTable(
     name="aleph_alpha",
     title="Llama 13B and 30B on A100, one layout from another",
     source="arXiv:2311.05610",

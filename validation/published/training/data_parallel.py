@@ -16,9 +16,9 @@ from functools import cache
 from itertools import combinations
 from typing import NamedTuple
 
-from ringside.validation.published.training.judging.efficiency import solved
-from ringside.validation.published.training.judging.judged import Counted, Judged, TrainingTable
+from ringside.validation.published.training.steps import solved
 from ringside.validation.questions.question import Question, question
+from ringside.validation.scorecard.judged import Counted, JudgedRow, JudgedTable
 
 HOST_MEMORY = "4.3GB/s"
 """Two cards share the 16 lanes of a desktop's CPU: 8 of PCIe 3, of whose 7.9 GB/s all-reduces reach the share
@@ -81,11 +81,11 @@ def predicted_s(run: Run) -> float:
     return asked(run, efficiency(run.series)).step().step_s
 
 
-def judged() -> list[Judged]:
+def judged() -> list[JudgedRow]:
     """Return the held-out rows."""
     firsts = {run.series: run for run in reversed(runs())}
     return [
-        Judged(run.series, run.what, run.step_s, predicted_s(run), firsts[run.series].step_s)
+        JudgedRow(run.series, run.what, run.step_s, predicted_s(run), firsts[run.series].step_s)
         for run in runs()
         if run != firsts[run.series]
     ]
@@ -106,7 +106,7 @@ def _pairs() -> Iterator[tuple[Run, Run]]:
             yield one, other
 
 
-TABLE = TrainingTable(
+TABLE = JudgedTable(
     name="data_parallel",
     title="DataParallel, DDP and FSDP on 2 and 4 GPUs of one machine",
     source="huggingface/transformers, docs @ 0b3473ad40; UKPLab/sentence-transformers, docs @ 2df84c728f",

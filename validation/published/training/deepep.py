@@ -21,7 +21,7 @@ from math import comb
 from pathlib import Path
 from typing import NamedTuple
 
-from ringside.validation.published.training.judging.judged import Judged, TrainingTable
+from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 GPUS = 8
 EXPERTS, ACTIVE = 256, 8
@@ -100,37 +100,37 @@ def _moving(row: Row, copies: float, own: float) -> float:
     return max(copies * row.away / NETWORK, copies * (1 / row.machines - own) / NVLINK)
 
 
-def judged() -> list[Judged]:
+def judged() -> list[JudgedRow]:
     """Return the held-out rows."""
     return [one for op in TOKEN_BYTES for part in (_normal, _low_latency, _second) for one in part(op)]
 
 
-def _normal(op: str) -> Iterator[Judged]:
+def _normal(op: str) -> Iterator[JudgedRow]:
     known = {row.machines: row for row in rows() if (row.part, row.op) == ("normal", op)}
     network = known[4].gb_per_s * known[4].away
     for machines in sorted(known.keys() - {1, 4}):
         row = known[machines]
         found = normal(row, known[1].gb_per_s, network)
-        yield Judged(op, row.name, row.gb_per_s, found, NETWORK, "normal")
+        yield JudgedRow(op, row.name, row.gb_per_s, found, NETWORK, "normal")
 
 
-def _low_latency(op: str) -> Iterator[Judged]:
+def _low_latency(op: str) -> Iterator[JudgedRow]:
     known = {row.machines: row for row in rows() if (row.part, row.op) == ("low latency", op)}
     for machines in sorted(known.keys() - {2}):
         row = known[machines]
         found = low_latency(row, latency(known[2]))
         rule = NVLINK if machines == 1 else NETWORK
-        yield Judged(op, row.name, row.gb_per_s, found, rule, "low latency")
+        yield JudgedRow(op, row.name, row.gb_per_s, found, rule, "low latency")
 
 
-def _second(op: str) -> Iterator[Judged]:
+def _second(op: str) -> Iterator[JudgedRow]:
     first, *others = (row for row in rows() if (row.part, row.op) == ("second version", op))
     for row in others:
         found = first.gb_per_s * first.away / row.away
-        yield Judged(op, row.name, row.gb_per_s, found, NETWORK, "second version")
+        yield JudgedRow(op, row.name, row.gb_per_s, found, NETWORK, "second version")
 
 
-TABLE = TrainingTable(
+TABLE = JudgedTable(
     name="deepep", title="All-to-alls of a mixture of experts by DeepEP's kernels",
     source="github.com/deepseek-ai/DeepEP @ dd758caf4518",
     sets="one machine for NVLink, four for the network; of low latency and the second version two machines",

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from ringside.validation.published.training.deepep import TOKEN_BYTES
-from ringside.validation.published.training.judging.judged import Judged, TrainingTable
+from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 
 @cache
@@ -27,7 +27,7 @@ def seconds() -> dict[str, float]:
         return {row["what"]: float(row["us"]) / 1e6 for row in csv.DictReader(file)}
 
 
-def judged() -> list[Judged]:
+def judged() -> list[JudgedRow]:
     """Both combines, and the span."""
     found = seconds()
     dispatch = found["dispatch in backward"]
@@ -38,14 +38,14 @@ def judged() -> list[Judged]:
     beside = max(found["compute"], sent + waiting)
     return [
         *(
-            Judged("combine", way, found[f"combine in {way}"], combine, dispatch, "all-to-all")
+            JudgedRow("combine", way, found[f"combine in {way}"], combine, dispatch, "all-to-all")
             for way in ("forward", "backward")
         ),
-        Judged("span", "of all streams", found["span"], beside, apart, "overlap"),
+        JudgedRow("span", "of all streams", found["span"], beside, apart, "overlap"),
     ]
 
 
-TABLE = TrainingTable(
+TABLE = JudgedTable(
     name="deepseek_trace", title="A profile of DeepSeek-V3's training",
     source="github.com/deepseek-ai/profile-data @ 4496024",
     sets="the dispatch of backward; of the span each stream by itself",

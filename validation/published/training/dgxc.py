@@ -21,10 +21,9 @@ from typing import NamedTuple
 from ringside.sim.training.ddp.job import expected_maximum
 from ringside.sim.training.ddp.scaling import SPREAD
 from ringside.sim.workload.devices import device
-from ringside.validation.published.training.judging.efficiency import solved
-from ringside.validation.published.training.judging.judged import Judged, TrainingTable
-from ringside.validation.published.training.judging.rounds import whole_s
+from ringside.validation.published.training.steps import solved, whole_s
 from ringside.validation.questions.question import Question, question
+from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 MODELS = {
     "llama2-70b": "llama2-70b",
@@ -121,7 +120,7 @@ def predictions(sets: Step, rows: Iterable[Step]) -> list[float]:
     return [row.predicted_s(efficiency) for row in rows]
 
 
-def judged() -> list[Judged]:
+def judged() -> list[JudgedRow]:
     """Return all rows but the first of each series."""
     results = []
     for _, group in groupby(steps(), key=lambda row: row.series):
@@ -132,7 +131,7 @@ def judged() -> list[Judged]:
         series = " ".join(word for word in words if word)
         for row, predicted_s in zip(others, predictions(sets, others), strict=True):
             results.append(
-                Judged(series, f"on {row.gpus}", row.step_s, predicted_s, sets.step_s, sets.framework)
+                JudgedRow(series, f"on {row.gpus}", row.step_s, predicted_s, sets.step_s, sets.framework)
             )
     return results
 
@@ -141,7 +140,7 @@ def _slowest(gpus: int) -> float:
     return 1 + SPREAD * expected_maximum(gpus)
 
 
-TABLE = TrainingTable(
+TABLE = JudgedTable(
     name="dgxc",
     title="Llama, Nemotron and GPT-3 on 8 to 256 H100, weak scaling",
     source="github.com/NVIDIA/dgxc-benchmarking v24.11.1 to v25.05",

@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.zero.partition import dealt
-from ringside.validation.published.training.judging.efficiency import solved
-from ringside.validation.published.training.judging.judged import Judged, TrainingTable
+from ringside.validation.published.training.steps import solved
 from ringside.validation.questions.question import Question, question
+from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 MODEL = "llama2-7b:2048,vocabulary=103168"
 """Llama's shape with its own vocabulary (InternEvo, configs/7B_sft.py)."""
@@ -97,7 +97,7 @@ def passed(row: Run) -> int:
     return sum(map(bool, parts)) * (row.group - 1)
 
 
-def judged() -> list[Judged]:
+def judged() -> list[JudgedRow]:
     """Return the rows on more than one machine."""
     rows = [(name, own[0], row) for name, own in runs() for row in own[1:]]
     steps = {
@@ -111,7 +111,7 @@ def judged() -> list[Judged]:
     for place, (name, sets, row) in enumerate(rows):
         hop_s = min(HOP_S, key=lambda one: fmean([*off[one][:place], *off[one][place + 1 :]]))
         found.append(
-            Judged(
+            JudgedRow(
                 f"InternLM 7B, {name}, from {sets.gpus}", f"on {row.gpus}", row.step_s, steps[hop_s][place],
                 sets.step_s, "groups of all" if row.spans else "groups of a machine's",
             )
@@ -136,7 +136,7 @@ def _efficiency(row: Run, hop_s: float) -> float:
     return solved(lambda share: predicted_s(row, share, hop_s), row.step_s)
 
 
-TABLE = TrainingTable(
+TABLE = JudgedTable(
     name="internevo",
     title="InternLM 7B under InternEvo's hybrid ZeRO on 8 to 128 A100",
     source="github.com/InternLM/InternEvo, doc/en/train_performance.md @ c628a8c87411",

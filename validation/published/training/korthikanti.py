@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ringside.sim.training.search.bounds import Bounds
-from ringside.validation.published.training.judging.efficiency import solved
-from ringside.validation.published.training.judging.judged import Judged, TrainingTable
+from ringside.validation.published.training.steps import solved
 from ringside.validation.questions.question import Question, question
+from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 VOCABULARY = 51200
 
@@ -76,18 +76,18 @@ def predicted_s(row: Iteration, efficiency: float) -> float:
     return Bounds(training.libraries).step_s(training.job)
 
 
-def judged() -> list[Judged]:
+def judged() -> list[JudgedRow]:
     """Return the rows with selective checkpointing."""
     found = []
     rows = list(iterations())
     for sets, row in zip(rows[::2], rows[1::2], strict=True):
         efficiency = solved(partial(predicted_s, sets), sets.step_s)
         rule_s = sets.step_s * 3 / 4
-        found.append(Judged(row.model, "selective", row.step_s, predicted_s(row, efficiency), rule_s))
+        found.append(JudgedRow(row.model, "selective", row.step_s, predicted_s(row, efficiency), rule_s))
     return found
 
 
-TABLE = TrainingTable(
+TABLE = JudgedTable(
     name="korthikanti",
     title="Selective checkpointing on A100",
     source="arXiv:2205.05198, table 5",

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ringside.sim.calibration import shipped
-from ringside.validation.published.training.judging.efficiency import solved
-from ringside.validation.published.training.judging.judged import Judged, TrainingTable
-from ringside.validation.published.training.judging.rounds import ONE_BUCKET_MB, whole_s
+from ringside.validation.published.training.steps import ONE_BUCKET_MB, solved, whole_s
 from ringside.validation.questions.question import Question, question
+from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 SHAPES = {"bert": (30592, 512), "gpt-2": (50304, 1024)}
 """Vocabulary, padded as Megatron-LM pads it, and tokens of a sequence."""
@@ -89,13 +88,13 @@ def steps() -> Iterator[Step]:
             yield Step._make([row["section"], row["model"], *numbers, row["checkpointing"], samples])
 
 
-def judged() -> list[Judged]:
+def judged() -> list[JudgedRow]:
     """Return all rows on several GPUs."""
     rows = list(steps())
     alone = {(row.model, row.checkpointing): row for row in rows if row.gpus == 1}
     reached = {key: solved(row.predicted_s, row.step_s) for key, row in alone.items()}
     return [
-        Judged(
+        JudgedRow(
             series=f"{row.model}{' checkpointed' if row.checkpointing == 'full' else ''}",
             what=f"dp{row.data} tp{row.tensor} pp{row.pipeline}",
             measured=row.step_s,
@@ -109,7 +108,7 @@ def judged() -> list[Judged]:
     ]
 
 
-TABLE = TrainingTable(
+TABLE = JudgedTable(
     name="libai",
     title="BERT and GPT-2 under Megatron-LM on 1 to 32 V100",
     source="github.com/Oneflow-Inc/libai, docs/source/tutorials/get_started/Benchmark.md @ 9dcbe3b281c9",

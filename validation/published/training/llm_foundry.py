@@ -21,10 +21,9 @@ from typing import NamedTuple
 from ringside.sim.training.utilization import Utilization
 from ringside.sim.workload.decoder import Decoder, decoder
 from ringside.sim.workload.devices import Device, device
-from ringside.validation.published.training.judging.efficiency import solved
-from ringside.validation.published.training.judging.judged import Judged, TrainingTable
-from ringside.validation.published.training.judging.rounds import whole_s
+from ringside.validation.published.training.steps import solved, whole_s
 from ringside.validation.questions.question import Question, question
+from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 MODELS = {
     "mpt-125m": (12, 768, 12),
@@ -135,7 +134,7 @@ def predicted_s(row: Run, efficiency: float) -> float:
     return whole_s(lambda count: asked(row, efficiency, count).step().step_s, row.accumulation)
 
 
-def judged() -> list[Judged]:
+def judged() -> list[JudgedRow]:
     """Return the rows with more GPUs than the one that sets their model's efficiency."""
     found = {host_s: list(_judged(host_s)) for host_s in HOST_S}
     models = [row.series.split()[0] for row in found[0.0]]
@@ -148,7 +147,7 @@ def judged() -> list[Judged]:
     return [found[chosen[model]][place] for place, model in enumerate(models)]
 
 
-def _judged(host_s: float) -> Iterator[Judged]:
+def _judged(host_s: float) -> Iterator[JudgedRow]:
     """Yield the held-out rows if the host takes this many seconds of each step."""
     rows = [row for row in runs() if row.sequence == SETTING]
     for _, group in groupby(sorted(rows, key=lambda row: row[:2]), key=lambda row: row[:2]):
@@ -158,7 +157,9 @@ def _judged(host_s: float) -> Iterator[Judged]:
         for row in more:
             rule_s = row.step_s * row.hfu / sets.hfu
             series = f"{row.model} on {GPUS[row.gpu]}, from {sets.gpus}"
-            yield Judged(series, f"on {row.gpus}", row.step_s, predicted_s(row, efficiency) + host_s, rule_s)
+            yield JudgedRow(
+                series, f"on {row.gpus}", row.step_s, predicted_s(row, efficiency) + host_s, rule_s
+            )
 
 
 def _solved(row: Run, step_s: float) -> float:
@@ -166,7 +167,7 @@ def _solved(row: Run, step_s: float) -> float:
     return solved(partial(predicted_s, row), step_s)
 
 
-TABLE = TrainingTable(
+TABLE = JudgedTable(
     name="llm_foundry",
     title="MPT under FSDP1 on 8 to 64 A100 or H100",
     source="github.com/mosaicml/llm-foundry, scripts/train/benchmarking/README.md @ 8c8dd48f7216",

@@ -13,10 +13,9 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from ringside.validation.published.training.judging.efficiency import solved
-from ringside.validation.published.training.judging.judged import Judged, TrainingTable
-from ringside.validation.published.training.judging.rounds import ONE_BUCKET_MB, whole_s
+from ringside.validation.published.training.steps import ONE_BUCKET_MB, solved, whole_s
 from ringside.validation.questions.question import Question, question
+from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 MODEL = "gpt3-175b:2048,heads=128,vocabulary=51200"
 PIPELINE, VIRTUAL = 8, 6
@@ -47,7 +46,7 @@ def work(gpus: int) -> float:
     return micro_batches(gpus) + (PIPELINE - 1) / VIRTUAL
 
 
-def judged() -> list[Judged]:
+def judged() -> list[JudgedRow]:
     """Return the rows on more than 256 GPUs."""
     with Path(__file__).with_name("megascale.csv").open(encoding="utf-8", newline="") as file:
         rows = [(row["framework"], int(row["gpus"]), float(row["step_s"])) for row in csv.DictReader(file)]
@@ -57,11 +56,11 @@ def judged() -> list[Judged]:
         efficiency = solved(partial(predicted_s, fewest), sets_s)
         for _, gpus, step_s in others:
             rule_s = sets_s * work(gpus) / work(fewest)
-            found.append(Judged(framework, f"on {gpus}", step_s, predicted_s(gpus, efficiency), rule_s))
+            found.append(JudgedRow(framework, f"on {gpus}", step_s, predicted_s(gpus, efficiency), rule_s))
     return found
 
 
-TABLE = TrainingTable(
+TABLE = JudgedTable(
     name="megascale",
     title="A 175B model on 256 to 1024 A100, strong scaling",
     source="arXiv:2402.15627, table 2",

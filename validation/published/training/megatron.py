@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ringside.sim.workload.decoder import decoder
-from ringside.validation.published.training.judging.efficiency import solved
-from ringside.validation.published.training.judging.judged import Judged, TrainingTable
-from ringside.validation.published.training.judging.rounds import ONE_BUCKET_MB
+from ringside.validation.published.training.steps import ONE_BUCKET_MB, solved
 from ringside.validation.questions.question import Question, question
+from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 MACHINES = {"v100": ("dgx2-v100", 16), "a100": ("dgx-a100", 8)}
 
@@ -75,7 +74,7 @@ def steps() -> Iterator[Step]:
             yield Step._make([row["gpu"], row["model"], *numbers, float(row["step_ms"]) / 1e3])
 
 
-def judged() -> list[Judged]:
+def judged() -> list[JudgedRow]:
     """Wider models on more GPUs, then more replicas."""
     rows, found = list(steps()), []
     for gpu in MACHINES:
@@ -85,17 +84,17 @@ def judged() -> list[Judged]:
             rule_s = sets.step_s * row.flops / sets.flops
             predicted_s = row.predicted_s(efficiency)
             series = f"{gpu}, from {sets.model}"
-            found.append(Judged(series, row.model, row.step_s, predicted_s, rule_s, "tensor"))
+            found.append(JudgedRow(series, row.model, row.step_s, predicted_s, rule_s, "tensor"))
     alone = {(row.gpu, row.model): row for row in rows if row.replicas == 1}
     for row in (row for row in rows if row.replicas > 1):
         sets = alone[row.gpu, row.model]
         predicted_s = row.predicted_s(solved(sets.predicted_s, sets.step_s))
         series = f"{row.gpu} {row.model}, from {sets.gpus}"
-        found.append(Judged(series, f"on {row.gpus}", row.step_s, predicted_s, sets.step_s, "data"))
+        found.append(JudgedRow(series, f"on {row.gpus}", row.step_s, predicted_s, sets.step_s, "data"))
     return found
 
 
-TABLE = TrainingTable(
+TABLE = JudgedTable(
     name="megatron",
     title="GPT of 1 to 8 billion parameters under Megatron-LM on 1 to 1024 V100 or A100",
     source="github.com/NVIDIA/Megatron-LM, images/tables.tex @ 5281919420",

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ringside.sim.workload.devices import device
-from ringside.validation.published.training.judging.efficiency import solved
-from ringside.validation.published.training.judging.judged import Judged, TrainingTable
-from ringside.validation.published.training.judging.rounds import whole_s
+from ringside.validation.published.training.steps import solved, whole_s
 from ringside.validation.questions.question import Question, question
+from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 MODEL = "gpt3-175b:2048,vocabulary=51200"
 
@@ -68,7 +67,7 @@ def submissions() -> Iterator[Submission]:
             yield Submission(row["round"], row["system"], **numbers, step_s=float(row["step_s"]))
 
 
-def judged() -> list[Judged]:
+def judged() -> list[JudgedRow]:
     """Return the rows of each round but the first."""
     results = []
     rows = list(submissions())
@@ -78,11 +77,11 @@ def judged() -> list[Judged]:
         for row in others:
             rule_s = sets.step_s / sets.work * row.work
             predicted_s = row.predicted_s(efficiency)
-            results.append(Judged(row.round, row.system, row.step_s, predicted_s, rule_s))
+            results.append(JudgedRow(row.round, row.system, row.step_s, predicted_s, rule_s))
     return results
 
 
-TABLE = TrainingTable(
+TABLE = JudgedTable(
     name="mlperf",
     title="GPT-3 175B in MLPerf on 512 to 10,752 H100",
     source="github.com/mlcommons/training_results_v3.0 and _v3.1",

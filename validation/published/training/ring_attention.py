@@ -25,7 +25,7 @@ from ringside.sim.training.rank import RankList
 from ringside.sim.training.stage import Stage, Unshared
 from ringside.sim.training.tensor.context import Attention, ContextParallel
 from ringside.sim.workload.devices import MEMORY_EFFICIENCY, Device, device
-from ringside.validation.published.training.judging.judged import Judged, TrainingTable
+from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 GPUS, TOKENS, QUERY, KEY_VALUE = 8, 8192, 4096, 1024
 FITTED = ("a100", "forward", "ring")
@@ -94,10 +94,10 @@ def predicted_per_s(row: Rate) -> float:
     return 1 / simulate([job], libraries, taken)[0].makespan_s
 
 
-def judged() -> list[Judged]:
+def judged() -> list[JudgedRow]:
     """Return all rows but the one that sets what unmasked blocks save."""
     return [
-        Judged(
+        JudgedRow(
             row.gpu, f"{row.method}, {row.phase}", row.iterations_per_s, predicted_per_s(row),
             row.naive_per_s, row.method,
         )
@@ -118,7 +118,7 @@ def _libraries(gpu: str) -> Libraries:
     return Libraries("nccl", "dgx-a100:1", {}, GPUS)
 
 
-TABLE = TrainingTable(
+TABLE = JudgedTable(
     name="ring_attention",
     title="Ring attention of 65,536 tokens on 8 GPUs, iterations",
     source="github.com/zhuzilin/ring-flash-attention, README.md @ 899628238f2f",

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from scipy.optimize import brentq
 
-from ringside.validation.published.training.judging.judged import Judged, TrainingTable
 from ringside.validation.questions.question import Question, question
+from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 ATTENTION = 0.35
 """Share of the peak that attention proper reaches."""
@@ -87,7 +87,7 @@ def predicted_s(row: Run, efficiency: float, spread: float | None = None) -> flo
     return asked(row, efficiency, spread).step().step_s
 
 
-def judged() -> list[Judged]:
+def judged() -> list[JudgedRow]:
     """Return the rows of each series but its first."""
     series = [tuple(group) for _, group in groupby(runs(), key=lambda row: row.series)]
     scaling = [one for one in series if one[1].role == "scaling"]
@@ -102,12 +102,12 @@ def judged() -> list[Judged]:
     return [*scaled, *(row for one in others for row in _judged(one))]
 
 
-def _judged(series: Sequence[Run], spread: float | None = None) -> list[Judged]:
+def _judged(series: Sequence[Run], spread: float | None = None) -> list[JudgedRow]:
     """Return the rows of a series but its first, which sets the efficiency."""
     sets, *others = series
     efficiency = brentq(lambda share: predicted_s(sets, share, spread) - sets.step_s, 0.05, 1.0, xtol=1e-4)
     return [
-        Judged(
+        JudgedRow(
             row.series, f"{row.gpus} {row.gpu}, {row.sequence} tokens", row.tokens_per_s,
             row.tokens_per_s * row.step_s / predicted_s(row, efficiency, spread),
             sets.tokens_per_s * sets.sequence / row.sequence, row.role,
@@ -116,7 +116,7 @@ def _judged(series: Sequence[Run], spread: float | None = None) -> list[Judged]:
     ]  # fmt: skip
 
 
-TABLE = TrainingTable(
+TABLE = JudgedTable(
     name="torchtitan",
     title="Llama 3 8B in torchtitan, tokens/s of a GPU",
     source="github.com/pytorch/torchtitan, benchmarks/ @ b5bcd76c66d0",

@@ -33,8 +33,8 @@ from ringside.sim.training.tensor.alone import pass_s
 from ringside.sim.workload.decoder import Decoder, decoder
 from ringside.sim.workload.devices import GIB, device
 from ringside.validation.published.training.aleph_alpha import NORMS
-from ringside.validation.published.training.judging.judged import Correlated, Counted, Judged, TrainingTable
 from ringside.validation.questions.question import question
+from ringside.validation.scorecard.judged import Correlated, Counted, JudgedRow, JudgedTable
 
 MODELS = {
     "1B": (16, 2048, 32, 8192),
@@ -222,14 +222,14 @@ def ruled(run: Run) -> float:
     return run.tensor * run.pipeline + run.tensor / SAMPLES
 
 
-def judged() -> list[Judged]:
+def judged() -> list[JudgedRow]:
     """For each cell the throughput of the best layout, of the one that is chosen, and of the naive rule's."""
     found = []
     for cell in cells():
         best = max(run.tokens_per_s_per_gpu for run in cell)
         chosen = min(cell, key=ranked_s).tokens_per_s_per_gpu
         rule = min(cell, key=ruled).tokens_per_s_per_gpu
-        found.append(Judged(f"{cell[0].model} on {cell[0].gpus}", "the choice", best, chosen, rule))
+        found.append(JudgedRow(f"{cell[0].model} on {cell[0].gpus}", "the choice", best, chosen, rule))
     return found
 
 
@@ -343,7 +343,7 @@ def _reduced_s(run: Run, nbytes: float) -> float:
     return beside * _measured_s(summed, machines=run.machines)
 
 
-TABLE = TrainingTable(
+TABLE = JudgedTable(
     name="ultrascale",
     title="The quickest of measured layouts on 8 to 64 H100",
     source="huggingface.co/spaces/nanotron/ultrascale-playbook",

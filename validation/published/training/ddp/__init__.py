@@ -1,26 +1,15 @@
-"""Data-parallel training on 2 to 256 GPUs as a table: `throughput.py` asks `train` for each row."""
+"""Data-parallel training on 2 to 256 GPUs as a table; `throughput.py` predicts each row."""
 
-from ringside.validation.published.training.ddp.throughput import judge_others
-from ringside.validation.published.training.judging.judged import Judged, TrainingTable
-
-
-def judged() -> list[Judged]:
-    """Rows that set nothing, in parts by what was the limit as measured."""
-    return [
-        Judged(
-            series=row.series,
-            what=f"on {row.row.gpus}",
-            measured=row.row.samples_per_s,
-            predicted=row.predicted,
-            rule=row.linear,
-            part=row.limit,
-        )
-        for row in judge_others()
-        if row.limit != "sets compute"
-    ]
+from ringside.validation.published.training.ddp.throughput import SETS_COMPUTE, judge_others
+from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 
-TABLE = TrainingTable(
+def judged() -> list[JudgedRow]:
+    """Return the rows that set nothing, in parts by what limited the measurement."""
+    return [row for row in judge_others() if row.part != SETS_COMPUTE]
+
+
+TABLE = JudgedTable(
     name="ddp",
     title="ResNet-50, VGG-16 and BERT under DDP and its like on 2 to 256 GPUs",
     source="NVIDIA DeepLearningExamples, DLPerf and others, each named in its file",

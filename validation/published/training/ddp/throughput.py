@@ -12,7 +12,6 @@ publication by the others alone. The baseline to beat is linear scaling.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from statistics import median
 
@@ -21,6 +20,7 @@ from ringside.sim.training.ddp.scaling import SPREAD
 from ringside.sim.training.ddp.step import TrainingStep
 from ringside.validation.published.training.ddp.sources import PublishedStep, Series, Source, sources
 from ringside.validation.questions.question import Question, question
+from ringside.validation.scorecard.judged import NAIVE, JudgedRow, score
 
 LOST = 0.05
 """The shortfall of measured throughput against linear scaling above which a row counts as slowed."""
@@ -45,50 +45,17 @@ reach each other's, as GeForce cards cannot over PCIe: what NCCL reckons PCIe 4 
 nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """One published row and its prediction; throughputs in samples/s, ``error`` predicted / measured - 1.
+SETS_COMPUTE = "sets compute"
+"""The part of base rows; the others follow from the measurement.
 
-    ``linear`` is the base row's throughput times the GPUs. ``limit`` follows from the measurement: ``sets
-    compute`` for the base row; ``compute`` where less than `LOST` was lost against linear scaling;
-    ``communication`` where more was, but no more than collectives without overlap take; beyond that ``input``
-    if samples were decoded from files, else ``unexplained``.
-    """
-
-    source: str
-    series: str
-    row: PublishedStep
-    predicted: float
-    linear: float
-    limit: str
-
-    @property
-    def error(self) -> float:
-        """The error of the prediction."""
-        return self.predicted / self.row.samples_per_s - 1
-
-    @property
-    def linear_error(self) -> float:
-        """The error of linear scaling."""
-        return self.linear / self.row.samples_per_s - 1
-
-
-@dataclass(frozen=True, slots=True)
-class SeriesSummary:
-    """Errors over some rows: the median sizes of the model's and of linear scaling's, and the bias.
-
-    ``bias`` is the median of the model's signed errors, ``better`` the number of rows where it beats linear.
-    """
-
-    rows: int
-    median_error: float
-    bias: float
-    median_linear_error: float
-    better: int
+``compute`` where less than `LOST` was lost against linear scaling; ``communication`` where more was, but no
+more than collectives without overlap take; beyond that ``input`` if samples were decoded from files, else
+``unexplained``.
+"""
 
 
 @cache
-def judge(spread: float = SPREAD) -> tuple[Comparison, ...]:
+def judge(spread: float = SPREAD) -> tuple[JudgedRow, ...]:
     """Judge every published row."""
     return tuple(
         judged
@@ -98,32 +65,20 @@ def judge(spread: float = SPREAD) -> tuple[Comparison, ...]:
     )
 
 
-def judge_others() -> list[Comparison]:
+def judge_others() -> list[JudgedRow]:
     """Judge every published row, with the spread that fits the other publications' rows best."""
-    names = dict.fromkeys(row.source for row in judge())
+    names = dict.fromkeys(row.traits["source"] for row in judge())
 
     def off(spread: float, left_out: str) -> float:
-        explained = (row for row in judge(spread) if row.limit in ("communication", "compute"))
-        return median(abs(row.error) for row in explained if row.source != left_out)
+        explained = (row for row in judge(spread) if row.part in ("communication", "compute"))
+        return median(abs(row.error) for row in explained if row.traits["source"] != left_out)
 
     best = {name: min(SPREADS, key=lambda spread: off(spread, name)) for name in names}
-    return [row for name in names for row in judge(best[name]) if row.source == name]
+    return [row for name in names for row in judge(best[name]) if row.traits["source"] == name]
 
 
-def summarize(rows: Iterable[Comparison]) -> SeriesSummary:
-    """Summarise the errors of held-out rows."""
-    held = [row for row in rows if row.limit != "sets compute"]
-    return SeriesSummary(
-        len(held),
-        median(abs(row.error) for row in held),
-        median(row.error for row in held),
-        median(abs(row.linear_error) for row in held),
-        sum(abs(row.error) < abs(row.linear_error) for row in held),
-    )
-
-
-def table(rows: Iterable[Comparison]) -> str:
-    """Return the rows as text in columns, with their summary."""
+def table(rows: Iterable[JudgedRow]) -> str:
+    """Return the rows as text in columns, with their scores."""
     rows = list(rows)
     lines = [
         "# predicted from each series' first row, which sets its compute time and nothing else;",
@@ -131,36 +86,42 @@ def table(rows: Iterable[Comparison]) -> str:
         "# the spread of GPUs is chosen by the other publications' rows",
         f"# {'series':<34}{'gpus':>5}{'measured':>10}{'predicted':>10}{'error':>8}{'linear':>8}  limit",
     ]
-    for judged in rows:
+    for row in rows:
         numbers = (
-            f"{judged.row.gpus:>5}{judged.row.samples_per_s:>10.0f}{judged.predicted:>10.0f}"
-            f"{judged.error:>8.1%}{judged.linear_error:>8.1%}"
+            f"{row.traits['gpus']:>5}{row.measured:>10.0f}{row.predicted:>10.0f}"
+            f"{row.error:>8.1%}{row.rule_error:>8.1%}"
         )
-        lines.append(f"  {judged.series:<34}{numbers}  {judged.limit}")
-    for what, some in (
-        ("all held-out rows", rows),
-        *(
-            (f"limit {limit}", [row for row in rows if row.limit == limit])
-            for limit in ("communication", "compute", "input", "unexplained")
-        ),
-    ):
-        if any(row.limit != "sets compute" for row in some):
-            total = summarize(some)
+        lines.append(f"  {row.series:<34}{numbers}  {row.part}")
+    held_out = [row for row in rows if row.part != SETS_COMPUTE]
+    limits = ("communication", "compute", "input", "unexplained")
+    parts = {f"limit {limit}": [row for row in held_out if row.part == limit] for limit in limits}
+    for name, some in {"all held-out rows": held_out, **parts}.items():
+        if some:
+            total = score("", name, some)
+            better = sum(abs(row.error) < abs(row.rule_error) for row in some)
             lines.append(
-                f"# {what}: {total.rows} rows, median error {total.median_error:.1%}, bias {total.bias:+.1%},"
-                f" linear scaling {total.median_linear_error:.1%}, better than linear {total.better} times"
+                f"# {name}: {len(some)} rows, median error {total.errors.median:.1%}, "
+                f"bias {total.errors.bias:+.1%}, linear scaling {total.rules[NAIVE].median:.1%}, "
+                f"better than linear {better} times"
             )
     return "\n".join(lines) + "\n"
 
 
-def _judge(source: Source, series: Series, spread: float) -> Iterable[Comparison]:
+def _judge(source: Source, series: Series, spread: float) -> Iterable[JudgedRow]:
     base = series.rows[0]
     for row in series.rows:
         step = asked(source, series, row, spread).step()
         assert isinstance(step, TrainingStep)
         linear = base.samples_per_s / base.gpus * row.gpus
-        limit = _limit(series, row, linear, step) if row is not base else "sets compute"
-        yield Comparison(source.source, series.id, row, step.throughput, linear, limit)
+        yield JudgedRow(
+            series=series.id,
+            what=f"on {row.gpus}",
+            measured=row.samples_per_s,
+            predicted=step.throughput,
+            rule=linear,
+            part=_limit(series, row, linear, step) if row is not base else SETS_COMPUTE,
+            traits={"source": source.source, "gpus": str(row.gpus), "nodes": str(row.nodes)},
+        )
 
 
 def asked(source: Source, series: Series, row: PublishedStep, spread: float) -> Question:

@@ -25,7 +25,7 @@ from ringside.sim.training.pipeline.actions import Table
 from ringside.sim.training.pipeline.placement import Placement
 from ringside.sim.training.pipeline.program import find_runtime, pipeline
 from ringside.sim.training.pipeline.schedules import PassTimes, tables, zb_2p
-from ringside.validation.published.training.judging.judged import Judged, TrainingTable
+from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 HERE = Path(__file__).parent
 
@@ -135,7 +135,7 @@ def predicted(row: Measured) -> float:
     return row.micro_batches * row.samples_a_micro_batch / seconds / row.ranks
 
 
-def judged() -> Iterator[Judged]:
+def judged() -> Iterator[JudgedRow]:
     """Yield the measured rows as samples per GPU and second, with one factor per model and table."""
     rows = sorted(measured(), key=lambda row: (row.table, row.model))
     for (table, model), some in groupby(rows, key=lambda row: (row.table, row.model)):
@@ -144,7 +144,7 @@ def judged() -> Iterator[Judged]:
         rule = median(row.samples_per_gpu_per_s for row, _ in own)
         for row, raw in own:
             what = f"{row.ranks} ranks, {row.micro_batches} micro-batches, {row.schedule}"
-            yield Judged(
+            yield JudgedRow(
                 f"table {table} {model}", what, row.samples_per_gpu_per_s, factor * raw, rule, row.schedule
             )
 
@@ -171,7 +171,7 @@ def _rows(file: str) -> Iterator[dict[str, str]]:
         yield from csv.DictReader(text)
 
 
-TABLE = TrainingTable(
+TABLE = JudgedTable(
     name="zero_bubble",
     title="1F1B and zero bubbles on 8 to 32 A100",
     source="arXiv:2401.10241, tables 4, 5, 6 and 9",

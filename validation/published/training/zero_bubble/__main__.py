@@ -1,7 +1,7 @@
 """``python -m ringside.validation.published.training.zero_bubble`` compares with the paper's figures."""
 
-from ringside.validation.published.training.judging.judged import lines
 from ringside.validation.published.training.zero_bubble import TABLE, bubble, profiled
+from ringside.validation.scorecard.judged import lines, result
 
 
 def main() -> None:
@@ -14,7 +14,7 @@ def main() -> None:
         print(
             f"{row.model:>6} {row.ranks:>3} ranks {row.micro_batches:>4} micro-batches | " + " | ".join(parts)
         )
-    print("\n".join(lines(TABLE, TABLE.judged())))
+    print("\n".join(lines(result(TABLE))))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,47 @@
+"""Steps that published tables share: the share of a GPU's peak that one implies, and many micro-batches."""
+
+from collections.abc import Callable
+
+ROUNDS = 2
+"""Micro-batches a pipeline rank that are simulated: each round beyond them takes as long as the second."""
+
+ONE_BUCKET_MB = 1e6
+"""A bucket cap (MiB) that no model fills: gradients are summed after backward, as Megatron-LM's once were."""
+
+LEAST = 0.05
+"""The least share of a peak that `solved` tries."""
+
+NEAR = 1e-4
+"""The relative error of a step time at which `solved` ends."""
+
+
+def solved(predicted_s: Callable[[float], float], step_s: float, most: float = 1.0) -> float:
+    """Return the efficiency up to ``most`` that comes nearest to this step time.
+
+    A step is nearly linear in the efficiency's inverse; the secant method finds the root.
+    """
+    tried: list[tuple[float, float]] = []
+    efficiency = 0.5
+    for _ in range(12):
+        off = predicted_s(efficiency) / step_s - 1
+        if abs(off) < NEAR:
+            break
+        tried.append((1 / efficiency, off))
+        if len(tried) == 1:
+            efficiency *= 1 + off
+        else:
+            (before, far), (here, near) = tried[-2:]
+            if far == near:
+                break
+            efficiency = 1 / max(here - near * (here - before) / (near - far), 1 / most)
+        efficiency = min(max(efficiency, LEAST), most)
+    return efficiency
+
+
+def whole_s(step_s: Callable[[int], float], micro_batches: int, pipeline: int = 1) -> float:
+    """Return the seconds of a step, extrapolated from steps with fewer micro-batches."""
+    most = min(micro_batches, ROUNDS * pipeline)
+    seconds = step_s(most)
+    if micro_batches > most:
+        seconds += (micro_batches - most) / pipeline * (seconds - step_s(most - pipeline))
+    return seconds

@@ -1,0 +1,129 @@
+"""Errors of predictions on published rows that they did not use."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ringside.sim.questions.question import Question, QuestionError, argument, option
+from ringside.topologies.names import one_of
+
+if TYPE_CHECKING:  # help must not wait for scipy and simulations
+    from ringside.validation.scorecard.collectives import SiteScore
+    from ringside.validation.scorecard.judged import JudgedTable, Score, TableResult
+
+COLLECTIVES, TRAINING, MPI = "collectives", "training", "mpi"
+SCORECARDS = (COLLECTIVES, TRAINING, MPI)
+
+
+def _scorecard(text: str) -> str:
+    if text not in SCORECARDS:
+        raise QuestionError(f"unknown scorecard {text!r}; write {one_of(SCORECARDS, text)}")
+    return text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scorecard(Question):
+    """Errors of NCCL's times, of training steps, or of MPI's times, on held-out published rows."""
+
+    schema: ClassVar[str] = "scorecard"
+
+    what: str = argument("What is predicted.", default=COLLECTIVES, parse=_scorecard)
+    tables: Sequence[str] = option(
+        "Only this table of training; repeat for more.",
+        "--table", metavar="NAME", factory=tuple, repeats=True,
+    )  # fmt: skip
+
+    @cached_property
+    def judged(self) -> "Sequence[JudgedTable]":
+        """What is judged: a table of rows each, and how they are predicted."""
+        if self.what == TRAINING:
+            from ringside.validation.scorecard.training import training_tables
+
+            return training_tables(self.tables)
+        if self.tables:
+            raise QuestionError("`tables` are those of training; write `what` training, or leave them out")
+        if self.what == MPI:
+            from ringside.validation.scorecard.mpi import mpi_tables
+
+            return mpi_tables()
+        from ringside.validation.scorecard.collectives import collective_tables
+
+        return collective_tables()
+
+    def ask(self, done: Callable[[str], object] = lambda _: None) -> "ScorecardAnswer":
+        """Predict every table; ``done`` is called with the name of each."""
+        from ringside.validation.scorecard.collectives import collective_scores, site_scores
+        from ringside.validation.scorecard.judged import result, scores
+
+        results = []
+        for table in self.judged:
+            results.append(result(table))
+            done(table.name)
+        if self.what == COLLECTIVES:
+            rows = [row for one in results for row in one.rows]
+            return ScorecardAnswer(self, results, collective_scores(rows), site_scores(rows))
+        scored = [score for one in results if one.rows for score in scores(one.table.name, one.rows)]
+        return ScorecardAnswer(self, results, scored)
+
+
+@dataclass(frozen=True, slots=True)
+class ScorecardAnswer:
+    """The answer: each table beside its predictions, and the scores of all groups of rows.
+
+    ``sites`` are scores that count each site once, of collectives only.
+    """
+
+    question: Scorecard
+    results: "Sequence[TableResult]"
+    scores: "Sequence[Score]"
+    sites: "Sequence[SiteScore]" = ()
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Everything, in plain values; None where a rule has no answer."""
+        if self.question.what == COLLECTIVES:
+            rows = [_plain_group(score) for score in self.scores]
+            return {"rows": rows, "sites": [_finite(asdict(site)) for site in self.sites]}
+        return {"tables": [self._plain_table(one) for one in self.results]}
+
+    def _plain_table(self, one: "TableResult") -> dict[str, Any]:
+        table = one.table
+        content: dict[str, Any] = {
+            **{name: getattr(table, name) for name in ("name", "title", "source", "sets", "rule", "unit")},
+            "scores": [_plain_score(score) for score in self.scores if score.group == table.name],
+            "rows": [_plain_row(row) for row in one.rows],
+            "counted": [asdict(count) for count in one.counted],
+            "correlated": [asdict(correlation) for correlation in one.correlated],
+        }
+        return content | ({"fitted": _finite(asdict(one.fitted))} if one.fitted.rows else {})
+
+
+def _plain_group(score: "Score") -> dict[str, Any]:
+    errors = score.errors
+    return {
+        "group": score.group,
+        "name": score.name,
+        **{name: getattr(errors, name) for name in ("rows", "median", "p90", "inside")},
+        "baselines": _finite({rule: one.median for rule, one in score.rules.items()}),
+    }
+
+
+def _plain_score(score: "Score") -> dict[str, Any]:
+    (rule,) = score.rules.values()
+    errors = {name: getattr(score.errors, name) for name in ("median", "p90", "worst", "bias")}
+    sizes = {"table": score.group, "part": score.name, "rows": score.errors.rows, "series": score.series}
+    return _finite({**sizes, **errors, "rule_median": rule.median, "rule_p90": rule.p90})
+
+
+def _plain_row(row: Any) -> dict[str, Any]:
+    names = ("series", "what", "measured", "predicted", "rule", "part", "error", "rule_error")
+    return _finite({name: getattr(row, name) for name in names})
+
+
+def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in values.items()
+    }

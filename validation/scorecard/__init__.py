@@ -1,0 +1,1 @@
+"""Predictions of published rows that their fits did not use, beside simple rules."""

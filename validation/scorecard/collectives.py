@@ -1,0 +1,227 @@
+"""NCCL's measured model on held-out rows, beside simple rules.
+
+Every split fits some rows of a machine and judges others: more nodes, another site, the sizes between. A row
+is never judged by a fit that included it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ringside.sim.libraries.nccl.measured import Answer
+from ringside.sim.record import Record
+from ringside.validation.nccl.fit import fit
+from ringside.validation.nccl.observed import Observed, choose, is_observable, observed
+from ringside.validation.published import published
+from ringside.validation.published.calibrations import is_left_out, mates_of
+from ringside.validation.scorecard.baselines import BASELINES
+from ringside.validation.scorecard.judged import JudgedRow, JudgedTable, Score, score
+
+KIB, MIB = 1024, 1024**2
+SMALL, LARGE = 64 * KIB, 64 * MIB
+"""The gap held out of a run."""
+
+HALF = 4 * MIB
+"""The size up to which a run is fitted; larger sizes are judged."""
+
+_LEAST, _LOG = 4, 12
+"""The minimum number of rows for a fit, and for a log."""
+
+MORE = "more nodes"
+ANOTHER = "another site"
+ONE_KNOWN = "another site, one row known"
+
+SIZES = ("to 64 KiB", "to 4 MiB", "to 128 MiB", "128 MiB and more")
+"""Classes of sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Rows to fit and rows to judge of one machine; ``factor`` is the growth of the node count."""
+
+    name: str
+    machine: str
+    fitted: list[Observed]
+    judged: list[Observed]
+    pooled: bool = False
+    factor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SiteScore:
+    """Errors at unseen sites, where each site counts once, whatever its number of rows.
+
+    The figures are the median and the mean of the sites' medians; ``large`` is their median over rows of 128
+    MiB and more alone, NaN without any. ``mean`` is over all rows.
+    """
+
+    name: str
+    sites: int
+    median_of_medians: float
+    mean_of_medians: float
+    large: float
+    mean: float
+
+
+def collective_tables() -> list[JudgedTable]:
+    """Return a table per fit of the published rows."""
+    return [
+        JudgedTable(
+            name=f"{split.name} of {split.machine}",
+            title="NCCL's calibrated times",
+            source="validation/published",
+            sets=f"{len(split.fitted)} rows",
+            rule="several",
+            judged=lambda split=split: judge(split),  # type: ignore[misc]
+        )
+        for split in splits(published())
+    ]
+
+
+def splits(records: Sequence[Record]) -> Iterator[Split]:
+    """Yield all splits that the rows support."""
+    usable = [record for record in records if is_observable(record)]
+    for machine in sorted({record.cluster for record in usable}):
+        own = observed([record for record in usable if record.cluster == machine], machine, {})
+        mates = [r for r in usable if r.cluster in mates_of(machine) and r.num_nodes == 1]
+        for other in (False, True):  # rows of another setting are another machine's
+            yield from _more_nodes(machine, [row for row in own if is_left_out(row.record) == other])
+        yield from _other_sites(machine, own, observed(mates, machine, {}))
+        for run in dict.fromkeys(row.run for row in own):
+            yield from _of_run(machine, [row for row in own if row.run == run])
+
+
+def judge(split: Split) -> list[JudgedRow]:
+    """Fit, predict, and compare with the measurements.
+
+    Logs of another site are judged twice: with the fit, and with the fit scaled by one row of each log.
+    """
+    model = fit(split.fitted, pooled=split.pooled).model
+    chosen = choose(split.judged, model.facts)
+    if not chosen.tasks:
+        return []
+    rows = [split.judged[place] for place in chosen.kept]
+    judged = _beside(split, split.name, rows, model.predict(chosen.tasks))
+    for run in dict.fromkeys(row.run for row in rows) if split.pooled else ():
+        of_run = sorted(
+            (place for place, row in enumerate(rows) if row.run == run),
+            key=lambda place: rows[place].record.nbytes,
+        )
+        if len(of_run) < _LOG:
+            continue
+        known = of_run.pop(len(of_run) // 3)  # where latency and bandwidth both count
+        scaled = model.anchored([chosen.tasks[known]], [rows[known].record.time_s])
+        answer = scaled.predict([chosen.tasks[place] for place in of_run])
+        judged += _beside(split, ONE_KNOWN, [rows[place] for place in of_run], answer)
+    return judged
+
+
+def _beside(split: Split, name: str, rows: Sequence[Observed], answer: Answer) -> list[JudgedRow]:
+    others = {rule: find(split.fitted, rows) for rule, find in BASELINES.items()}
+    return [
+        JudgedRow(
+            series=split.machine,
+            what=f"{row.record.collective} of {row.record.nbytes} B on {row.record.ranks} ranks",
+            measured=row.record.time_s,
+            predicted=float(answer.time_s[i]),
+            part=name,
+            low=float(answer.lo_s[i]),
+            high=float(answer.hi_s[i]),
+            baselines={rule: float(seconds[i]) for rule, seconds in others.items()},
+            traits={
+                "size": size_class(row.record.nbytes),
+                "machine": split.machine,
+                "collective": row.record.collective,
+                "nodes": f"{split.factor:g} x as many",
+                "site": row.record.site,
+            },
+        )
+        for i, row in enumerate(rows)
+    ]
+
+
+def collective_scores(rows: Sequence[JudgedRow]) -> list[Score]:
+    """Score every kind of split, and the rows of more nodes and of other sites by their traits."""
+    groups = {"question": [(row.part, row) for row in rows]}
+    for trait in ("size", "machine", "collective", "nodes"):
+        parts = (MORE,) if trait == "nodes" else (MORE, ANOTHER)
+        groups[trait] = [(row.traits[trait], row) for row in rows if row.part in parts]
+    return [
+        score(group, name, [row for own, row in named if own == name])
+        for group, named in groups.items()
+        for name in sorted({name for name, _ in named}, key=_order)
+    ]
+
+
+def site_scores(rows: Sequence[JudgedRow]) -> list[SiteScore]:
+    """Score both splits by site, where there are any."""
+    scored = []
+    for name in (ANOTHER, ONE_KNOWN):
+        if own := [row for row in rows if row.part == name]:
+            medians, large = _medians(own), _medians([row for row in own if row.traits["size"] == SIZES[-1]])
+            scored.append(
+                SiteScore(
+                    *(name, len(medians), float(np.median(medians)), float(np.mean(medians))),
+                    *(float(np.median(large or [np.nan])), float(np.mean([abs(row.error) for row in own]))),
+                )
+            )
+    return scored
+
+
+def _medians(rows: Sequence[JudgedRow]) -> list[float]:
+    """Return the median error of each site."""
+    sites: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        sites.setdefault((row.series, row.traits["site"]), []).append(abs(row.error))
+    return [float(np.median(errors)) for errors in sites.values()]
+
+
+def size_class(nbytes: int) -> str:
+    """Return the class of a size."""
+    most = (64 * KIB, 4 * MIB, 128 * MIB - 1)
+    return SIZES[sum(nbytes > one for one in most)]
+
+
+def _order(name: str) -> tuple[int, str]:
+    """Return a sort key of a name; sizes and factors sort by value."""
+    if name in SIZES:
+        return SIZES.index(name), name
+    factor = name.partition(" x ")[0]
+    return (int(float(factor) * 100), "") if factor != name else (0, name)
+
+
+def _more_nodes(machine: str, own: Sequence[Observed]) -> Iterator[Split]:
+    """Fit the smaller node counts, judge the larger; each count but the first two is a split."""
+    counts = sorted({row.comm.nodes for row in own})
+    for most in counts[1:-1] if len(counts) > 2 else counts[:1] * (len(counts) == 2 and counts[0] > 1):
+        fitted = [row for row in own if row.comm.nodes <= most]
+        if len(fitted) < _LEAST or machine == "dgx-b200":
+            continue
+        for nodes in (count for count in counts if count > most):
+            rows = [row for row in own if row.comm.nodes == nodes]
+            yield Split(MORE, machine, fitted, rows, factor=nodes / most)
+
+
+def _other_sites(machine: str, own: Sequence[Observed], mates: Sequence[Observed]) -> Iterator[Split]:
+    """Fit all sites of the box but one, judge that one."""
+    for site in dict.fromkeys(row.record.site for row in own):
+        others = [row for row in (*own, *mates) if row.record.site != site]
+        judged = [row for row in own if row.record.site == site]
+        if len(others) >= _LEAST:
+            yield Split(ANOTHER, machine, others, judged, pooled=True)
+
+
+def _of_run(machine: str, run: Sequence[Observed]) -> Iterator[Split]:
+    """Judge sizes between, a gap in the middle, and all larger sizes."""
+    if len({row.record.nbytes for row in run}) < _LOG:
+        return
+    ordered = sorted(run, key=lambda row: row.record.nbytes)
+    yield Split("every other size", machine, ordered[::2], ordered[1::2])
+    outside = [row for row in ordered if not SMALL < row.record.nbytes < LARGE]
+    gap = [row for row in ordered if SMALL < row.record.nbytes < LARGE]
+    if outside and outside[0].record.nbytes <= SMALL and outside[-1].record.nbytes >= LARGE:
+        yield Split("a gap of sizes", machine, outside, gap)
+    lower = [row for row in ordered if row.record.nbytes <= HALF]
+    if len(lower) >= _LEAST and len(lower) < len(ordered):
+        yield Split("larger sizes", machine, lower, ordered[len(lower) :])
