@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ringside.api import train as train
     from ringside.real.questions.collective_measurement import CollectiveMeasurement as CollectiveMeasurement
     from ringside.real.questions.elastic_measurement import ElasticMeasurement as ElasticMeasurement
+    from ringside.real.questions.program_run import ProgramRun as ProgramRun
     from ringside.real.questions.training_measurement import TrainingMeasurement as TrainingMeasurement
     from ringside.results import Cell as Cell
     from ringside.results import Result as Result
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from ringside.sim.questions.collective_time import CollectiveTime as CollectiveTime
     from ringside.sim.questions.coverage import Coverage as Coverage
     from ringside.sim.questions.job_goodput import JobGoodput as JobGoodput
+    from ringside.sim.questions.program_time import ProgramTime as ProgramTime
+    from ringside.sim.questions.program_verdict import ProgramVerdict as ProgramVerdict
     from ringside.sim.record import Record as Record
     from ringside.sim.schedule import Schedule as Schedule
     from ringside.sim.training.ddp.buckets import Bucketing as Bucketing
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
     from ringside.validation.questions.ddp_measurement import DdpMeasurement as DdpMeasurement
     from ringside.validation.questions.explanation import Explanation as Explanation
     from ringside.validation.questions.fitting import Fitting as Fitting
+    from ringside.validation.questions.job_profile import JobProfile as JobProfile
     from ringside.validation.questions.layout_search import LayoutSearch as LayoutSearch
     from ringside.validation.questions.slow_nodes import SlowNodes as SlowNodes
     from ringside.validation.questions.step_time import StepTime as StepTime
@@ -93,12 +97,16 @@ else:
         "Fitting": "ringside.validation.questions.fitting",
         "Goodput": "ringside.sim.goodput.study",
         "JobGoodput": "ringside.sim.questions.job_goodput",
+        "JobProfile": "ringside.validation.questions.job_profile",
         "LayoutSearch": "ringside.validation.questions.layout_search",
         "LongJob": "ringside.sim.goodput.job",
         "ParallelStep": "ringside.sim.training.step",
         "Pick": "ringside.sim.pick",
         "PowerSGD": "ringside.sim.training.ddp.powersgd",
         "Prediction": "ringside.sim.libraries.library",
+        "ProgramRun": "ringside.real.questions.program_run",
+        "ProgramTime": "ringside.sim.questions.program_time",
+        "ProgramVerdict": "ringside.sim.questions.program_verdict",
         "Record": "ringside.sim.record",
         "Restart": "ringside.sim.goodput.job",
         "Result": "ringside.results",

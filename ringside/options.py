@@ -19,10 +19,11 @@ def choices(names: Iterable[str]) -> str:
     return "|".join(names)
 
 
-def _lift_limits(context: typer.Context, is_given: bool) -> None:
+def _lift_limits(context: typer.Context, is_given: bool) -> bool:
     """Apply ``--force``: simulations of any size while the command runs."""
     if is_given:
         context.with_resource(forced())
+    return is_given
 
 
 Cluster = Annotated[

@@ -6,6 +6,7 @@ outside, nothing is announced and the limits apply:
 with watched(print, lambda done, total: None), forced():     predict(...)
 """
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -93,6 +94,18 @@ def forced(force: bool = True) -> Iterator[None]:
         yield
     finally:
         _forced.reset(token)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Disable Python's cyclic garbage collector: it frees nothing in a simulation, at half of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def consider(plan: Schedule, graph: Topology, engine: str = "simpy") -> None:

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field
 from types import MappingProxyType, NoneType, UnionType
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -12,7 +12,6 @@ import ringside.parsers  # noqa: F401  (registers them)
 from ringside.sim.questions.question import Question, option_of, options_of, types_of
 
 Command = Callable[..., None]
-Asked = TypeVar("Asked", bound=Question)
 
 
 def asks(question: type[Question], *others: type[Question]) -> Callable[[Command], Command]:
@@ -24,7 +23,7 @@ def asks(question: type[Question], *others: type[Question]) -> Callable[[Command
 
     def decorate(run: Command) -> Command:
         def ask(values: dict[str, Any], **given: Any) -> None:
-            run(made(question, values), **given)
+            run(question(**values), **given)
 
         return _command(run, _options(question), ask, borrowed)
 
@@ -34,18 +33,13 @@ def asks(question: type[Question], *others: type[Question]) -> Callable[[Command
 def asks_one_of(*questions: type[Question]) -> Callable[[Command], Command]:
     """Replace a command's first parameter by an option for each field of several questions.
 
-    The parameter becomes the options given, of which `made` makes one of the questions.
+    The parameter becomes the options given, by field, of which the command makes one of the questions.
     """
 
     def decorate(run: Command) -> Command:
         return _command(run, _options(*questions, is_needed=False), run)
 
     return decorate
-
-
-def made(question: type[Asked], values: Mapping[str, Any]) -> Asked:
-    """Make a question of the options that are its fields."""
-    return question(**{one.name: values[one.name] for one in options_of(question) if one.name in values})
 
 
 def _options(*questions: type[Question], is_needed: bool = True) -> dict[str, inspect.Parameter]:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from ringside.sim import effort, jit
+from ringside.sim.effort import uncollected
 from ringside.sim.engine import events, maxplus, rounds
-from ringside.sim.engine.run import Run, check_ranks, uncollected
+from ringside.sim.engine.run import Run, check_ranks
 from ringside.sim.engine.wiring import Ints, Wiring, wire
 from ringside.sim.schedule import Schedule, ScheduleError, Step
 from ringside.sim.streams import Streams

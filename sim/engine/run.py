@@ -1,8 +1,5 @@
 """The common interface of engines that play schedules."""
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ringside.sim.engine.timeline import Timeline
@@ -28,15 +25,3 @@ def check_ranks(schedule: Schedule, graph: Topology) -> None:
             f"{schedule.ranks} ranks on {name_of(graph)} with {len(ranks(graph))}; "
             f"write at most that many ranks, or a larger cluster"
         )
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Disable Python's cyclic garbage collector: it frees nothing in a simulation, at half of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import simpy
 
 from ringside.sim.clock import Clock
-from ringside.sim.engine.run import uncollected
+from ringside.sim.effort import uncollected
 from ringside.sim.program.operations import (
     ANY,
     Call,

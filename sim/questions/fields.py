@@ -26,6 +26,22 @@ def files_argument(help: str, metavar: str | None = None) -> Any:
     return argument(help, metavar=metavar, parse=_parse_paths, repeats=True)
 
 
+def placement_option() -> Any:
+    """Define a field of how ranks are placed on machines."""
+    return option(
+        "Place -g ranks: equally many on every machine, or one machine full after another.",
+        metavar=choices(SPREADS), default=EVEN,
+    )  # fmt: skip
+
+
+def library_option() -> Any:
+    """Define a field of a library."""
+    return option(
+        "Library whose choices and times to predict.",
+        metavar=choices(LIBRARIES), default=None, default_text="nccl for machines with GPUs, else ideal",
+    )  # fmt: skip
+
+
 def network_option() -> Any:
     """Define a field of how links serve messages."""
     return option("How links serve messages: in turn, or shared.", metavar=choices(NETWORKS), default="fifo")
@@ -38,20 +54,14 @@ class OnCluster(Question):
     cluster: str = option("A named cluster, or a YAML file. See ringside topo.", metavar="NAME[:COUNT]|FILE")
     settings: Mapping[str, str] = settings_option()
     ranks: int | None = option("Number of ranks.", "-g", "--ranks", default=None, default_text="all")
-    placement: str = option(
-        "Place -g ranks: equally many on every machine, or one machine full after another.",
-        metavar=choices(SPREADS), default=EVEN,
-    )  # fmt: skip
+    placement: str = placement_option()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ByAlgorithm(OnCluster):
     """A library whose choices and times to predict, and the algorithms that it may choose."""
 
-    library: str | None = option(
-        "Library whose choices and times to predict.",
-        metavar=choices(LIBRARIES), default=None, default_text="nccl for machines with GPUs, else ideal",
-    )  # fmt: skip
+    library: str | None = library_option()
     algorithm: str = option(
         "ring,tree, ^ring, ... (ringside collectives lists all) or auto; for nccl as in NCCL_ALGO.",
         metavar="NAMES", default="auto",

@@ -19,12 +19,13 @@ FILES = [{"files": ["a.log"]}, {"files": ["a.log"], "cluster": "star:2"}]
 REQUIRED = {
     "CollectiveTime": {"collective": "all_reduce", "cluster": "star:4"},
     "CollectiveMeasurement": {"collective": "all_reduce"},
+    "ProgramTime": {"file": "a.py", "ranks": 2, "cluster": "star:2"},
     "AlgorithmChoice": {"collective": "all_reduce", "cluster": "star:4"},
     "StepTime": {"model": "resnet50", "cluster": "star:4"},
     "LayoutSearch": {"model": "resnet50", "cluster": "star:4"},
     "WhatIf": {"what": "all_reduce", "cluster": "star:4"},
     "Fitting": {"files": ["a.log"], "cluster": "star:2"},
-    **{name: {"files": ["a.log"]} for name in ("Comparison", "Explanation", "SlowNodes")},
+    **{name: {"files": ["a.log"]} for name in ("Comparison", "Explanation", "SlowNodes", "JobProfile")},
 }
 
 

@@ -14,7 +14,7 @@ lead to one state are followed once.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ringside.sim.engine.run import uncollected
+from ringside.sim.effort import uncollected
 from ringside.sim.program.operations import Drop, NewGroup, Operation, Program
 from ringside.sim.program.play import Play
 from ringside.sim.program.proof.anybody import Anybody

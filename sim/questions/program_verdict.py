@@ -1,0 +1,127 @@
+"""Whether a job of collectives and messages ends."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ringside.sim.effort import consider_ranks, uncollected
+from ringside.sim.formats.program_files import ProgramFile, holds_program, read
+from ringside.sim.libraries import gloo
+from ringside.sim.program.operations import Call, Program
+from ringside.sim.program.proof.check import PROVED, Verdict, check
+from ringside.sim.program.record.script import program_of
+from ringside.sim.questions.program_fields import OfProgram
+from ringside.sim.questions.question import QuestionError
+from ringside.sim.schedule import Schedule
+
+EVERY = 100
+"""Ranks between two progress reports."""
+
+Tell = Callable[[str], None]
+"""Called with the state of the work."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramVerdict(OfProgram):
+    """Whether a job of collectives and messages ends, or who waits for whom."""
+
+    schema: ClassVar[str] = "program"
+
+    def ask(self, *, tell: Tell = lambda _: None) -> "ProgramProof":
+        """Record a script, or read a file, and prove it; ``tell`` is called with the state of the work."""
+        job = job_file(self.path, self.ranks)
+        return prove_job(job, self.library or "gloo", self.inputs(), eager=self.eager, tell=tell)
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """A script and its number of ranks, or a file with all ranks of a job."""
+
+    path: Path
+    ranks: int
+    read: ProgramFile | None = None
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """How parts of the file that a program cannot express were converted."""
+        return self.read.notes if self.read else ()
+
+    @property
+    def library(self) -> str:
+        """The library that the file names, or Gloo."""
+        return self.read.library if self.read else "gloo"
+
+    def program(self, library: str, *, eager: bool, tell: Tell) -> Program:
+        """Return the job by the rules of a library."""
+        if self.read is None:
+            return _recorded(program_of(self.path, self.ranks, library, eager=eager), tell)
+        if eager:
+            raise QuestionError(f"`eager` applies to scripts, and {self.path} is not one; remove it")
+        return self.read.program(library)
+
+
+def job_file(path: Path, ranks: int | None) -> JobFile:
+    """Return one job, with its file's ranks or ``ranks``."""
+    if holds_program(path):
+        program = read(path)
+        if ranks not in (None, program.ranks):
+            raise QuestionError(f"`ranks` {ranks}, but {path} has {program.ranks} ranks; remove `ranks`")
+        return JobFile(path, program.ranks, program)
+    if ranks is None:
+        raise QuestionError(f"{path} needs a number of ranks; write -g N")
+    return JobFile(path, ranks)
+
+
+def _recorded(program: Program, tell: Tell) -> Program:
+    """Record all ranks of a script's job; raise ValueError first if that would take too long."""
+    ranks = program.ranks
+    with uncollected():
+        consider_ranks(ranks, max(len(program.operations(rank)) for rank in {0, ranks // 2, ranks - 1}))
+        for rank in range(ranks):
+            program.operations(rank)
+            if rank % EVERY == 0:
+                tell(f"recording: rank {rank:,} of {ranks:,}")
+    return program
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramProof:
+    """The answer: the job's program, and the verdict on it."""
+
+    inputs: Mapping[str, Any]
+    job: JobFile
+    program: Program
+    verdict: Verdict
+    is_proved: bool
+    notes: Sequence[str]
+    """How parts of the file that a program cannot express were converted."""
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Everything, in plain values; without a cluster it has no makespan."""
+        return {"inputs": self.inputs, "makespan_s": None, **self.rows[0]}
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The verdict, its reasons in sentences, and the number of operations."""
+        verdict = self.verdict
+        return [{"verdict": verdict.verdict, "story": list(verdict.story), "operations": verdict.operations}]
+
+    def schedule_of(self, call: Call) -> Schedule:
+        """Return a collective's schedule without a cluster: Gloo's own."""
+        if call.group.rules.on_stream:
+            raise QuestionError(
+                f"{call.name}: {call.group.library}'s schedule depends on the machines; add `cluster` NAME"
+            )
+        return gloo.schedule(call.collective, "auto")
+
+
+def prove_job(
+    job: JobFile, library: str, inputs: Mapping[str, Any], *, eager: bool, tell: Tell
+) -> ProgramProof:
+    """Prove a job by the rules of a library; ``inputs`` are those of the question."""
+    program = job.program(library, eager=eager, tell=tell)
+    verdict = check(program)
+    inputs = {**inputs, "file": str(job.path), "ranks": job.ranks, "library": library}
+    return ProgramProof(inputs, job, program, verdict, verdict.verdict == PROVED, job.notes)
