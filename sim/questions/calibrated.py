@@ -1,6 +1,8 @@
 """Fields of the measurements that a question goes by."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ringside.sim.calibration import (
@@ -13,10 +15,23 @@ from ringside.sim.calibration import (
     shipped,
     why_not,
 )
-from ringside.sim.questions.anchor import Anchor
 from ringside.sim.questions.question import choices, option
 from ringside.topologies.catalogue import split
 from ringside.topologies.load import in_catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """Measurements read from ``path``.
+
+    ``scale`` returns a calibration scaled by them, for a machine by name with its changed settings.
+    """
+
+    path: Path
+    scale: Callable[[Calibration, str, Mapping[str, str]], Calibration]
+
+    def __str__(self) -> str:
+        return str(self.path)
 
 
 def calibration_option() -> Any:

@@ -12,7 +12,7 @@ from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.library import Calibrated, Nccl
 from ringside.sim.libraries.nccl.measured import Measured
 from ringside.sim.libraries.nccl.message_times import Task
-from ringside.sim.questions.anchor import Anchor
+from ringside.sim.questions.calibrated import Anchor
 from ringside.sim.record import Record, RecordError, digest
 from ringside.validation.machines import with_nodes
 from ringside.validation.measurements import as_run

@@ -8,9 +8,8 @@ from ringside.sim.calibration import Calibration
 from ringside.sim.libraries.find import LIBRARIES, Options, default_library, find_library
 from ringside.sim.libraries.library import Library
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.questions.anchor import Anchor
 from ringside.sim.questions.buckets import ByBuckets
-from ringside.sim.questions.calibrated import anchor_option, calibration_option, scaled
+from ringside.sim.questions.calibrated import Anchor, anchor_option, calibration_option, scaled
 from ringside.sim.questions.fields import OnCluster, network_option
 from ringside.sim.questions.layout import ByLayout
 from ringside.sim.questions.question import option
