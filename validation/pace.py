@@ -4,33 +4,29 @@ from dataclasses import replace
 
 from scipy.optimize import brentq
 
-from ringside.sim.program.groups import ProcessGroup
+from ringside.sim.libraries.library import Library
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.training.ddp.job import Costs, DataParallel
-from ringside.sim.training.ddp.scaling import at_pace
-from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.ddp.scaling import DataParallelTraining
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.simulate import simulate_parallel
-from ringside.sim.workload.workload import Workload
 
 
-def pace(
-    workload: Workload, group: ProcessGroup, samples_per_s: float, ddp: DataParallel, costs: Costs
-) -> float:
-    """Return the factor on layers' times with which the group trains ``samples_per_s`` in all.
+def data_parallel_pace(training: DataParallelTraining, library: Library, samples_per_s: float) -> float:
+    """Return the factor on layers' times with which all ranks train ``samples_per_s``, without stragglers.
 
     Raise ValueError where even layers of no time would be slower.
     """
-    step_s = workload.batch * ddp.accumulation * group.ranks / samples_per_s
+    workload, passes = training.workload(), training.ddp.accumulation
+    step_s = workload.batch * passes * library.ranks / samples_per_s
 
-    def missing(factor: float) -> float:
-        return simulate_step(at_pace(workload, factor), group, ddp, costs).step_s - step_s
+    def missing(pace: float) -> float:
+        return replace(training, pace=pace, slowdown={}).step(library).step_s - step_s
 
-    most = 1.001 * step_s / (ddp.accumulation * (workload.forward_s + workload.backward_s))
+    most = 1.001 * step_s / (passes * (workload.forward_s + workload.backward_s))
     rest = missing(0.0)
     if rest >= 0:
         raise ValueError(
-            f"{samples_per_s:g} samples/s on {group.ranks} ranks: copies, optimizer and collectives alone "
+            f"{samples_per_s:g} samples/s on {library.ranks} ranks: copies, optimizer and collectives alone "
             f"allow {samples_per_s * step_s / (step_s + rest):.4g}; write what was measured with a batch of "
             f"{workload.batch} per rank"
         )

@@ -7,6 +7,7 @@ here, such as workspaces. The reserve covers all of these; an allocation that re
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ringside.sim.program import Operation
 from ringside.sim.workload.devices import MIB, Device
@@ -112,6 +113,25 @@ class Room:
         return TIGHT if nbytes <= self.memory - min(CONTEXT, self.reserve) else TOO_LARGE
 
 
+class MemoryFit(NamedTuple):
+    """How ``nbytes`` of a training fit into a GPU of ``memory`` bytes, of which ``reserve`` are kept free.
+
+    ``margin`` are the bytes left, negative if there are too few.
+    """
+
+    nbytes: int
+    memory: int
+    reserve: int
+    margin: int
+    verdict: str
+
+
+def fit_of(nbytes: int, gpu: Device, reserve: int | None = None) -> MemoryFit:
+    """Return how a number of bytes fits into a GPU; ``reserve`` is `room_of`'s."""
+    room = room_of(gpu, reserve)
+    return MemoryFit(nbytes, room.memory, room.reserve, room.margin(nbytes), room.verdict(nbytes))
+
+
 def room_of(gpu: Device, reserve: int | None = None) -> Room:
     """Return the room of a GPU; the default ``reserve`` is its driver's, NCCL's and the allocator's need."""
     if reserve is None:
@@ -124,19 +144,15 @@ def room_of(gpu: Device, reserve: int | None = None) -> Room:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The most that a rank holds: bytes by pool, its begin (s), and the operation that begins then.
+    """The most that a rank holds: bytes by pool and in all, its begin (s), the operation that begins then.
 
     If no operation allocates anything it is the constant part.
     """
 
     pools: Mapping[str, int]
+    nbytes: int
     moment_s: float
     operation: str
-
-    @property
-    def nbytes(self) -> int:
-        """Their sum."""
-        return sum(self.pools.values())
 
 
 def peak(
@@ -159,10 +175,10 @@ def peak(
         for pool, nbytes in operation.memory
     )  # fmt: skip
     now, total, most = dict(held), sum(held.values()), sum(held.values())
-    peak_ = Peak(dict(held), 0.0, "")
+    peak_ = Peak(dict(held), total, 0.0, "")
     for moment, _, pool, nbytes, name in sorted(changes):
         now[pool] = now.get(pool, 0) + nbytes
         total += nbytes
         if total > most:
-            most, peak_ = total, Peak(dict(now), moment, name)
+            most, peak_ = total, Peak(dict(now), total, moment, name)
     return peak_

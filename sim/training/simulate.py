@@ -55,15 +55,26 @@ class Played:
             names = tuple(layer.name for stage in step.stages for layer in job.layers(stage))
             stages.append(stage_time(simulation, index, job.mesh, names, most))
             _check(job, step.stages, stages[-1], step_s)
-        parts, samples = job.parts, job.samples
-        flops = parts.model_flops
+        parts, samples, flops = job.parts, job.samples, job.parts.model_flops
+        tokens = None if parts.tokens is None else parts.tokens * samples
+        exposed = {
+            name: sum(stage.exposed_by_s.get(name, 0.0) for stage in stages) / len(stages)
+            for name in dict.fromkeys(name for stage in stages for name in stage.exposed_by_s)
+        }
         return ParallelStep(
             workload=parts.name,
             sample=parts.sample,
             ranks=job.mesh.ranks,
             samples=samples,
-            tokens=None if parts.tokens is None else parts.tokens * samples,
+            tokens=tokens,
             step_s=step_s,
+            throughput=samples / step_s,
+            tokens_per_s=None if tokens is None else tokens / step_s,
+            gpu_hours_per_1e9_tokens=tokens and job.mesh.ranks * step_s / 3600 * 1e9 / tokens,
+            bubble_share=sum(stage.bubble_s for stage in stages) / len(stages) / step_s,
+            exposed_s=sum(exposed.values()),
+            exposed_by_s=exposed,
+            peak_nbytes=max(stage.peak.nbytes for stage in stages),
             micro_batches=job.micro_batches,
             model_flops=flops and flops * samples,
             hardware_flops=flops and (flops + parts.recomputed_flops) * samples,

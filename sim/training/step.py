@@ -25,8 +25,9 @@ class StageTime:
     """Time of the ranks at one place along the pipeline, which all act alike; ``rank`` is the first.
 
     ``compute_s`` is compute without contention, ``contention_s`` the time that collectives add to it,
-    ``copy_s`` copies and casts. ``exposed_by_s`` is, by dimension, the time in which it waited while its
-    own bytes moved; ``bubble_s`` the time in which it waited and none did. Their sum is the step.
+    ``copy_s`` copies and casts; ``busy_s`` is their sum. ``exposed_s`` is the time in which it waited while
+    its own bytes moved, ``exposed_by_s`` the same by dimension, ``bubble_s`` the time in which it waited and
+    none did. These and ``busy_s`` make the step.
     ``communication_s`` is how long its bytes moved, ``communication_by_s`` the same by dimension.
     """
 
@@ -36,29 +37,25 @@ class StageTime:
     compute_s: float
     contention_s: float
     copy_s: float
+    busy_s: float
+    exposed_s: float
     exposed_by_s: Mapping[str, float]
     bubble_s: float
     communication_s: float
     communication_by_s: Mapping[str, float]
     peak: Peak
 
-    @property
-    def busy_s(self) -> float:
-        """The time in which it does not wait."""
-        return self.compute_s + self.contention_s + self.copy_s
-
-    @property
-    def exposed_s(self) -> float:
-        """The time in which it waits while its own bytes move."""
-        return sum(self.exposed_by_s.values())
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelStep:
     """One training step of all ranks; times in seconds.
 
-    ``tokens`` are those of all samples, None where samples have none. ``model_flops`` are forward and
+    ``throughput`` are samples per second of all ranks. ``tokens`` are those of all samples, None where
+    samples have none, ``gpu_hours_per_1e9_tokens`` those per billion tokens. ``model_flops`` are forward and
     backward on all ranks, ``hardware_flops`` include checkpointing's recomputation; None where unknown.
+    ``bubble_share`` is the share of the step in which stages, on average, wait and none of their bytes move;
+    ``exposed_s``, by dimension ``exposed_by_s``, is exposed communication, on average over the stages.
+    ``peak_nbytes`` is the largest peak of all ranks.
     """
 
     workload: str
@@ -67,49 +64,18 @@ class ParallelStep:
     samples: int
     tokens: int | None
     step_s: float
+    throughput: float
+    tokens_per_s: float | None
+    gpu_hours_per_1e9_tokens: float | None
+    bubble_share: float
+    exposed_s: float
+    exposed_by_s: Mapping[str, float]
+    peak_nbytes: int
     micro_batches: int
     model_flops: float | None
     hardware_flops: float | None
     stages: tuple[StageTime, ...]
     timeline: ProgramTimeline
-
-    @property
-    def throughput(self) -> float:
-        """Samples per second of all ranks together."""
-        return self.samples / self.step_s
-
-    @property
-    def tokens_per_s(self) -> float | None:
-        """Tokens per second of all ranks together."""
-        return None if self.tokens is None else self.tokens / self.step_s
-
-    @property
-    def gpu_hours_per_1e9_tokens(self) -> float | None:
-        """GPU-hours per billion tokens."""
-        return None if not self.tokens else self.ranks * self.step_s / 3600 * 1e9 / self.tokens
-
-    @property
-    def bubble_share(self) -> float:
-        """The share of the step in which stages, on average, wait and none of their bytes move."""
-        return sum(stage.bubble_s for stage in self.stages) / len(self.stages) / self.step_s
-
-    @property
-    def exposed_s(self) -> float:
-        """Exposed communication, on average over the stages."""
-        return sum(self.exposed_by_s.values())
-
-    @property
-    def exposed_by_s(self) -> dict[str, float]:
-        """The same by dimension."""
-        return {
-            name: sum(stage.exposed_by_s.get(name, 0.0) for stage in self.stages) / len(self.stages)
-            for name in dict.fromkeys(name for stage in self.stages for name in stage.exposed_by_s)
-        }
-
-    @property
-    def peak_nbytes(self) -> int:
-        """The largest peak of all ranks."""
-        return max(stage.peak.nbytes for stage in self.stages)
 
     def utilization(self, peak_flops_per_s: float) -> tuple[float | None, float | None]:
         """Return model and hardware FLOPs utilization: shares of all ranks' peak over the step."""
@@ -141,13 +107,16 @@ def stage_time(
         if operation.lane == STREAM and isinstance(operation.action, Compute):
             alone["copy" if operation.category == "copy" else ""] += operation.action.seconds
             busy += simulation.end[index][place] - simulation.begin[index][place]
+    contention_s = max(busy - alone["copy"] - alone[""], 0.0)
     return StageTime(
         rank,
         mesh.ranks // mesh.pipeline,
         layers,
         alone[""],
-        max(busy - alone["copy"] - alone[""], 0.0),
+        contention_s,
         alone["copy"],
+        alone[""] + contention_s + alone["copy"],
+        sum(exposed.values()),
         exposed,
         bubble,
         covered_s([(one.start, one.end) for one in moves]),

@@ -17,8 +17,8 @@ from ringside.sim.training.step import ParallelStep
 from ringside.sim.workload.decoder import DECODERS, decoder
 from ringside.topologies.names import one_of
 from ringside.topologies.placement import placement_told
-from ringside.validation.questions.laid_out import LaidOut, laid_out, notes
 from ringside.validation.questions.layout_space import Budget, as_options, check_fixed, layouts
+from ringside.validation.questions.parallel_training import ParallelTraining, notes, parallel_training
 from ringside.validation.questions.training import sized_workload
 from ringside.validation.questions.training_on_cluster import FORMULA, TrainingOnCluster
 
@@ -73,7 +73,7 @@ class LayoutSearch(TrainingOnCluster):
         """Search; ``on_progress`` receives messages. Control-C ends the search with the result so far."""
         room, fixed = room_of(self.gpu, self.reserve), self.fixed_options()
         check_fixed(fixed)
-        training = laid_out(self, self.gpu, self.libraries, Layout())
+        training = parallel_training(self, self.gpu, self.libraries, Layout())
         budget = self._budget()
         options: dict[str, ByLayout] = {}
 
@@ -102,7 +102,7 @@ class LayoutSearch(TrainingOnCluster):
         return Budget(ranks=ranks, machine=self.libraries.machine, samples=samples, layers=layers)
 
 
-def job_of(training: LaidOut, budget: Budget, options: ByLayout) -> ParallelJob:
+def job_of(training: ParallelTraining, budget: Budget, options: ByLayout) -> ParallelJob:
     """Return the training under a layout; raise LayoutError if the samples do not divide."""
     layout = options.layout()
     return training.job(layout, _batch(budget, layout.mesh(budget.ranks, budget.machine)))
@@ -125,7 +125,7 @@ class RankedLayouts:
     """
 
     question: LayoutSearch
-    training: LaidOut
+    training: ParallelTraining
     budget: Budget
     room: Room
     result: Searched

@@ -1,7 +1,7 @@
 """How long a training step takes on a cluster."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -13,23 +13,22 @@ from ringside.sim.questions.disturbances import Disturbances, parse_stragglers
 from ringside.sim.questions.disturbed_time import DisturbedTime, draw_programs
 from ringside.sim.questions.question import options_of
 from ringside.sim.training.advice import advice
-from ringside.sim.training.ddp.memory import Memory, memory
-from ringside.sim.training.ddp.simulate import simulate_disturbed, simulate_step
-from ringside.sim.training.ddp.step import TrainingStep, busy
+from ringside.sim.training.ddp.memory import Memory
+from ringside.sim.training.ddp.scaling import DataParallelTraining, ScaledStep, scaled_steps
+from ringside.sim.training.ddp.simulate import simulate_disturbed
+from ringside.sim.training.ddp.step import TrainingStep
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import Layout
-from ringside.sim.training.memory import FITS, Room, find_optimizer, room_of
+from ringside.sim.training.memory import FITS, MemoryFit, fit_of
 from ringside.sim.training.mesh import DIMENSIONS
 from ringside.sim.training.simulate import simulate_parallel, simulate_parallel_disturbed
 from ringside.sim.training.step import ParallelStep, StageTime
 from ringside.topologies.catalogue import split
 from ringside.topologies.placement import PACKED, placement_told
 from ringside.topologies.units import format_duration
-from ringside.validation.questions.laid_out import LaidOut, laid_out, notes
 from ringside.validation.questions.model import is_timed
-from ringside.validation.questions.outcome import Outcome, outcomes
-from ringside.validation.questions.trained import Trained, trained
-from ringside.validation.questions.training import batch_of
+from ringside.validation.questions.parallel_training import ParallelTraining, notes, parallel_training
+from ringside.validation.questions.training import batch_of, computing, data_parallel_training
 from ringside.validation.questions.training_on_cluster import TrainingOnCluster
 
 OPTIONS = {
@@ -42,7 +41,7 @@ OPTIONS = {
 """The options by what they set in a `Layout`."""
 
 REMARKABLE = 0.05
-"""The share of a step from which on a note tells the time of buffers' broadcasts."""
+"""The share of a step from which on a note names the broadcasts of buffers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,34 +67,32 @@ class StepTime(Disturbances, TrainingOnCluster):
         return Disturbances(**values if self.simple.is_parallel else values | {"straggler": ()})
 
     @cached_property
-    def laid_out(self) -> LaidOut:
-        """The training under its layout, at its pace."""
-        return laid_out(self, self.gpu, self.libraries, self._layout)
+    def training(self) -> ParallelTraining:
+        """The training at its pace, under any layout."""
+        return parallel_training(self, self.gpu, self.libraries, self._layout)
 
     @cached_property
     def job(self) -> ParallelJob:
-        """The same as a job, of which `ringside.sim.training.simulate` makes a step."""
-        return self.laid_out.job(self._layout)
+        """The training under its layout, of which `ringside.sim.training.simulate` makes a step."""
+        return self.training.job(self._layout)
 
     @cached_property
     def _layout(self) -> Layout:
         return self.simple.layout()
 
-    def trained(self, library: Library) -> Trained:
+    def data_parallel(self, library: Library) -> DataParallelTraining:
         """Return the training under DistributedDataParallel alone, at its pace, by a library of `bound`."""
         cluster = split(self.cluster)[0] if LIBRARIES[library.name].by_machines else self.cluster
-        return trained(self, self.gpu, lambda ranks: self._bound(cluster, ranks, PACKED))
+        return data_parallel_training(self, self.gpu, lambda ranks: self._bound(cluster, ranks, PACKED))
 
-    def ask(self, *, on_step: Callable[[str], None] = lambda _: None) -> "DataParallelSteps | LaidOutStep":
+    def ask(
+        self, *, on_step: Callable[[str], None] = lambda _: None
+    ) -> "DataParallelSteps | StepUnderLayout":
         """Simulate the step, and the draws of a disturbed one; ``on_step`` is called after each."""
         question = self.simple
-        if not question.is_parallel:
-            return question.ask_each([self.cluster], [self.ddp.bucketing.bucket_cap_mb], on_step=on_step)
-        step = simulate_parallel(question.job, question.libraries)
-        on_step(f"simulated {step.ranks} ranks")
-        return LaidOutStep(
-            question=question, step=step, disturbed=question._disturbed_layout(step.step_s, on_step)
-        )
+        if question.is_parallel:
+            return question._ask_layout(on_step)
+        return question.ask_each([question.cluster], [question.bucket_cap_mb], on_step=on_step)
 
     def ask_each(
         self,
@@ -105,36 +102,70 @@ class StepTime(Disturbances, TrainingOnCluster):
         on_step: Callable[[str], None] = lambda _: None,
     ) -> "DataParallelSteps":
         """Simulate a step of DistributedDataParallel on each cluster with each bucket cap."""
-        libraries, ddp = [self.bound(one) for one in clusters], self.ddp
-        work = self.trained(libraries[0])
-        steps = outcomes(self, work, libraries, caps, self.global_batch, on_step)
-        uncompressed_s = None
-        if ddp.compresses:
-            plain = replace(ddp, comm_hook="allreduce")
-            group, costs = process_group(libraries[0]), work.costs_on(libraries[0])
-            uncompressed_s = simulate_step(work.sized(None), group, plain, costs).step_s
+        libraries = [self.bound(one) for one in clusters]
+        training = self.data_parallel(libraries[0])
+        steps = scaled_steps(training, libraries, caps, self.global_batch, on_step)
+        memory, fit = training.memory(self.reserve)
         return DataParallelSteps(
             question=self,
-            outcomes=steps,
-            precision=work.precision,
-            memory=memory(work.sized(None), ddp, find_optimizer(self.optimizer)),
-            room=room_of(self.gpu, self.reserve),
-            uncompressed_s=uncompressed_s,
-            disturbed=self._disturbed_step(work, libraries[0], steps[0].step.step_s, on_step),
+            steps=steps,
+            precision=training.precision,
+            computing=computing(self, self.gpu, training.precision),
+            memory=memory,
+            fit=fit,
+            notes=self._notes(steps, memory, training.uncompressed_s(libraries[0])),
+            disturbed=self._disturbed_step(training, steps[0], on_step) if self.disturbed_by else None,
         )
 
+    def _ask_layout(self, on_step: Callable[[str], None]) -> "StepUnderLayout":
+        training, job, libraries = self.training, self.job, self.libraries
+        step = simulate_parallel(job, libraries)
+        on_step(f"simulated {step.ranks} ranks")
+        mfu, hfu = training.utilization(step)
+        placed = placement_told(self.ranks, libraries.placement, libraries.placed)
+        return StepUnderLayout(
+            question=self,
+            step=step,
+            mesh={name: job.mesh.degree(name) for name in DIMENSIONS},
+            computing=computing(self, self.gpu, training.precision),
+            mfu=mfu,
+            hfu=hfu,
+            fit=fit_of(step.peak_nbytes, self.gpu, self.reserve),
+            notes=[*placed, *notes(libraries, job.mesh), *step.timeline.assumes],
+            disturbed=self._disturbed_layout(step.step_s, on_step) if self.disturbed_by else None,
+        )
+
+    def _notes(self, steps: Sequence[ScaledStep], memory: Memory, uncompressed_s: float | None) -> list[str]:
+        """Return the sources of times, the placement of ranks, and what is remarkable, a sentence each."""
+        first = steps[0]
+        sentences = placement_told(self.ranks, self.placement, first.library.placed)
+        sentences += [note for one in steps for note in one.library.notes]
+        if first.broadcasts_s > REMARKABLE * first.step.step_s:
+            sentences.append(
+                f"the broadcast of buffers before forward takes {format_duration(first.broadcasts_s, 4)} of "
+                f"the step's {format_duration(first.step.step_s, 4)}; --no-broadcast-buffers leaves it out"
+            )
+        if is_timed(self.model) and not memory.activations:
+            sentences.append(f"memory is without activations, of which {self.model} says nothing")
+        if uncompressed_s is not None:
+            sentences.append(
+                f"in the first {self.ddp.powersgd.start:,} steps PowerSGD averages gradients whole: "
+                f"{format_duration(uncompressed_s, 4)} a step"
+            )
+        return list(dict.fromkeys(sentences))
+
     def _disturbed_step(
-        self, work: Trained, library: Library, undisturbed_s: float, on_draw: Callable[[str], None]
+        self, training: DataParallelTraining, first: ScaledStep, on_draw: Callable[[str], None]
     ) -> DisturbedTime | None:
-        disturbances, ddp = self.disturbances, self.ddp
+        disturbances, library = self.disturbances, first.library
         if disturbances.disturbance is None:
             return None
         disturbances.disturbance.check_ranks(library.ranks)
-        workload, costs = work.sized(None), work.costs_on(library)
+        workload, costs = training.workload(), training.costs_on(library)
         group = process_group(library_under(library, disturbances.disturbance))
         return draw_programs(
-            disturbances, lambda draw: simulate_disturbed(workload, group, ddp, costs, draw), undisturbed_s,
-            on_draw,
+            disturbances, lambda draw: simulate_disturbed(workload, group, training.ddp, costs, draw),
+            first.step.step_s, on_draw,
         )  # fmt: skip
 
     def _disturbed_layout(self, undisturbed_s: float, on_draw: Callable[[str], None]) -> DisturbedTime | None:
@@ -154,132 +185,89 @@ class StepTime(Disturbances, TrainingOnCluster):
         if question.is_parallel:
             return simulate_parallel(question.job, question.libraries)
         library = question.bound()
-        work = question.trained(library)
-        return simulate_step(work.sized(None), process_group(library), self.ddp, work.costs_on(library))
+        return question.data_parallel(library).step(library)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataParallelSteps:
     """The answer under DistributedDataParallel: a step, or several.
 
-    ``precision`` is None where layers are timed. ``uncompressed_s`` is the first step before PowerSGD begins.
+    ``precision`` is None where layers are timed, ``computing`` says what the time of compute rests on,
+    ``fit`` how a GPU's ``memory`` fits.
     """
 
     question: StepTime
-    outcomes: Sequence[Outcome]
+    steps: Sequence[ScaledStep]
     precision: str | None
+    computing: str
     memory: Memory
-    room: Room
-    uncompressed_s: float | None
+    fit: MemoryFit
+    notes: list[str]
     disturbed: DisturbedTime | None
 
     @property
     def inputs(self) -> dict[str, Any]:
         """The resolved inputs."""
-        return self.question.understood(self.outcomes[0].library.name, self.precision)
-
-    @property
-    def verdict(self) -> str:
-        """Whether a GPU holds the training, of `ringside.sim.training.memory`."""
-        return self.room.verdict(self.memory.total)
-
-    @property
-    def notes(self) -> list[str]:
-        """The sources of times, the placement of ranks, and what is remarkable, a sentence each."""
-        question, first = self.question, self.outcomes[0]
-        sentences = placement_told(question.ranks, question.placement, first.library.placed)
-        sentences += [note for one in self.outcomes for note in one.library.notes]
-        step = first.step
-        broadcasts = busy(run for run in step.others if run.name.startswith("buffers"))
-        if broadcasts > REMARKABLE * step.step_s:
-            sentences.append(
-                f"the broadcast of buffers before forward takes {format_duration(broadcasts, 4)} of the "
-                f"step's {format_duration(step.step_s, 4)}; --no-broadcast-buffers leaves it out"
-            )
-        if is_timed(question.model) and not self.memory.activations:
-            sentences.append(f"memory is without activations, of which {question.model} says nothing")
-        if self.uncompressed_s is not None:
-            sentences.append(
-                f"in the first {question.ddp.powersgd.start:,} steps PowerSGD averages gradients whole: "
-                f"{format_duration(self.uncompressed_s, 4)} a step"
-            )
-        return list(dict.fromkeys(sentences))
+        return self.question.understood(self.steps[0].library.name, self.precision)
 
     @property
     def totals(self) -> dict[str, Any]:
         """A GPU's memory, whether the training fits, and the step's figures if there is one."""
+        names = ("ranks", "samples", "step_s", "throughput") if len(self.steps) == 1 else ()
         return {
-            "memory_bytes": {
-                **asdict(self.memory),
-                "total": self.memory.total,
-                **_room(self.room, self.memory.total),
-            },
-            "fits": self.verdict == FITS,
-            "verdict": self.verdict,
-            **(self.outcomes[0].totals if len(self.outcomes) == 1 else {}),
+            "memory_bytes": {**asdict(self.memory), "total": self.fit.nbytes, **_margin(self.fit)},
+            "fits": self.fit.verdict == FITS,
+            "verdict": self.fit.verdict,
+            **{name: self.steps[0].figures[name] for name in names},
             **({"disturbed": self.disturbed.content()} if self.disturbed else {}),
         }
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """The steps: seconds, samples, their buckets."""
-        return [one.content for one in self.outcomes]
+        return [dict(one.figures) for one in self.steps]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaidOutStep:
-    """The answer under a layout."""
+class StepUnderLayout:
+    """The answer under a layout.
+
+    ``mesh`` has the number of ranks along each dimension, ``computing`` says what the time of compute rests
+    on. ``mfu`` and ``hfu`` are None where FLOPs or the peak are unknown.
+    """
 
     question: StepTime
     step: ParallelStep
-    disturbed: DisturbedTime | None = None
+    mesh: Mapping[str, int]
+    computing: str
+    mfu: float | None
+    hfu: float | None
+    fit: MemoryFit
+    notes: list[str]
+    disturbed: DisturbedTime | None
 
     @property
     def inputs(self) -> dict[str, Any]:
         """The resolved inputs."""
-        training = self.question.laid_out
+        training = self.question.training
         return self.question.understood(training.libraries.name, training.precision)
-
-    @property
-    def notes(self) -> list[str]:
-        """The placement of ranks and the sources of times, a sentence each."""
-        libraries = self.question.libraries
-        placed = placement_told(self.question.ranks, libraries.placement, libraries.placed)
-        return [*placed, *notes(libraries, self.question.job.mesh), *self.step.timeline.assumes]
-
-    @cached_property
-    def room(self) -> Room:
-        """The memory of a GPU."""
-        return room_of(self.question.gpu, self.question.reserve)
-
-    @property
-    def verdict(self) -> str:
-        """Whether a GPU holds the training, of `ringside.sim.training.memory`."""
-        return self.room.verdict(self.step.peak_nbytes)
 
     @cached_property
     def would_fit(self) -> tuple[str, int] | None:
         """Options that would make it fit, and bytes of the peak then; None if it fits or none is known."""
-        layout = self.question.job.layout
-        fitting = (
-            None if self.verdict == FITS else advice(layout, self.question.laid_out.job, self.room.usable)
-        )
-        return fitting and (_changes(layout, fitting[0]), fitting[1])
-
-    @property
-    def utilization(self) -> tuple[float | None, float | None]:
-        """MFU and HFU, where FLOPs and the peak are known."""
-        precision = self.question.laid_out.precision
-        return (None, None) if precision is None else self.step.utilization(self.question.gpu.peak(precision))
+        fit, layout = self.fit, self.question.job.layout
+        if fit.verdict == FITS:
+            return None
+        lighter = advice(layout, self.question.training.job, fit.memory - fit.reserve)
+        return lighter and (_changes(layout, lighter[0]), lighter[1])
 
     @property
     def totals(self) -> dict[str, Any]:
         """Figures of the whole step: seconds, samples, bytes."""
-        step, mesh = self.step, self.question.job.mesh
-        mfu, hfu = self.utilization
+        step, fit = self.step, self.fit
         worst = max(step.stages, key=lambda stage: stage.peak.nbytes)
         return {
-            "mesh": {name: mesh.degree(name) for name in DIMENSIONS},
+            "mesh": dict(self.mesh),
             "micro_batches": step.micro_batches,
             "ranks": step.ranks,
             "samples": step.samples,
@@ -287,15 +275,15 @@ class LaidOutStep:
             "step_s": step.step_s,
             "throughput": step.throughput,
             "tokens_per_s": step.tokens_per_s,
-            "mfu": mfu,
-            "hfu": hfu,
+            "mfu": self.mfu,
+            "hfu": self.hfu,
             "gpu_hours_per_1e9_tokens": step.gpu_hours_per_1e9_tokens,
             "bubble_share": step.bubble_share,
             "exposed_s": step.exposed_s,
             "exposed_by_s": step.exposed_by_s,
-            "memory_bytes": {**_peak(worst), **_room(self.room, worst.peak.nbytes), "rank": worst.rank},
-            "fits": self.verdict == FITS,
-            "verdict": self.verdict,
+            "memory_bytes": {**_peak(worst), **_margin(fit), "rank": worst.rank},
+            "fits": fit.verdict == FITS,
+            "verdict": fit.verdict,
             "would_fit": self.would_fit and {"options": self.would_fit[0], "total": self.would_fit[1]},
             **({"disturbed": self.disturbed.content()} if self.disturbed else {}),
         }
@@ -329,9 +317,9 @@ def _peak(stage: StageTime) -> dict[str, Any]:
     return {"total": peak.nbytes, "pools": dict(peak.pools), "at_s": peak.moment_s, "during": peak.operation}
 
 
-def _room(room: Room, nbytes: int) -> dict[str, int]:
+def _margin(fit: MemoryFit) -> dict[str, int]:
     """Return a GPU's memory, its reserve and the rest."""
-    return {"of_gpu": room.memory, "reserve": room.reserve, "margin": room.margin(nbytes)}
+    return {"of_gpu": fit.memory, "reserve": fit.reserve, "margin": fit.margin}
 
 
 def _changes(before: Layout, after: Layout) -> str:
@@ -341,8 +329,8 @@ def _changes(before: Layout, after: Layout) -> str:
         for name, option in OPTIONS.items()
         if getattr(after, name) != getattr(before, name) and getattr(after, name) is not None
     ]
-    words = {True: "{}", False: "without {}"}
+    texts = {True: "{}", False: "without {}"}
     return " ".join(
-        words[value].format(option) if isinstance(value, bool) else f"{option} {value}"
+        texts[value].format(option) if isinstance(value, bool) else f"{option} {value}"
         for option, value in changed
     )

@@ -1,12 +1,14 @@
 """What is trained: from a table, a module of the user's own, or a file of timed layers."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ringside.sim.libraries.library import Library
 from ringside.sim.questions.question import Question, choices, option
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.record import workload_of
+from ringside.sim.training.ddp.scaling import DataParallelTraining
 from ringside.sim.training.memory import OPTIMIZERS
 from ringside.sim.training.tensor.decoder import decoder_workload
 from ringside.sim.training.tensor.layers import Numerics
@@ -170,3 +172,54 @@ def reached(training: Training, gpu: Device) -> float:
         return training.compute_efficiency
     is_decoder = training.model.partition(":")[0] in DECODERS
     return (gpu.wide_efficiency if is_decoder else None) or gpu.compute_efficiency
+
+
+def data_parallel_training(
+    training: Training, gpu: Device, library: Callable[[int], Library]
+) -> DataParallelTraining:
+    """Return the training under DistributedDataParallel alone, at its pace.
+
+    ``library`` binds the ranks of a measured throughput.
+    """
+    sized, precision = sized_workload(training, gpu)
+    own = DataParallelTraining(
+        gpu=gpu, workload_of=sized, precision=precision, ddp=training.ddp, optimizer=training.optimizer,
+        spread=training.spread, contention=training.contention, slowdown=training.slowdown,
+    )  # fmt: skip
+    if training.throughput is None:
+        return own
+    from ringside.validation.pace import data_parallel_pace
+
+    samples_per_s, ranks = training.throughput
+    if precision is not None:
+        share = samples_per_s / ranks * peak_s(training, gpu, precision)
+        if share > 1:
+            raise ValueError(beyond_peak(training.throughput, share, gpu, precision))
+    return replace(own, pace=data_parallel_pace(own, library(ranks), samples_per_s))
+
+
+def beyond_peak(measured: tuple[float, int], share: float, gpu: Device, precision: str) -> str:
+    """Return the error for a throughput that is ``share`` times the GPUs' peak."""
+    samples_per_s, ranks = measured
+    return (
+        f"{samples_per_s:g} samples/s on {_counted(ranks)} is {share:.3g} times what {gpu.name} has at its "
+        f"peak in {precision}; write what was measured, or another `precision` or `device`"
+    )
+
+
+def computing(training: Training, gpu: Device, precision: str | None) -> str:
+    """Return what the time of compute rests on."""
+    if precision is None:
+        text = f"layers as timed in {training.model}, optimizer and copies on {gpu.name}"
+    else:
+        types = training.dtype or "of the model's own types"
+        share = "" if training.throughput else f" at {reached(training, gpu):.0%} of its peak"
+        text = f"{precision} on {gpu.name}{share}, gradients {types}"
+    if training.throughput:
+        samples_per_s, ranks = training.throughput
+        text += f", at the pace of {samples_per_s:g} samples/s measured on {_counted(ranks)}"
+    return text
+
+
+def _counted(ranks: int) -> str:
+    return f"{ranks} rank" if ranks == 1 else f"{ranks} ranks"

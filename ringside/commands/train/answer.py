@@ -6,14 +6,10 @@ from typing import Any
 from ringside import console
 from ringside.report.page import Page, Table, shown_number
 from ringside.sim.libraries.library import Library
-from ringside.sim.training.memory import FITS, TIGHT, Room
-from ringside.sim.workload.devices import Device
+from ringside.sim.training.ddp.scaling import ScaledStep
+from ringside.sim.training.memory import FITS, TIGHT, MemoryFit
 from ringside.topologies.units import format_duration
-from ringside.validation.questions.model import is_timed
-from ringside.validation.questions.outcome import Outcome
 from ringside.validation.questions.step_time import DataParallelSteps
-from ringside.validation.questions.trained import counted
-from ringside.validation.questions.training import Training, reached
 
 HEADS = (
     *(("nodes", ""), ("ranks", ""), ("cap", "(MiB)"), ("step", "(ms)"), ("samples", "(1/s)")),
@@ -36,7 +32,7 @@ class Answer:
     @property
     def verdict(self) -> str:
         """Whether a GPU holds the training, of `ringside.sim.training.memory`."""
-        return self.steps.verdict
+        return self.steps.fit.verdict
 
     @property
     def fits(self) -> bool:
@@ -45,7 +41,9 @@ class Answer:
 
     def print(self) -> None:
         """Write a table."""
-        console.print_table([*self._comments(), *self.steps.notes], HEADS, map(_cells, self.steps.outcomes))
+        console.print_table(
+            [*self._comments(), *self.steps.notes], HEADS, list(map(_cells, self.steps.steps))
+        )
         if self.steps.disturbed:
             console.print_comments(self.steps.disturbed.lines())
         if self.best_mb is not None:
@@ -60,9 +58,9 @@ class Answer:
         from ringside.report.training import draws_figure, sweep_figure, timelines_figure
 
         steps = self.steps
-        step = steps.outcomes[0].step
+        step = steps.steps[0].step
         title = f"{step.workload} on {step.ranks} ranks"
-        said = (
+        headline = (
             f"A step of {title} takes {format_duration(step.step_s, 4)} "
             f"({shown_number(step.throughput)} samples/s): "
             f"{format_duration(step.exposed_s, 3)} of communication stay exposed, "
@@ -71,14 +69,14 @@ class Answer:
         figures = {}
         if self.swept:
             _, parameter, values = self.swept
-            said = self._advice(parameter, values)
+            headline = self._advice(parameter, values)
             title = f"{step.workload} over {parameter}"
-            swept = [one.step for one in steps.outcomes]
+            swept = [one.step for one in steps.steps]
             figures["The step between its bounds"] = sweep_figure(parameter, values, swept, self.best_mb)
         else:
             figures["What runs when"] = timelines_figure({title: step})
         if steps.disturbed:
-            said = steps.disturbed.headline(f"a step of {title}")
+            headline = steps.disturbed.headline(f"a step of {title}")
             figures = {"How long draws take": draws_figure(steps.disturbed.drawn), **figures}
         told = [
             *self._comments(),
@@ -87,9 +85,9 @@ class Answer:
         ]
         return Page(
             title=title,
-            headline=said if self.fits else f"{said} {unfit('It', self.verdict)}.",
+            headline=headline if self.fits else f"{headline} {unfit('It', self.verdict)}.",
             figures=figures,
-            tables=[Table("Every step", HEADS, [_cells(row) for row in steps.outcomes])],
+            tables=[Table("Every step", HEADS, [_cells(row) for row in steps.steps])],
             told=told,
             raw=self._content(),
         )
@@ -102,7 +100,7 @@ class Answer:
 
     def _advice(self, parameter: str, values: list[float]) -> str:
         """Return the fastest value of a sweep, and the one to choose."""
-        times = {value: row.step.step_s for value, row in zip(values, self.steps.outcomes, strict=True)}
+        times = {value: row.step.step_s for value, row in zip(values, self.steps.steps, strict=True)}
         quickest = min(times, key=times.__getitem__)
         shortest = f"{format_duration(times[quickest], 4)} with {parameter} {quickest:g}"
         if self.best_mb in (None, quickest):
@@ -115,7 +113,7 @@ class Answer:
 
     def _content(self) -> dict[str, Any]:
         steps = self.steps
-        names = dict.fromkeys(one.library.measurements for one in steps.outcomes)
+        names = dict.fromkeys(one.library.measurements for one in steps.steps)
         measured = [f"times as measured ({name})" for name in names if name]
         content: dict[str, Any] = {
             "inputs": steps.inputs | {"sweep": self.swept[0] if self.swept else None},
@@ -129,39 +127,26 @@ class Answer:
 
     def _comments(self) -> list[str]:
         steps, question = self.steps, self.steps.question
-        first = steps.outcomes[0].step
+        first = steps.steps[0].step
         lower, upper = "'lower'", "'upper'"
-        if len(steps.outcomes) == 1:
-            lower, upper = format_duration(first.lower_s, 4), format_duration(first.upper_s, 4)
-        parts = ", ".join(f"{name} {gib(size)}" for name, size in asdict(steps.memory).items() if size)
-        hook = question.ddp.comm_hook
+        if len(steps.steps) == 1:
+            figures = steps.steps[0].figures
+            lower, upper = (format_duration(figures[name], 4) for name in ("lower_s", "upper_s"))
+        purposes = ", ".join(f"{name} {gib(size)}" for name, size in asdict(steps.memory).items() if size)
+        hook = (question.comm_hook or "").partition(":")[0]
         return [
             f"the step takes {lower} if everything overlaps, {upper} if nothing does",
             f"{question.strategy} of {first.workload} on {question.where}; collectives of "
-            f"{steps.outcomes[0].library.name}"
-            f"{_caveat(steps.outcomes[0].library)}",
+            f"{steps.steps[0].library.name}"
+            f"{_caveat(steps.steps[0].library)}",
             f"{first.samples // first.ranks} samples a rank and step, "
-            f"{computing(question, question.gpu, steps.precision)}, "
+            f"{steps.computing}, "
             f"{question.optimizer}{', ' + hook if hook else ''}",
-            f"memory of a GPU {gib(steps.memory.total)} of {gib(question.gpu.memory)} ({parts}): "
-            f"{fitting(steps.room, steps.memory.total)}",
+            f"memory of a GPU {gib(steps.fit.nbytes)} of {gib(question.gpu.memory)} ({purposes}): "
+            f"{fitting(steps.fit)}",
             "step = compute + slowed (by collectives beside it) + copy (of buckets) + exposed",
             self._scaling(),
         ]
-
-
-def computing(training: Training, gpu: Device, precision: str | None) -> str:
-    """On what the time of compute rests."""
-    if is_timed(training.model):
-        words = f"layers as timed in {training.model}, optimizer and copies on {gpu.name}"
-    else:
-        types = training.dtype or "of the model's own types"
-        share = "" if training.throughput else f" at {reached(training, gpu):.0%} of its peak"
-        words = f"{precision} on {gpu.name}{share}, gradients {types}"
-    if training.throughput:
-        samples_per_s, ranks = training.throughput
-        words += f", at the pace of {samples_per_s:g} samples/s measured on {counted(ranks)}"
-    return words
 
 
 def gib(nbytes: int) -> str:
@@ -169,13 +154,11 @@ def gib(nbytes: int) -> str:
     return f"{nbytes / 2**30:.2f} GiB"
 
 
-def fitting(room: Room, nbytes: int) -> str:
-    """Return whether a number of bytes fits, with the margin."""
-    margin, verdict = room.margin(nbytes), room.verdict(nbytes)
-    if verdict == FITS:
-        return f"fits, {gib(margin)} left beside a reserve of {gib(room.reserve)}"
-    short = f"{gib(-margin)} more than is left beside a reserve of {gib(room.reserve)}"
-    return f"{verdict}, {short}"
+def fitting(fit: MemoryFit) -> str:
+    """Return whether a training fits, with the margin."""
+    if fit.verdict == FITS:
+        return f"fits, {gib(fit.margin)} left beside a reserve of {gib(fit.reserve)}"
+    return f"{fit.verdict}, {gib(-fit.margin)} more than is left beside a reserve of {gib(fit.reserve)}"
 
 
 def unfit(what: str, verdict: str) -> str:
@@ -189,12 +172,12 @@ def _caveat(library: Library) -> str:
     return f", {library.basis}{doubt}" if library.basis else ""
 
 
-def _cells(row: Outcome) -> tuple[console.Cell, ...]:
-    step = row.step
+def _cells(one: ScaledStep) -> tuple[console.Cell, ...]:
+    figures = one.figures
+    in_ms = ("compute_s", "contention_s", "copy_s", "exposed_s", "communication_s")
     return (
-        *(row.library.nodes, step.ranks, "default" if row.cap_mb is None else f"{row.cap_mb:g}"),
-        *(step.step_s * 1e3, step.throughput, step.compute_s * 1e3, step.contention_s * 1e3),
-        *(step.copy_s * 1e3, step.exposed_s * 1e3, step.communication_s * 1e3),
-        *(step.overlap_efficiency * 100, step.lower_s * 1e3, step.upper_s * 1e3),
-        *(row.weak * 100, row.strong * 100),
+        *(one.library.nodes, figures["ranks"], "default" if one.cap_mb is None else f"{one.cap_mb:g}"),
+        *(figures["step_s"] * 1e3, figures["throughput"], *(figures[name] * 1e3 for name in in_ms)),
+        *(figures["overlap_efficiency"] * 100, figures["lower_s"] * 1e3, figures["upper_s"] * 1e3),
+        *(one.weak * 100, one.strong * 100),
     )

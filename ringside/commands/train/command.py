@@ -28,7 +28,7 @@ from ringside.sim.training.step import ParallelStep
 from ringside.topologies.catalogue import split
 from ringside.topologies.disk import check_outputs, write_file
 from ringside.validation.questions.layout_search import LAYOUT_FIELDS, LayoutSearch
-from ringside.validation.questions.step_time import LaidOutStep, StepTime
+from ringside.validation.questions.step_time import StepTime, StepUnderLayout
 from ringside.validation.questions.training_on_cluster import TrainingOnCluster
 
 DDP_STEP = {"sweep", "global_batch"}
@@ -99,7 +99,7 @@ def _asked(
         return _swept(question, sweep, plot)
     with console.simulating("simulating") as bar:
         answer = question.ask(on_step=bar.done)
-    step = answer.step if isinstance(answer, LaidOutStep) else answer.outcomes[0].step
+    step = answer.step if isinstance(answer, StepUnderLayout) else answer.steps[0].step
     timeline: TrainingStep | ProgramTimeline | None
     timeline = step.timeline if isinstance(step, ParallelStep) else step
     if answer.disturbed:
@@ -118,20 +118,20 @@ def _asked(
         draw_timelines({f"{step.workload} on {step.ranks} ranks": step}, plot)
     if trace and timeline:
         write_file(trace, timeline.dumps())
-    return ParallelAnswer(answer=answer) if isinstance(answer, LaidOutStep) else Answer(steps=answer)
+    return ParallelAnswer(answer=answer) if isinstance(answer, StepUnderLayout) else Answer(steps=answer)
 
 
 def _swept(question: StepTime, sweep: str, plot: Path | None) -> Answer:
     """Simulate a step for each value of a sweep."""
     parameter, values = _checked(question, sweep)
-    clusters, caps = [question.cluster], [question.ddp.bucketing.bucket_cap_mb]
+    clusters, caps = [question.cluster], [question.bucket_cap_mb]
     if parameter == "nodes":
         clusters = [f"{question.cluster}:{whole_nodes(value)}" for value in values]
     else:
         caps = [*values]
     with console.simulating("simulating", len(values)) as bar:
         answer = question.ask_each(clusters, caps, on_step=bar.done)
-    steps = [one.step for one in answer.outcomes]
+    steps = [one.step for one in answer.steps]
     best = None
     if parameter == "bucket-cap-mb":
         best = recommended_cap(dict(zip(values, steps, strict=True)))
@@ -171,9 +171,9 @@ def _checked(question: StepTime, sweep: str) -> tuple[str, list[float]]:
         raise ValueError(
             f"{disturbed_by}: what disturbs a step is of one, not of a sweep; remove one of them"
         )
-    bucketing = question.ddp.bucketing
-    if parameter == "bucket-cap-mb" and (bucketing.bucket_cap_mb is not None or bucketing.bucket_cap_mb_list):
-        option = "--bucket-cap-mb-list" if bucketing.bucket_cap_mb_list else "--bucket-cap-mb"
+    has_caps = question.bucket_cap_mb is not None or question.bucket_cap_mb_list
+    if parameter == "bucket-cap-mb" and has_caps:
+        option = "--bucket-cap-mb-list" if question.bucket_cap_mb_list else "--bucket-cap-mb"
         raise ValueError(f"{option} and a sweep of bucket-cap-mb; remove one of them")
     return parameter, values
 

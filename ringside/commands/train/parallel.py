@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ringside import console
-from ringside.commands.train.answer import computing, fitting, gib, unfit
+from ringside.commands.train.answer import fitting, gib, unfit
 from ringside.report.page import Page, Table, shown_number
 from ringside.sim.training.memory import FITS
-from ringside.sim.training.mesh import DIMENSIONS
 from ringside.topologies.units import format_duration
-from ringside.validation.questions.step_time import LaidOutStep
+from ringside.validation.questions.step_time import StepUnderLayout
 from ringside.validation.questions.training_on_cluster import FORMULA
 
 
@@ -17,12 +16,12 @@ from ringside.validation.questions.training_on_cluster import FORMULA
 class ParallelAnswer:
     """The answer as it is shown."""
 
-    answer: LaidOutStep
+    answer: StepUnderLayout
 
     @property
     def verdict(self) -> str:
         """Whether a GPU holds the training, of `ringside.sim.training.memory`."""
-        return self.answer.verdict
+        return self.answer.fit.verdict
 
     @property
     def fits(self) -> bool:
@@ -56,10 +55,10 @@ class ParallelAnswer:
         told = answer.disturbed.lines() if answer.disturbed else []
         if answer.disturbed:
             figures = {"How long draws take": draws_figure(answer.disturbed.drawn), **figures}
-        said = self._headline() if answer.disturbed is None else answer.disturbed.headline("the step")
+        headline = self._headline() if answer.disturbed is None else answer.disturbed.headline("the step")
         return Page(
             title=f"{answer.step.workload} on {answer.step.ranks} ranks",
-            headline=said if self.fits else f"{said} {unfit('It', self.verdict)}.",
+            headline=headline if self.fits else f"{headline} {unfit('It', self.verdict)}.",
             figures=figures,
             tables=[Table("Every stage", *self._table())],
             told=[*comments, *answer.notes, *told[1:]],
@@ -68,7 +67,7 @@ class ParallelAnswer:
 
     def _headline(self) -> str:
         answer = self.answer
-        step, (mfu, _) = answer.step, answer.utilization
+        step, mfu = answer.step, answer.mfu
         rates = [f"{shown_number(step.throughput)} samples/s"]
         if step.tokens_per_s is not None:
             rates.append(f"{shown_number(step.tokens_per_s)} tokens/s")
@@ -105,36 +104,32 @@ class ParallelAnswer:
         return {"inputs": answer.inputs, "notes": answer.notes, **answer.totals, "rows": answer.rows}
 
     def _comments(self) -> list[str]:
-        answer, question, training = self.answer, self.answer.question, self.answer.question.laid_out
-        step, job = answer.step, question.job
-        said = {"context": f" by {job.layout.context_method}"}
-        degrees = [f"{name} {count}{said.get(name, '')}" for name in DIMENSIONS
-                   if (count := job.mesh.degree(name)) > 1]  # fmt: skip
-        if job.mesh.expert > 1:
-            degrees.append(f"experts among {job.mesh.expert}")
-        schedule = f", {job.layout.schedule}" if job.mesh.pipeline > 1 else ""
-        stages = f" with {job.layout.virtual} stages a rank" if job.layout.virtual > 1 else ""
+        answer, step, question = self.answer, self.answer.step, self.answer.question
+        job, layout, mesh = question.job, question.job.layout, question.job.mesh
+        methods = {"context": f" by {layout.context_method}"}
+        degrees = [
+            f"{name} {count}{methods.get(name, '')}" for name, count in answer.mesh.items() if count > 1
+        ]
+        if mesh.expert > 1:
+            degrees.append(f"experts among {mesh.expert}")
+        schedule = f", {layout.schedule}" if mesh.pipeline > 1 else ""
+        stages = f" with {layout.virtual} stages a rank" if layout.virtual > 1 else ""
         lines = [
             f"the step takes {format_duration(step.step_s, 4)}: {', '.join(self._rates())}",
-            f"{job.layout.strategy} of {step.workload} on {question.where}: "
+            f"{layout.strategy} of {step.workload} on {question.where}: "
             f"{' x '.join(degrees) or 'one rank'}{schedule}{stages}; collectives of "
-            f"{training.libraries.name}",
+            f"{question.libraries.name}",
             f"{step.samples} samples a step, {job.batch} of a replica in {step.micro_batches} micro-batches "
-            f"of {job.layout.micro_batch}; checkpointing {job.layout.checkpointing}",
-            computing(
-                training.training,
-                question.gpu,
-                training.precision,
-            ),
+            f"of {layout.micro_batch}; checkpointing {layout.checkpointing}",
+            answer.computing,
             f"bubble {step.bubble_share:.1%} of the step"
             + "".join(f", {name} {seconds / step.step_s:.1%}" for name, seconds in step.exposed_by_s.items()),
             self._memory(),
         ]
-        return [*lines, FORMULA] if answer.utilization[0] is not None else lines
+        return lines if answer.mfu is None else [*lines, FORMULA]
 
     def _rates(self) -> list[str]:
-        step = self.answer.step
-        mfu, hfu = self.answer.utilization
+        step, mfu, hfu = self.answer.step, self.answer.mfu, self.answer.hfu
         rates = [f"{step.throughput:.4g} samples/s"]
         if step.tokens_per_s is not None:
             rates += [
@@ -148,12 +143,12 @@ class ParallelAnswer:
     def _memory(self) -> str:
         answer, question = self.answer, self.answer.question
         worst = max(answer.step.stages, key=lambda stage: stage.peak.nbytes)
-        parts = ", ".join(f"{name} {gib(size)}" for name, size in worst.peak.pools.items() if size)
+        pools = ", ".join(f"{name} {gib(size)}" for name, size in worst.peak.pools.items() if size)
         when = worst.peak.operation or "all the time"
         text = (
-            f"memory of a GPU {gib(worst.peak.nbytes)} of {gib(question.gpu.memory)} ({parts}) on rank "
+            f"memory of a GPU {gib(worst.peak.nbytes)} of {gib(question.gpu.memory)} ({pools}) on rank "
             f"{worst.rank}, at {format_duration(worst.peak.moment_s, 3)}, {when}: "
-            f"{fitting(answer.room, worst.peak.nbytes)}"
+            f"{fitting(answer.fit)}"
         )
         if self.fits:
             return text

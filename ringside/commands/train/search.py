@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside import console
-from ringside.commands.train.answer import computing, gib
+from ringside.commands.train.answer import gib
 from ringside.errors import with_options
 from ringside.report.page import Page, Table
 from ringside.sim.training.memory import TIGHT, TOO_LARGE
@@ -19,6 +19,7 @@ from ringside.topologies.disk import write_file
 from ringside.topologies.units import format_duration
 from ringside.validation.questions.layout_search import LayoutSearch, RankedLayouts
 from ringside.validation.questions.layout_space import CHOICES
+from ringside.validation.questions.training import computing
 
 SHORT = {"micro_batch": "micro", "checkpointing": "ckpt", "sequence_parallel": "seq-par"}
 """Short heads of columns."""

@@ -1,13 +1,18 @@
-"""Default costs on GPUs, the pace of layers, shares of a batch, and bucket sizes to recommend."""
+"""A training under DistributedDataParallel on GPUs: its usual costs, its steps, and how they scale."""
 
-from collections.abc import Mapping
-from dataclasses import replace
-from math import log
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from math import lcm, log
+from typing import Any
 
 from ringside.sim.libraries.library import Library
-from ringside.sim.program.groups import TimedGroup
+from ringside.sim.program.groups import TimedGroup, process_group
 from ringside.sim.training.ddp.buckets import DEFAULT_CAP_MB
-from ringside.sim.training.ddp.step import TrainingStep
+from ringside.sim.training.ddp.job import Costs, DataParallel
+from ringside.sim.training.ddp.memory import Memory, memory
+from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.ddp.step import TrainingStep, busy
+from ringside.sim.training.memory import MemoryFit, find_optimizer, fit_of
 from ringside.sim.workload.devices import Device
 from ringside.sim.workload.workload import Workload
 
@@ -15,16 +20,149 @@ AS_GOOD = 0.01
 """Bucket sizes whose steps differ by no more than this share of the fastest count as equally good."""
 
 
-def recommended_cap(sweep: Mapping[float, TrainingStep]) -> float:
-    """Return the ``bucket_cap_mb`` (MiB) to use: of those as good as the fastest, the nearest to PyTorch's.
+ALONE = TimedGroup(1, lambda _: 0.0)
+"""A single rank, which shares its gradients with no other."""
 
-    A change without gain is not worth it, so distance is the ratio to the default of 25 MiB.
+SPREAD = 0.015
+"""Spread of speed among GPUs of one kind: fits published trainings once the rest of a loss is explained
+(`ringside.validation.published.training.ddp.throughput`)."""
+
+OPERATOR_S = 1e-5
+"""The host's time to launch one of PyTorch's operators on a GPU, a round figure."""
+
+MOST = 0.5
+"""The largest share of a GPU that a collective takes, whatever its number of channels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataParallelTraining:
+    """A training under DistributedDataParallel on GPUs ``gpu``.
+
+    ``workload_of`` returns the workload of a rank's batch, of the usual one for None, whose layers take
+    ``pace`` times as long. Products are computed in ``precision``, None where layers are timed. ``spread``
+    and ``slowdown`` are those of `Costs`, ``contention`` is the share of a GPU that collectives take; None is
+    the usual one.
     """
-    if not sweep:
-        raise ValueError("no bucket sizes to choose from; write for example 1, 5, 25, 100")
-    quickest = min(step.step_s for step in sweep.values())
-    good = [cap for cap, step in sweep.items() if step.step_s <= quickest * (1 + AS_GOOD)]
-    return min(good, key=lambda cap: (abs(log(max(cap, 1e-6) / DEFAULT_CAP_MB)), cap))
+
+    gpu: Device
+    workload_of: Callable[[int | None], Workload]
+    precision: str | None
+    ddp: DataParallel
+    optimizer: str
+    spread: float | None = None
+    contention: float | None = None
+    slowdown: Mapping[int, float] = field(default_factory=dict)
+    pace: float = 1.0
+
+    def workload(self, batch: int | None = None) -> Workload:
+        """Return the workload of a rank, at its pace."""
+        workload = self.workload_of(batch)
+        return workload if self.pace == 1.0 else at_pace(workload, self.pace)
+
+    def costs_on(self, library: Library) -> Costs:
+        """Return the costs on the ranks of a library."""
+        bandwidth = self.gpu.streaming
+        usual_spread = 0.0 if self.precision is None else SPREAD
+        costs = Costs(
+            memory_bandwidth=bandwidth, slowdown=self.slowdown,
+            spread=usual_spread if self.spread is None else self.spread, operator_s=OPERATOR_S,
+            optimizer_s=find_optimizer(self.optimizer).time_s(self.workload(), bandwidth),
+        )  # fmt: skip
+        if library.ranks == 1:
+            return replace(costs.alone, slowdown=self.slowdown)
+        usual = contention(library, self.gpu) if self.contention is None else self.contention
+        return replace(costs, contention=usual)
+
+    def step(self, library: Library) -> TrainingStep:
+        """Simulate a step on all ranks of a library."""
+        return simulate_step(self.workload(), process_group(library), self.ddp, self.costs_on(library))
+
+    def memory(self, reserve: int | None) -> tuple[Memory, MemoryFit]:
+        """Return the memory of a GPU, and how it fits; ``reserve`` is `room_of`'s."""
+        own = memory(self.workload(), self.ddp, find_optimizer(self.optimizer))
+        return own, fit_of(own.total, self.gpu, reserve)
+
+    def uncompressed_s(self, library: Library) -> float | None:
+        """Return the seconds of a step before PowerSGD begins; None where nothing is compressed."""
+        if not self.ddp.compresses:
+            return None
+        return replace(self, ddp=replace(self.ddp, comm_hook="allreduce")).step(library).step_s
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledStep:
+    """One step; efficiencies are throughput per rank over that of one rank alone.
+
+    Weak: with the same batch per rank. Strong: with the same samples in all. ``figures`` are the step in
+    plain values; ``broadcasts_s`` is the time of the broadcasts of buffers.
+    """
+
+    library: Library
+    cap_mb: float | None
+    step: TrainingStep
+    weak: float
+    strong: float
+    broadcasts_s: float
+    figures: Mapping[str, Any]
+
+
+def scaled_steps(
+    training: DataParallelTraining,
+    libraries: Sequence[Library],
+    caps: Sequence[float | None],
+    global_batch: int | None,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> list[ScaledStep]:
+    """Return a step for each library and each bucket cap; ``on_step`` is called with each one simulated.
+
+    Efficiencies of strong scaling are of ``global_batch`` samples, by default the fewest for all libraries.
+    """
+    workload, ddp = training.workload(), training.ddp
+    passes = ddp.accumulation
+    fewest = workload.batch * passes * lcm(*(one.ranks for one in libraries))
+    samples = fewest if global_batch is None else global_batch
+    shares = [share_of(samples, one.ranks, passes) for one in libraries]
+    alone = training.costs_on(libraries[0]).alone
+    base = simulate_step(workload, ALONE, ddp, alone).throughput
+    large = simulate_step(training.workload(share_of(samples, 1, passes)), ALONE, ddp, alone).throughput
+    rows = []
+    for library, share in zip(libraries, shares, strict=True):
+        group, costs = process_group(library), training.costs_on(library)
+        for cap in caps:
+            own = replace(ddp, bucketing=replace(ddp.bucketing, bucket_cap_mb=cap))
+            step = strong = simulate_step(workload, group, own, costs)
+            if share != workload.batch:
+                strong = simulate_step(training.workload(share), group, own, costs)
+            efficiencies = step.throughput / base / group.ranks, strong.throughput / large / group.ranks
+            rows.append(_scaled(library, cap, step, *efficiencies))
+            on_step(f"simulated {group.ranks} ranks")
+    return rows
+
+
+def _scaled(
+    library: Library, cap: float | None, step: TrainingStep, weak: float, strong: float
+) -> ScaledStep:
+    figures = {
+        "ranks": step.ranks,
+        "samples": step.samples,
+        "step_s": step.step_s,
+        "throughput": step.throughput,
+        "lower_s": step.lower_s,
+        "upper_s": step.upper_s,
+        "num_nodes": library.nodes,
+        "bucket_cap_mb": cap,
+        "weak_efficiency": weak,
+        "strong_efficiency": strong,
+        "compute_s": step.compute_s,
+        "contention_s": step.contention_s,
+        "copy_s": step.copy_s,
+        "communication_s": step.communication_s,
+        "exposed_s": step.exposed_s,
+        "overlap_efficiency": step.overlap_efficiency,
+        "buckets": [asdict(bucket) for bucket in step.buckets],
+    }
+    broadcasts_s = busy([run for run in step.others if run.name.startswith("buffers")])
+    return ScaledStep(library, cap, step, weak, strong, broadcasts_s, figures)
 
 
 def share_of(batch: int, ranks: int, accumulation: int) -> int:
@@ -38,10 +176,6 @@ def share_of(batch: int, ranks: int, accumulation: int) -> int:
     return share
 
 
-ALONE = TimedGroup(1, lambda _: 0.0)
-"""A single rank, which shares its gradients with no other."""
-
-
 def at_pace(workload: Workload, factor: float) -> Workload:
     """Return the workload with every layer's time multiplied by ``factor``."""
     layers = tuple(
@@ -51,17 +185,18 @@ def at_pace(workload: Workload, factor: float) -> Workload:
     return replace(workload, layers=layers)
 
 
-SPREAD = 0.015
-"""Spread of speed among GPUs of one kind: fits published trainings once the rest of a loss is explained
-(`ringside.validation.published.training.ddp.throughput`)."""
-
-OPERATOR_S = 1e-5
-"""The host's time to launch one of PyTorch's operators on a GPU, a round figure."""
-
-MOST = 0.5
-"""The largest share of a GPU that a collective takes, whatever its number of channels."""
-
-
 def contention(library: Library, gpu: Device) -> float:
     """Share of a GPU that a library's thread blocks take, one a channel."""
     return min(library.channels / gpu.multiprocessors, MOST)
+
+
+def recommended_cap(sweep: Mapping[float, TrainingStep]) -> float:
+    """Return the ``bucket_cap_mb`` (MiB) to use: of those as good as the fastest, the nearest to PyTorch's.
+
+    A change without gain is not worth it, so distance is the ratio to the default of 25 MiB.
+    """
+    if not sweep:
+        raise ValueError("no bucket sizes to choose from; write for example 1, 5, 25, 100")
+    quickest = min(step.step_s for step in sweep.values())
+    good = [cap for cap, step in sweep.items() if step.step_s <= quickest * (1 + AS_GOOD)]
+    return min(good, key=lambda cap: (abs(log(max(cap, 1e-6) / DEFAULT_CAP_MB)), cap))

@@ -80,8 +80,8 @@ def test_python_ranks_as_the_command_does(train: Run) -> None:
 
 
 def test_control_c_prints_what_is_known(train: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ringside.sim.training.search.search as home
     from ringside.sim.training.search.search import play_parallel
-    from ringside.sim.training.search.search import search as home
 
     calls: list[int] = []
 

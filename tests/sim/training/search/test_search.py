@@ -17,9 +17,9 @@ from ringside.sim.training.search.search import SLOWER, Candidate, search
 from ringside.sim.training.simulate import play_parallel, simulate_parallel
 from ringside.sim.training.step import ParallelStep
 from ringside.sim.workload.devices import device
-from ringside.validation.questions.laid_out import LaidOut, laid_out
 from ringside.validation.questions.layout_search import LayoutSearch, job_of
 from ringside.validation.questions.layout_space import Budget, as_options, layouts
+from ringside.validation.questions.parallel_training import ParallelTraining, parallel_training
 from ringside.validation.questions.training import Training
 
 MODEL = "gpt2:256"
@@ -34,8 +34,8 @@ def libraries() -> Libraries:
 
 
 @pytest.fixture(scope="module")
-def what(libraries: Libraries) -> LaidOut:
-    return laid_out(Training(model=MODEL), device("a100"), libraries, Layout())
+def training(libraries: Libraries) -> ParallelTraining:
+    return parallel_training(Training(model=MODEL), device("a100"), libraries, Layout())
 
 
 BUDGET = Budget(ranks=8, machine=8, samples=32, layers=12)
@@ -43,19 +43,21 @@ BUDGET = Budget(ranks=8, machine=8, samples=32, layers=12)
 VERDICTS = (FITS, TIGHT, TOO_LARGE)
 
 
-def jobs(what: LaidOut, budget: Budget = BUDGET) -> Iterator[tuple[str, ParallelJob]]:
+def jobs(training: ParallelTraining, budget: Budget = BUDGET) -> Iterator[tuple[str, ParallelJob]]:
     """All layouts that can be."""
     for words in layouts(budget, {}):
         try:
-            yield as_options(words), job_of(what, budget, words)
+            yield as_options(words), job_of(training, budget, words)
         except ValueError:
             continue
 
 
 @pytest.mark.slow
-def test_no_step_is_shorter_and_none_holds_less_than_its_bounds(what: LaidOut, libraries: Libraries) -> None:
+def test_no_step_is_shorter_and_none_holds_less_than_its_bounds(
+    training: ParallelTraining, libraries: Libraries
+) -> None:
     bounds, looked_at = Bounds(libraries), 0
-    for name, job in list(jobs(what))[::EVERY]:
+    for name, job in list(jobs(training))[::EVERY]:
         try:
             rough_s, step_s, nbytes = bounds.step_s(job, walks=False), bounds.step_s(job), bounds.nbytes(job)
         except ValueError:
@@ -90,7 +92,9 @@ def test_words_that_are_said_alone_have_bounds_too(
     libraries: Libraries, model: str, words: dict[str, Any]
 ) -> None:
     job = job_of(
-        laid_out(Training(model=model), device("a100"), libraries, Layout()), BUDGET, ByLayout(**words)
+        parallel_training(Training(model=model), device("a100"), libraries, Layout()),
+        BUDGET,
+        ByLayout(**words),
     )
     bounds, played = Bounds(libraries), play_parallel(job, libraries)
     held = max(peak.nbytes for peak in played.peaks)
@@ -99,8 +103,10 @@ def test_words_that_are_said_alone_have_bounds_too(
 
 
 @pytest.mark.slow
-def test_the_ranking_is_that_of_plain_simulation_of_every_layout(what: LaidOut, libraries: Libraries) -> None:
-    some = list(jobs(what))[::29]
+def test_the_ranking_is_that_of_plain_simulation_of_every_layout(
+    training: ParallelTraining, libraries: Libraries
+) -> None:
+    some = list(jobs(training))[::29]
     room = Room(3 << 30, 1 << 30)
     found = search([Candidate(name, lambda job=job: job) for name, job in some], libraries, room, top=4)
     steps: dict[str, ParallelStep] = {}
@@ -125,7 +131,9 @@ def test_the_ranking_is_that_of_plain_simulation_of_every_layout(what: LaidOut, 
             assert steps[name].step_s >= ranked[-1]
 
 
-def test_a_search_that_is_stopped_tells_what_it_knows(what: LaidOut, libraries: Libraries) -> None:
+def test_a_search_that_is_stopped_tells_what_it_knows(
+    training: ParallelTraining, libraries: Libraries
+) -> None:
     told: list[str] = []
 
     def tell(text: str) -> None:
@@ -133,7 +141,7 @@ def test_a_search_that_is_stopped_tells_what_it_knows(what: LaidOut, libraries: 
         if sum("simulating" in one for one in told) == 3:
             raise KeyboardInterrupt
 
-    some = list(jobs(what))[::29]
+    some = list(jobs(training))[::29]
     candidates = [Candidate(name, partial(lambda job: job, job)) for name, job in some]
     found = search(candidates, libraries, Room(80 << 30, 0), top=4, tell=tell)
     assert len(found.found) == 2

@@ -14,18 +14,25 @@ from ringside.sim.training.mesh import DATA, FOLDS, Mesh
 from ringside.sim.training.parts import Parts, parts_of
 from ringside.sim.training.pipeline.actions import COMPUTES, singles
 from ringside.sim.training.simulate import simulate_parallel
+from ringside.sim.training.step import ParallelStep
 from ringside.sim.training.tensor.decoder import parts_of_decoder, pull_of
 from ringside.sim.workload.architecture import Architecture
 from ringside.sim.workload.decoder import DECODERS, Decoder
 from ringside.sim.workload.devices import STORED, Device, stored
 from ringside.topologies.catalogue import split
 from ringside.validation.questions.model import find_model, is_timed
-from ringside.validation.questions.trained import beyond_peak
-from ringside.validation.questions.training import Training, batch_of, numerics, reached, sized_workload
+from ringside.validation.questions.training import (
+    Training,
+    batch_of,
+    beyond_peak,
+    numerics,
+    reached,
+    sized_workload,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class LaidOut:
+class ParallelTraining:
     """A training on ranks of a cluster, under any layout; ``precision`` is None where layers are timed."""
 
     training: Training
@@ -77,14 +84,18 @@ class LaidOut:
             library=rules.name, workers=rules.workers,
         )  # fmt: skip
 
+    def utilization(self, step: ParallelStep) -> tuple[float | None, float | None]:
+        """Return MFU and HFU of a step, None where FLOPs or the peak are unknown."""
+        return (None, None) if self.precision is None else step.utilization(self.gpu.peak(self.precision))
+
     def _contention(self, mesh: Mesh) -> float:
         """Return the share of a GPU that data-parallel collectives take while it computes."""
         if self.training.contention is not None:
             return self.training.contention
         if mesh not in self._contentions:
             group = mesh.together(0, *DATA)
-            found = contention(self.libraries.of(group), self.gpu) if len(group) > 1 else 0.0
-            self._contentions[mesh] = found
+            alone = len(group) == 1
+            self._contentions[mesh] = 0.0 if alone else contention(self.libraries.of(group), self.gpu)
         return self._contentions[mesh]
 
     def _parts(self, layout: Layout, mesh: Mesh) -> Parts:
@@ -105,7 +116,7 @@ class LaidOut:
             dtype = stored(training.dtype) or "float32"
             return parts_of_decoder(model, layout, pace, dtype, numerics=how, pull=pull)
         mixtures = [one for one, made in DECODERS.items() if made.experts]
-        for said, option, fitting in (
+        for is_given, option, fitting in (
             (layout.tensor > 1, f"`tp` {layout.tensor}", DECODERS),
             (layout.context > 1, f"`cp` {layout.context}", DECODERS),
             (layout.checkpointing != "none", f"`checkpointing` {layout.checkpointing}", DECODERS),
@@ -113,7 +124,7 @@ class LaidOut:
             (layout.ep_imbalance != 1, f"`ep_imbalance` {layout.ep_imbalance:g}", mixtures),
             (layout.capacity_factor is not None, f"`capacity_factor` {layout.capacity_factor}", mixtures),
         ):
-            if said:
+            if is_given:
                 raise LayoutError(
                     f"{option} needs to know what is in a layer, as of a decoder, and {name} is none; "
                     f"leave it out, or write `model` {', '.join(fitting)}"
@@ -140,32 +151,34 @@ def _check_micro_batches(layout: Layout, batch: int) -> None:
         )
 
 
-def laid_out(training: Training, gpu: Device, libraries: Libraries, layout: Layout) -> LaidOut:
+def parallel_training(
+    training: Training, gpu: Device, libraries: Libraries, layout: Layout
+) -> ParallelTraining:
     """Return the training on all ranks of the libraries; a measured throughput is under the same layout."""
     if training.ddp.accumulation > 1:
         raise LayoutError(
             "`accumulation` is what micro-batches are; write `batch` for all and `micro_batch` for one"
         )
-    found = LaidOut(training, gpu, libraries, sized_workload(training, gpu)[1])
+    own = ParallelTraining(training, gpu, libraries, sized_workload(training, gpu)[1])
     if training.throughput is None:
-        return found
+        return own
     from ringside.validation.pace import parallel_pace
 
     samples_per_s, ranks = training.throughput
-    there = replace(found, libraries=_of_ranks(libraries, ranks))
+    there = replace(own, libraries=_of_ranks(libraries, ranks))
     paced = replace(there, factor=parallel_pace(there.job(layout), there.libraries, samples_per_s))
     _check_possible(paced, layout, samples_per_s)
-    return replace(found, factor=paced.factor)
+    return replace(own, factor=paced.factor)
 
 
-def _check_possible(what: LaidOut, layout: Layout, samples_per_s: float) -> None:
+def _check_possible(training: ParallelTraining, layout: Layout, samples_per_s: float) -> None:
     """Refuse a throughput at which GPUs would compute more than they can."""
-    if what.precision is None:
+    if training.precision is None:
         return
-    step = simulate_parallel(what.job(layout), what.libraries)
-    _, share = step.utilization(what.gpu.peak(what.precision))
+    step = simulate_parallel(training.job(layout), training.libraries)
+    _, share = training.utilization(step)
     if share is not None and share > 1:
-        raise LayoutError(beyond_peak((samples_per_s, step.ranks), share, what.gpu, what.precision))
+        raise LayoutError(beyond_peak((samples_per_s, step.ranks), share, training.gpu, training.precision))
 
 
 def _of_ranks(libraries: Libraries, ranks: int) -> Libraries:
@@ -182,10 +195,10 @@ def _of_ranks(libraries: Libraries, ranks: int) -> Libraries:
 
 def notes(libraries: Libraries, mesh: Mesh) -> list[str]:
     """Return what the libraries of a mesh's groups rest on."""
-    found: list[str] = []
+    sentences: list[str] = []
     for name in ("tensor", *DATA, *(FOLDS if mesh.expert > 1 else ())):
         group = mesh.together(0, name)
         library = libraries.of(group) if len(group) > 1 else None
         if library and library.has_tuner:
-            found += [f"{libraries.entry.title} of {name} groups {library.basis}", *library.notes]
-    return list(dict.fromkeys(found))
+            sentences += [f"{libraries.entry.title} of {name} groups {library.basis}", *library.notes]
+    return list(dict.fromkeys(sentences))
