@@ -18,6 +18,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from ringside.sim.parameters import Parameters, check_within
 from ringside.topologies import strict_yaml
 from ringside.topologies.disk import regular, write_file
+from ringside.topologies.graph import Topology, name_of
 from ringside.topologies.load import in_catalogue
 from ringside.topologies.machine import box_of, nvidia_machines
 from ringside.topologies.names import one_of
@@ -112,9 +113,10 @@ class Calibration:
     def __str__(self) -> str:
         return f"calibration of {self.cluster}"
 
-    def settings_on(self, cluster: str) -> dict[str, str]:
+    def settings_on(self, cluster: "str | Topology") -> dict[str, str]:
         """Return the measured settings, if the cluster of this name was measured; any other has its own."""
-        return self.settings if in_catalogue(self.topology) == in_catalogue(cluster) else {}
+        name = cluster if isinstance(cluster, str) else name_of(cluster)
+        return self.settings if in_catalogue(self.topology) == in_catalogue(name) else {}
 
     def fit_for(self, library: str, algorithm: str, protocol: str) -> Fit | None:
         """Return the fit of exactly this way of carrying out a collective."""

@@ -80,6 +80,11 @@ GPUS = Lazy(names, _read)
 """GPUs by name; a file is read when its GPU is looked up."""
 
 
+def find_gpu(name: str) -> Gpu | None:
+    """Return the GPU of that name, None if it has no file."""
+    return GPUS.get(name)
+
+
 class Facts(TypedDict, total=False):
     """Hardware attributes of the graph."""
 

@@ -13,6 +13,7 @@ from ringside.topologies.fabrics.refitting import parted
 from ringside.topologies.file import read
 from ringside.topologies.graph import Topology, TopologyError
 from ringside.topologies.graph import ranks as ranks_of
+from ringside.topologies.hardware import GPUS
 from ringside.topologies.importers import importer
 from ringside.topologies.recipe import counted, imported, made_of, original
 
@@ -62,6 +63,18 @@ def counts(name: str) -> str | None:
         return counted({"maker": name})
     recipe = recipe_in(load(name))
     return counted(recipe) if recipe else None
+
+
+def gpu_of(cluster: str, values: Mapping[str, str] | None = None) -> str:
+    """Return the GPU of a cluster's machines, by its name or as the usual one of its compute capability.
+
+    Plain networks, which state neither, get that of 80; the name is empty if none is usual.
+    """
+    name, _ = split(cluster)
+    stated = (make(name, 1) if name in MAKERS else load(cluster, values)).graph
+    capability = stated.get("compute_capability", 80)
+    usual = (gpu for gpu, one in GPUS.items() if one.usual and one.compute_capability == capability)
+    return str(stated.get("device") or next(usual, ""))
 
 
 def in_catalogue(cluster: str) -> str:

@@ -1,14 +1,12 @@
 """The machine of measurements, from their names or their GPUs."""
 
-import re
 from collections.abc import Sequence
 
 from ringside.sim.record import Record, RecordError
 from ringside.topologies import MAKERS, load, make, num_machines, ranks
 from ringside.topologies.catalogue import split
 from ringside.topologies.load import counts, in_catalogue
-from ringside.topologies.machine import box_of, machines
-from ringside.topologies.machine import machine as catalogue_machine
+from ringside.topologies.machine import box_of, gpu_pattern, machines
 
 _MIXED = " + "  # joins the names where the GPUs of a run differ
 
@@ -31,7 +29,7 @@ def infer_machine(records: Sequence[Record]) -> tuple[str, str]:
 def other_gpus(records: Sequence[Record], cluster: str) -> list[str]:
     """Return the GPUs of the records that the named cluster's machines do not have."""
     machine = in_catalogue(cluster)
-    if not _pattern(machine):
+    if not gpu_pattern(machine):
         return []
     names = {name for record in records for name in record.fingerprint.get("gpu", "").split(_MIXED) if name}
     return sorted(name for name in names if not _has(machine, name))
@@ -45,7 +43,7 @@ def check_one_cluster(records: Sequence[Record], cluster: str, *, pool_sites: bo
     if len(clusters) > 1:
         raise RecordError(f"records of several clusters cannot be mixed: {', '.join(clusters)}")
     name = in_catalogue(cluster)
-    if clusters[0] in MAKERS and name in MAKERS and clusters[0] != name:
+    if clusters[0] != name and clusters[0] in MAKERS and name in MAKERS:
         raise RecordError(f"the records are of {clusters[0]}, not of {name}; write --cluster {clusters[0]}")
     sites = sorted({record.site for record in records})
     if len(sites) > 1 and not pool_sites:
@@ -54,13 +52,8 @@ def check_one_cluster(records: Sequence[Record], cluster: str, *, pool_sites: bo
 
 def _has(machine: str, gpu: str) -> bool:
     """Return whether the named machine's GPUs may be called so."""
-    pattern = _pattern(machine)
+    pattern = gpu_pattern(machine)
     return pattern is not None and pattern.search(gpu.upper()) is not None
-
-
-def _pattern(machine: str) -> re.Pattern[str] | None:
-    """Return the pattern of a machine's GPUs in logs, in capitals; None for plain networks."""
-    return catalogue_machine(machine).in_logs if machine in machines() else None
 
 
 def with_nodes(cluster: str, nodes: int) -> str:

@@ -5,7 +5,7 @@ NCCL's modules are imported only for NCCL.
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +17,6 @@ from ringside.sim.libraries.library import Library
 from ringside.sim.libraries.rules import Rules
 from ringside.sim.network.message import NETWORKS
 from ringside.topologies import Topology
-from ringside.topologies.graph import name_of
 from ringside.topologies.names import one_of
 from ringside.topologies.placement import EVEN, NUMBERED, SPREADS
 
@@ -64,8 +63,8 @@ class Entry:
     ``rules`` are those of the programs that it carries, if it carries any; ``on_cpu``: its ranks compute on
     CPUs. ``picks``: it has several ways of a collective; ``by_default``: it chooses by rules of its own.
     ``knows``: whether its model knows a cluster's machines, which mean this library where none is named; it
-    is then bound to a number of machines and not to a graph. ``overlaps``: its schedules may be simulated
-    beside each other in a training.
+    is then bound to a number of machines (``by_machines``) and not to a graph. ``overlaps``: its schedules
+    may be simulated beside each other in a training.
     """
 
     path: str
@@ -77,11 +76,10 @@ class Entry:
     by_default: bool = True
     knows: "Callable[[str | Topology], bool] | None" = None
     overlaps: bool = False
+    by_machines: bool = field(init=False)
 
-    @property
-    def by_machines(self) -> bool:
-        """Whether it is bound to a number of machines."""
-        return self.knows is not None
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_machines", self.knows is not None)
 
     @property
     def module(self) -> ModuleType:
@@ -176,8 +174,3 @@ def _check_options(name: str, options: Options) -> None:
     given = [one.name for one in fields(Options) if getattr(options, one.name) != one.default]
     if strange := ", ".join(f"--{one.replace('_', '-')}" for one in given if one not in known):
         raise ValueError(f"{name} knows no {strange}; leave it out, or write --library nccl")
-
-
-def named(cluster: "str | Topology") -> str:
-    """Return a cluster's name."""
-    return cluster if isinstance(cluster, str) else name_of(cluster)

@@ -15,7 +15,7 @@ from ringside.sim.engine.bounds import Bounds, busy, closed_bounds, lower_bounds
 from ringside.sim.engine.events import simulate
 from ringside.sim.engine.timeline import Timeline
 from ringside.sim.engine.wiring import wire
-from ringside.sim.libraries.find import Options, named
+from ringside.sim.libraries.find import Options
 from ringside.sim.libraries.laws import check_time
 from ringside.sim.libraries.library import Candidate, Estimate, Library
 from ringside.sim.libraries.scaling import wider
@@ -336,7 +336,7 @@ def bind(
     if isinstance(calibration, str):
         raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
     graph = load(cluster, values, ranks=ranks) if isinstance(cluster, str) else cluster
-    fitted_on = with_settings(graph, calibration.settings_on(named(cluster))) if calibration else graph
+    fitted_on = with_settings(graph, calibration.settings_on(cluster)) if calibration else graph
     change = changed_settings(graph, fitted_on) if fitted_on is not graph else ""
     return make(
         graph, ranks, algorithm=options.algorithm, calibration=calibration, network=options.network,

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ringside.sim.calibration import Calibration
-from ringside.sim.collective import Collective, kind_of
+from ringside.sim.collective import KINDS, Collective, kind_of
 from ringside.sim.disturbance import Draw, Outcome
 from ringside.sim.formats.schedule_files import ScheduleFile, holds_schedule, read
 from ringside.sim.libraries.library import ENGINES, Library, Prediction, answer, check_growth
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 
 def _collective_of(text: str) -> "str | ScheduleFile":
+    if text in KINDS:
+        return text
     return read(Path(text)) if holds_schedule(text) else kind_of(text)
 
 

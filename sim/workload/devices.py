@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from ringside.sim.collective import ITEMSIZE
-from ringside.topologies import MAKERS, load, make
-from ringside.topologies.catalogue import split
-from ringside.topologies.hardware import GPUS
+from ringside.topologies.hardware import GPUS, find_gpu
+from ringside.topologies.load import gpu_of
 from ringside.topologies.names import Lazy, one_of
 
 GIB, MIB = 2**30, 2**20
@@ -135,8 +134,11 @@ class Device:
 
 
 @cache
-def _device(name: str) -> Device:
-    gpu = GPUS[name]
+def device(name: str) -> Device:
+    """Return the GPU of that name; raise ValueError if its peak rates are not known."""
+    gpu = find_gpu(name)
+    if gpu is None or not gpu.tflops:
+        raise ValueError(f"unknown GPU {name!r}; write {one_of(DEVICES, name)}")
     return Device(
         name,
         {SHORT[short]: rate * 1e12 for short, rate in gpu.tflops.items()},
@@ -150,34 +152,14 @@ def _device(name: str) -> Device:
     )
 
 
-def _has_peaks(name: str) -> bool:
-    return name in GPUS and bool(GPUS[name].tflops)
-
-
-DEVICES = Lazy(lambda: [name for name in GPUS if _has_peaks(name)], _device, _has_peaks)
+DEVICES = Lazy(lambda: [name for name, gpu in GPUS.items() if gpu.tflops], device)
 """The GPUs whose peak rates are known, by name."""
-
-
-def device(name: str) -> Device:
-    """Return the GPU of that name."""
-    if name not in DEVICES:
-        raise ValueError(f"unknown GPU {name!r}; write {one_of(DEVICES, name)}")
-    return DEVICES[name]
 
 
 def device_of(cluster: str, values: Mapping[str, str] | None = None) -> str:
     """Return the GPU of a cluster's machines; plain networks, which have none, get A100."""
-    name, _ = split(cluster)
-    graph = make(name, 1) if name in MAKERS else load(cluster, values)
-    facts = graph.graph
-    found = facts.get("device") or _usual(facts.get("compute_capability", 80))
-    if found not in DEVICES:
-        raise ValueError(f"the peak rates of {name}'s GPUs are not known; add --device, for example h100")
-    return str(found)
-
-
-def _usual(capability: int) -> str:
-    """Return the usual GPU of a compute capability, where a topology tells no more."""
-    return next(
-        (name for name, gpu in GPUS.items() if gpu.usual and gpu.compute_capability == capability), ""
-    )
+    name = gpu_of(cluster, values)
+    gpu = find_gpu(name)
+    if gpu is None or not gpu.tflops:
+        raise ValueError(f"the peak rates of {cluster}'s GPUs are not known; add --device, for example h100")
+    return name

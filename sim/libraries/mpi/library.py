@@ -8,7 +8,7 @@ from typing import Any, Self
 from ringside.sim.algorithms import schedule
 from ringside.sim.calibration import AUTO, Calibration, CalibrationError, shipped
 from ringside.sim.collective import Collective
-from ringside.sim.libraries.find import Options, named
+from ringside.sim.libraries.find import Options
 from ringside.sim.libraries.library import Candidate, Estimate
 from ringside.sim.libraries.mpi.decisions import decide
 from ringside.sim.libraries.mpi.form import PROTOCOLS, Port, Task, time_us, work_of
@@ -268,7 +268,7 @@ def bind(
     measured, before = None, graph
     if calibration and calibration.mpi:
         called = calibration.mpi.described
-        before = with_settings(graph, calibration.settings_on(named(cluster)))
+        before = with_settings(graph, calibration.settings_on(cluster))
         if before is not graph:
             called += f", scaled by what the model says of {changed_settings(graph, before)}"
         measured = calibration.mpi.model, called

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ringside.sim.calibration import AUTO, Calibration, CalibrationError, shipped, why_not
-from ringside.sim.libraries.find import Options, named
+from ringside.sim.libraries.find import Options
 from ringside.sim.libraries.nccl.cluster import as_measured, communicator_of, is_machine, system_in_use
 from ringside.sim.libraries.nccl.communicator import Communicator, Settings
 from ringside.sim.libraries.nccl.graph.derive import listed_system
@@ -69,7 +69,7 @@ def _calibrated(
     """Return the measured communicator and its calibrated times, or the reason why there are none."""
     if comm is None or calibration is None:
         return None, None, ""
-    fitted = calibration.settings_on(named(cluster)) if isinstance(calibration, Calibration) else {}
+    fitted = calibration.settings_on(cluster) if isinstance(calibration, Calibration) else {}
     before = as_measured(comm, cluster, values, fitted, options.nccl_graph)
     if isinstance(calibration, str):
         if calibration != AUTO:

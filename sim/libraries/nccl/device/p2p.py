@@ -22,7 +22,7 @@ from ringside.sim.collective import Collective
 from ringside.sim.libraries.nccl.communicator import MAX_CHANNELS, Communicator
 from ringside.sim.libraries.nccl.constants import BASE_US
 from ringside.sim.libraries.nccl.figures import hop_us
-from ringside.sim.libraries.nccl.graph.system import GB, nics_used, nvlink_among, through_cpu
+from ringside.sim.libraries.nccl.graph.system import GB, System, nics_used
 from ringside.topologies.names import one_of
 
 KINDS = ("all_to_all", "gather", "scatter", "sendrecv")
@@ -90,10 +90,10 @@ def exchanged(comm: Communicator, collective: Collective) -> tuple[Floats, Float
 def _rate_inside(comm: Communicator, kind: str) -> float:
     system = comm.system
     if not system.nvlink:
-        return through_cpu(system, comm.gpus)
+        return _through_cpu(system, comm.gpus)
     if kind == "sendrecv" and not system.nvswitch:
         return min(system.nvlink_rate, system.nvlink)
-    return nvlink_among(system, comm.gpus) or system.nvlink
+    return _nvlink_among(system, comm.gpus) or system.nvlink
 
 
 def _rate_between(comm: Communicator, kind: str) -> float:
@@ -138,3 +138,16 @@ def all_channels(comm: Communicator) -> int:
 def _power_of_two(count: int) -> int:
     """Return the smallest power of two that is at least ``count``."""
     return 1 << (count - 1).bit_length()
+
+
+def _nvlink_among(system: System, gpus: int) -> float:
+    """Return the bytes/s of NVLink at each GPU towards the other GPUs used; 0 without NVLink."""
+    if gpus == 1 or system.nvswitch:
+        return system.nvlink
+    return system.nvlink * (gpus - 1) / max(system.gpus - 1, 1)
+
+
+def _through_cpu(system: System, gpus: int) -> float:
+    """Return the bytes/s between GPUs without NVLink: PCIe through a CPU, and the other socket if used."""
+    slot = system.pcie * 5 / 6 if system.cpu == "intel" else system.pcie
+    return min(slot, system.socket) if 2 * gpus > system.ranks else slot

@@ -107,16 +107,3 @@ def _of(table: Mapping[int, float], compute_capability: int) -> float:
 def nics_used(system: System, gpus: int) -> int:
     """Return the number of NICs of one node near the ``gpus`` GPUs used."""
     return min(system.nics, -(-system.nics * gpus // system.ranks))
-
-
-def nvlink_among(system: System, gpus: int) -> float:
-    """Return the bytes/s of NVLink at each GPU towards the other GPUs used; 0 without NVLink."""
-    if gpus == 1 or system.nvswitch:
-        return system.nvlink
-    return system.nvlink * (gpus - 1) / max(system.gpus - 1, 1)
-
-
-def through_cpu(system: System, gpus: int) -> float:
-    """Return the bytes/s between GPUs without NVLink: PCIe through a CPU, and the other socket if used."""
-    slot = system.pcie * 5 / 6 if system.cpu == "intel" else system.pcie
-    return min(slot, system.socket) if 2 * gpus > system.ranks else slot
