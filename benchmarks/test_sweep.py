@@ -18,7 +18,8 @@ pytest.importorskip("pyarrow")
 import pandas as pd
 
 NCCL = """
-ask: simulate all_reduce --cluster dgx-h100:{nodes} --library nccl --size {size}
+ask: simulate
+options: {collective: all_reduce, cluster: "dgx-h100:{nodes}", library: nccl}
 grid: {nodes: [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]}
 sample:
   points: 1000
@@ -27,7 +28,8 @@ sample:
 """
 
 SLOW = """
-ask: simulate all_reduce --cluster star:48 --algorithm ring --engine simpy --size {size}
+ask: simulate
+options: {collective: all_reduce, cluster: star:48, algorithm: ring, engine: simpy}
 sample:
   points: POINTS
   draws:

@@ -42,7 +42,7 @@ COMMANDS = {
     "pairs": "Find the slow nodes and links, from measurements between every two nodes.",
     "scorecard": "Score predicted times of collectives on held-out published rows, beside simple rules.",
     "scorecard training": "Score predicted training steps on published ones, given one row of each series.",
-    "sweep": "Run one command at many points, in parallel; run it again to continue an interrupted sweep.",
+    "sweep": "Ask one question at many points, in parallel; run it again to continue an interrupted sweep.",
     "program": "Prove that a job of collectives and messages ends, or show who waits; simulate or run it.",
     "trace": "Show collectives, skew and transfer of a profiled job; replay it on another cluster.",
     "validate": "Predict from ping-pong, then measure, on emulated networks; exit 1 past a tolerance.",

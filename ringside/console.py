@@ -37,18 +37,6 @@ WIDTH = 80
 
 
 _ALL: ContextVar[bool] = ContextVar("all", default=False)
-_ANSWERS: ContextVar[list[dict[str, Any]] | None] = ContextVar("answers", default=None)
-
-
-@contextmanager
-def handed_over() -> Iterator[list[dict[str, Any]]]:
-    """Collect the output of `print_json`, and show no progress."""
-    answers: list[dict[str, Any]] = []
-    token = _ANSWERS.set(answers)
-    try:
-        yield answers
-    finally:
-        _ANSWERS.reset(token)
 
 
 def widen(context: typer.Context, is_given: bool) -> None:
@@ -59,10 +47,6 @@ def widen(context: typer.Context, is_given: bool) -> None:
 
 def print_json(schema: str, content: Mapping[str, Any]) -> None:
     """Print one JSON object whose first key names its schema."""
-    answers = _ANSWERS.get()
-    if answers is not None:
-        answers.append(dict(content))
-        return
     text = json.dumps({"schema": f"ringside.{schema}/1", **content}, indent=2, allow_nan=False)
     print(text)
 
@@ -196,10 +180,6 @@ def progress(what: str, total: int | None) -> Iterator["Ticker"]:
 @contextmanager
 def simulating(what: str, total: int | None = None) -> Iterator["Ticker"]:
     """Show a bar on a terminal, a line from time to time in a pipe; announce long simulations above it."""
-    if _ANSWERS.get() is not None:
-        bar = Progress(disable=True)
-        yield Ticker(bar, bar.add_task(what), what)
-        return
     with progress(what, total) as ticker, watched(ticker.announce, ticker.show):
         over = threading.Event()
 

@@ -31,7 +31,7 @@ def draw_study(study: Study, rows: pd.DataFrame, result: Summary, path: Path) ->
     with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(7, 4.2))
         axes = figure.subplots()
-        axes.set_title(fill(study.ask, 105), loc="left", fontsize=8, parse_math=False)
+        axes.set_title(fill(study.title, 105), loc="left", fontsize=8, parse_math=False)
         if not others:
             _curves(axes, good, fewest, None, study.target)
         elif len(others) == 1 and counts[fewest] <= _MOST_CURVES:

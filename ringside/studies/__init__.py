@@ -1,1 +1,1 @@
-"""Studies: one command at many points, run by several processes, with every answer kept."""
+"""Studies: one question at many points, answered by several processes, with every answer kept."""

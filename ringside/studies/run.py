@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dask.system import CPU_COUNT
 
-from ringside.studies.asking import Asked, Point, Row, ask_for, rows_of
 from ringside.studies.folder import Folder
 from ringside.studies.inputs import digests
-from ringside.studies.study import Study
+from ringside.studies.points import Answered, Point, Row, answer_points, rows_of
+from ringside.studies.study import Query, Study, text_of
 from ringside.studies.workers import client_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def run(folder: Folder, on_rows: OnRows, *, workers: int | None = None, schedule
     study, done = folder.study, folder.done()
     left = study.count - len(done)
 
-    def keep(answer: Asked) -> None:
+    def keep(answer: Answered) -> None:
         folder.take(answer.inputs)
         folder.write(answer.rows)
         done.update(row["point"] for row in answer.rows)
@@ -66,11 +66,11 @@ def run(folder: Folder, on_rows: OnRows, *, workers: int | None = None, schedule
         for point in islice(_left(study, done), FIRST):
             if folder.columns:
                 break
-            (answer,) = _answers(client, study.ask, [[point]])
+            (answer,) = _answers(client, study.query, [[point]])
             if answer.rows[0]["error"] is None:
                 folder.learn(answer.rows[0])
             keep(answer)
-        for answer in _answers(client, study.ask, _batches(study, frozenset(done))):
+        for answer in _answers(client, study.query, _batches(study, frozenset(done))):
             keep(answer)
 
 
@@ -79,10 +79,10 @@ def estimate_s(study: Study, processes: int) -> float:
     numbers = {0, study.count // 2, study.count - 1}
     points = [point for point in study.points() if point[0] in numbers]
     begun = perf_counter()
-    rows_of(study.ask, points[:1])
+    rows_of(study.query, points[:1])
     once = perf_counter() - begun  # the imports and compilation of every process
     begun = perf_counter()
-    rows_of(study.ask, points)
+    rows_of(study.query, points)
     each = (perf_counter() - begun) / len(points)
     return once + each * study.count / max(1, min(processes, study.count))
 
@@ -106,19 +106,19 @@ def _batches(study: Study, done: frozenset[int]) -> Iterator[list[Point]]:
         yield list(points)
 
 
-def _answers(client: "Client", ask: str, batches: Iterable[list[Point]]) -> Iterator[Asked]:
+def _answers(client: "Client", query: Query, batches: Iterable[list[Point]]) -> Iterator[Answered]:
     """Yield rows of each batch as they come, in parts where it takes long.
 
     Where a worker dies of a batch its points run one by one.
     """
     from distributed import KilledWorker, as_completed
 
-    batch_of: dict[Future[Asked], list[Point]] = {}
+    batch_of: dict[Future[Answered], list[Point]] = {}
     coming = as_completed(loop=client.loop)
 
     def submit(some: Iterable[list[Point]]) -> None:
         for batch in some:
-            future = client.submit(ask_for, ask, batch, MOST_S, pure=False)
+            future = client.submit(answer_points, query, batch, MOST_S, pure=False)
             batch_of[future] = batch
             coming.add(future)
 
@@ -134,7 +134,8 @@ def _answers(client: "Client", ask: str, batches: Iterable[list[Point]]) -> Iter
                 continue
             ((number, values),) = batch
             what = "its process died, perhaps out of memory"
-            answer = Asked([{"point": number, **values, "error": what}], {})
+            texts = {name: text_of(value) for name, value in values.items()}
+            answer = Answered([{"point": number, **texts, "error": what}], {})
         left = batch[len(answer.rows) :]
         submit([left] if left else islice(waiting, 1))
         yield answer

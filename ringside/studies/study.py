@@ -1,11 +1,15 @@
-"""A study: a command line with placeholders, and their values.
+"""A study: a question, and the points at which to ask it.
 
 A YAML file::
 
-    ask: simulate all_reduce --cluster dgx-h100:{nodes} --library nccl --size {size} --set nic={nic}
+    ask: simulate                          # the question, named as its command
+    options:                               # its options that stay the same
+      collective: all_reduce
+      cluster: dgx-h100:{nodes}            # a hole, filled by a parameter
+      settings: {nic: "{nic}"}
     grid:                                  # every combination of these
       nodes: [1, 2, 4, 8]
-      size: [1M, 64M]
+      size: [1M, 64M]                      # an option
     sample:                                # random draws at each combination
       points: 50
       seed: 7
@@ -13,35 +17,39 @@ A YAML file::
         nic: {from: 10GB/s, to: 100GB/s, scale: log}
     answer: time_s                         # the column for the picture
 
-Points are numbered from 0: the grid's last parameter changes fastest except for the draws. Values are split
-as by a shell: ``--tp 2 --pp 4`` is four arguments, an empty text none.
+Points are numbered from 0: the grid's last parameter changes fastest except for the draws. A value may set
+several options: ``layout: [{tp: 2, pp: 4}, {tp: 8}]``.
 """
 
 import itertools
 import math
 import re
-import shlex
 import string
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from ringside.sim.questions.question import from_text, options_of
 from ringside.topologies import strict_yaml
 from ringside.topologies.disk import regular
+from ringside.topologies.names import one_of
 from ringside.topologies.units import shown
 
-ANSWERS = {
-    "simulate": "time_s",
-    "pick": "time_s",
-    "train": "step_s",
-    "program": "makespan_s",
+STUDIED = {
+    "simulate": ("CollectiveTime", "time_s"),
+    "pick": ("AlgorithmChoice", "time_s"),
+    "train": ("StepTime", "step_s"),
+    "goodput": ("JobGoodput", "simulated"),
+    "program": ("ProgramTime", "makespan_s"),
 }
-"""Commands that a study may run, and the column of their answers for pictures."""
+"""Questions of a study by command: the class, and the column of its answer for pictures."""
 
 MOST_POINTS = 1_000_000
 """The maximum number of points of one study."""
@@ -52,24 +60,6 @@ CLOCK = "elapsed_s"
 OWN = ("point", "error", CLOCK)
 """Columns of every row, besides the study's parameters and the answer's figures."""
 
-_NO_QUESTIONS = frozenset(
-    {
-        "--json",
-        "--plot",
-        "--html",
-        "--trace",
-        "--export",
-        "--tuner-csv",
-        "--force",
-        "-o",
-        "--output",
-        "--help",
-        "--real",
-        "--emulate",
-    }
-)
-"""Options that a study may not have: points would overwrite each other's files, or answer nothing."""
-
 _NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\D*)")
 
 
@@ -78,13 +68,66 @@ class StudyError(ValueError):
 
 
 def _text(value: object) -> object:
-    """Return a value as command-line text; YAML does not read ``on``, ``no`` and ``~`` as text."""
+    """Return a number or a text as text."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f"YAML reads {shown(value)} there; quote the text")
     return str(value)
 
 
-Value = Annotated[str, BeforeValidator(_text)]
+def _value(value: object) -> object:
+    """Return a value of a parameter: text, true or false, or a mapping of options."""
+    is_mapping = isinstance(value, dict) and all(isinstance(key, str) for key in value)
+    return value if is_mapping or isinstance(value, bool) else _text(value)
+
+
+Text = Annotated[str, BeforeValidator(_text)]
+Value = Annotated[bool | str | dict[str, Any], BeforeValidator(_value)]
+
+
+def text_of(value: Value) -> str:
+    """Return a value as the text of its column."""
+    if isinstance(value, dict):
+        return " ".join(f"{name}={one}" for name, one in value.items())
+    return str(value)
+
+
+class Query(NamedTuple):
+    """A question whose options have holes: ``ask`` names its command."""
+
+    ask: str
+    options: Mapping[str, Any]
+
+    @property
+    def type(self) -> type[Any]:
+        """The question's class."""
+        found: type[Any] = getattr(import_module("ringside"), STUDIED[self.ask][0])
+        return found
+
+    @property
+    def figure(self) -> str:
+        """The column of the answer for pictures."""
+        return STUDIED[self.ask][1]
+
+    def holes(self) -> set[str]:
+        """Return the names of the holes."""
+        return {name for text in _texts(self.options) for name in _holes(text)}
+
+    def question(self, values: Mapping[str, Value]) -> Any:
+        """Return the question of one point; raise ValueError if it is invalid."""
+        holes, kind = self.holes(), self.type
+        texts = {name: values[name] for name in holes}
+        options = {name: _filled(value, texts) for name, value in self.options.items()}
+        for name, value in values.items():
+            if isinstance(value, dict):
+                options |= value
+            elif name not in holes:
+                options[name] = value
+        return kind(
+            **{
+                name: from_text(kind, name, value) if isinstance(value, str) else value
+                for name, value in options.items()
+            }
+        )
 
 
 class _Strict(BaseModel):
@@ -94,8 +137,8 @@ class _Strict(BaseModel):
 class Draw(_Strict):
     """A range of values with one unit; ``whole`` ones are rounded."""
 
-    first: Value = Field(alias="from")
-    last: Value = Field(alias="to")
+    first: Text = Field(alias="from")
+    last: Text = Field(alias="to")
     scale: Literal["linear", "log"] = "linear"
     whole: bool = False
 
@@ -136,34 +179,26 @@ class Sample(_Strict):
 
 
 class Study(_Strict):
-    """A command, and its points."""
+    """A question, and its points."""
 
     ask: str
+    options: dict[str, Any] = {}
     grid: dict[str, Annotated[list[Value], Field(min_length=1)]] = {}
     sample: Sample | None = None
     answer: str | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        first, *arguments = _split(self.ask) or [""]
-        if first not in ANSWERS:
-            raise ValueError(f"ask: {first or 'nothing'} cannot be asked; begin with {', '.join(ANSWERS)}")
-        _check_words("ask", arguments)
-        for name, values in self.grid.items():
-            twice = [value for value, count in Counter(values).items() if count > 1]
-            if twice:
-                raise ValueError(f"{name}: {twice[0]} occurs twice; remove one of them")
-            for value in values:
-                _check_words(name, _split(value))
-        holes = set(_holes(self.ask))
+        if self.ask not in STUDIED:
+            raise ValueError(f"ask: {self.ask!r}; write one of {', '.join(STUDIED)}")
         both = sorted(set(self.grid) & set(self.sample.draws if self.sample else ()))
         if both:
             raise ValueError(f"{both[0]} is under grid and under draws; remove one of them")
-        missing, idle = sorted(holes - set(self.parameters)), sorted(set(self.parameters) - holes)
-        if missing:
-            raise ValueError(f"ask: no values for {{{missing[0]}}}; write it under grid, or under draws")
-        if idle:
-            raise ValueError(f"{idle[0]} does not occur in ask; write {{{idle[0]}}} there, or leave it out")
+        self._check_options()
+        for name, values in self.grid.items():
+            twice = [value for value, count in Counter(map(text_of, values)).items() if count > 1]
+            if twice:
+                raise ValueError(f"{name}: {twice[0]} occurs twice; remove one of them")
         taken = [name for name in self.parameters if name in OWN]
         if taken:
             raise ValueError(f"{taken[0]} is a column of every row; call the parameter something else")
@@ -171,10 +206,50 @@ class Study(_Strict):
             raise ValueError(f"{self.count:,} points; write at most {MOST_POINTS:,}")
         return self
 
+    def _check_options(self) -> None:
+        """Raise ValueError unless options, holes and parameters belong together."""
+        holes = self.query.holes()
+        known = {one.name: one for one in options_of(self.query.type)}
+        if missing := sorted(holes - set(self.parameters)):
+            raise ValueError(f"options: no values for {{{missing[0]}}}; write it under grid, or under draws")
+        given = {"options": set(self.options)}
+        for name in self.parameters:
+            values = self.grid.get(name, [""])
+            mappings = [value for value in values if isinstance(value, dict)]
+            if mappings:
+                if len(mappings) < len(values) or name in holes:
+                    raise ValueError(f"{name}: write only mappings of options, and no hole {{{name}}}")
+                given[name] = {option for value in mappings for option in value}
+            elif name not in holes:
+                given[name] = {name}
+            elif any(isinstance(value, bool) for value in values):
+                raise ValueError(f"{name}: YAML reads True or False there; quote the text")
+        for place, names in given.items():
+            if unknown := sorted(names - known.keys()):
+                hole = "" if place == "options" else f"a hole {{{unknown[0]}}} in options, or "
+                what = hole + one_of(known, unknown[0])
+                raise ValueError(f"{place}: {self.ask} has no option {unknown[0]!r}; write {what}")
+        required = [
+            name for name, one in known.items() if one.default is MISSING and one.default_factory is MISSING
+        ]
+        lost = [name for name in required if not any(name in names for names in given.values())]
+        if lost:
+            raise ValueError(f"options: {lost[0]} is missing; write it there")
+
+    @property
+    def query(self) -> Query:
+        """The question with its holes."""
+        return Query(self.ask, self.options)
+
+    @property
+    def title(self) -> str:
+        """The question in one line."""
+        return ", ".join([self.ask, *(f"{name} {text_of(value)}" for name, value in self.options.items())])
+
     @property
     def target(self) -> str:
         """The column of the answers for pictures."""
-        return self.answer or ANSWERS[self.ask.split()[0]]
+        return self.answer or self.query.figure
 
     @property
     def parameters(self) -> list[str]:
@@ -186,20 +261,13 @@ class Study(_Strict):
         """The number of points."""
         return math.prod(map(len, self.grid.values())) * (self.sample.points if self.sample else 1)
 
-    def points(self) -> Iterator[tuple[int, dict[str, str]]]:
+    def points(self) -> Iterator[tuple[int, dict[str, Value]]]:
         """Yield the number and the values of each point."""
         drawn = self.sample.values() if self.sample else [{}]
         number = itertools.count()
         for combination in itertools.product(*self.grid.values()):
             for draw in drawn:
                 yield next(number), dict(zip(self.grid, combination, strict=True)) | draw
-
-
-def filled(ask: str, values: Mapping[str, str]) -> list[str]:
-    """Return the arguments of one point, split as by a shell; raise `StudyError` for invalid ones."""
-    arguments = _split(ask.format_map(values))
-    _check_words("ask", arguments)
-    return arguments
 
 
 def read(path: Path) -> Study:
@@ -236,28 +304,34 @@ def made(content: object, name: str) -> Study:
         ) from None
 
 
-def _split(text: str) -> list[str]:
+def _texts(value: Any) -> Iterator[str]:
+    """Yield all texts within a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for one in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(one)
+
+
+def _filled(value: Any, texts: Mapping[str, Any]) -> Any:
+    """Return a value with its holes filled; numbers in mappings become text."""
+    if isinstance(value, str):
+        return value.format_map(texts)
+    if isinstance(value, list):
+        return [_filled(one, texts) for one in value]
+    if isinstance(value, Mapping):
+        return {name: str(_filled(one, texts)) for name, one in value.items()}
+    return value
+
+
+def _holes(text: str) -> list[str]:
     try:
-        return shlex.split(text)
+        parts = [part for part in string.Formatter().parse(text) if part[1] is not None]
     except ValueError:
-        raise StudyError(f"{text}: an unclosed quotation mark; close it") from None
-
-
-def _check_words(where: str, words: Sequence[str]) -> None:
-    for word in words:
-        option = word.partition("=")[0]
-        if option in _NO_QUESTIONS or re.match("-o.", word):
-            raise StudyError(f"{where}: {word} cannot be used in a study; leave it out")
-
-
-def _holes(ask: str) -> list[str]:
-    try:
-        parts = [part for part in string.Formatter().parse(ask) if part[1] is not None]
-    except ValueError:
-        raise ValueError(f"ask: {ask}: an unclosed brace; write {{name}}") from None
+        raise ValueError(f"options: {text}: an unclosed brace; write {{name}}") from None
     for _, name, spec, conversion in parts:
         if not str(name).isidentifier() or spec or conversion:
-            raise ValueError(f"ask: {ask}: write a name of letters alone between braces, {{nodes}}")
+            raise ValueError(f"options: {text}: write a name of letters alone between braces, {{nodes}}")
     return [str(name) for _, name, _, _ in parts]
 
 

@@ -86,8 +86,9 @@ def test_each_kind_of_a_studys_figure_says_its_values(pages, opened):
 
     figures = {}
     for grid in GRIDS:
-        ask = "simulate all_reduce " + " ".join(f"{{{name}}}" for name in grid)
-        study = made({"ask": ask, "grid": {name: list(values) for name, values in grid.items()}}, "study")
+        options = {"collective": "all_reduce", "cluster": " ".join(f"{{{name}}}" for name in grid)}
+        lists = {name: list(values) for name, values in grid.items()}
+        study = made({"ask": "simulate", "options": options, "grid": lists}, "study")
         rows = pd.DataFrame(
             [{"point": at, **own, "time_s": 1e-3 * (at + 1), "error": None} for at, own in study.points()]
         )

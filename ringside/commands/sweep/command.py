@@ -1,4 +1,4 @@
-"""``ringside sweep``: one command at many points, stored as Parquet, with a summary."""
+"""``ringside sweep``: one question at many points, stored as Parquet, with a summary."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -14,8 +14,8 @@ from ringside.studies.study import read
 from ringside.topologies.units import format_duration
 
 if TYPE_CHECKING:
-    from ringside.studies.asking import Row
     from ringside.studies.folder import Folder
+    from ringside.studies.points import Row
     from ringside.studies.study import Study
     from ringside.studies.summary import Effect, Summary
 
@@ -30,9 +30,12 @@ NO_WORDS = "''"
 EXAMPLE = """\
 # How does the time of an all-reduce depend on machines, network cards and size?
 # ringside sweep FILE -o FOLDER
-ask: >-
-  simulate all_reduce --cluster dgx-h100:{nodes} --set nic={nic} --size {size}
-  --calibration none
+ask: simulate
+options:
+  collective: all_reduce
+  cluster: dgx-h100:{nodes}
+  settings: {nic: "{nic}"}
+  calibration: none
 grid:
   nodes: [2, 4, 8, 16]
   nic: [25GB/s, 50GB/s]
@@ -48,7 +51,7 @@ HEADS = (("parameter", ""), ("least", ""), ("at", ""), ("most", ""), ("at", ""))
 
 def command(
     study: Annotated[
-        Path | None, typer.Argument(metavar="STUDY.yaml", help="A command and its points.")
+        Path | None, typer.Argument(metavar="STUDY.yaml", help="A question and its points.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -69,7 +72,7 @@ def command(
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Run one command at many points, in parallel; run it again to continue an interrupted sweep."""
+    """Ask one question at many points, in parallel; run it again to continue an interrupted sweep."""
     if example:
         if study or output:
             raise ValueError("--example prints a study; remove the other options")
@@ -160,7 +163,7 @@ def _tell(folder: "Folder", count: int, html: Path | None, *, as_json: bool) -> 
         console.print_json("sweep", content)
     else:
         comments = [
-            study.ask,
+            study.title,
             *sentences,
             where,
             f"mean {results.target} per value of a parameter, averaged over the others",
@@ -180,7 +183,7 @@ def _page(study: "Study", rows: Any, results: "Summary", notes: list[str], raw: 
     effects = Table("What matters most", HEADS, [_cells(effect) for effect in results.effects])
     cells = shown.astype(object).where(shown.notna(), None).to_numpy().tolist()
     return Page(
-        title=f"ringside {study.ask}",
+        title=f"ringside {study.title}",
         headline=_headline(results),
         figures=study_figures(study, rows, results),
         tables=[

@@ -11,7 +11,8 @@ import pytest
 import ringside as api
 from ringside.sim.collective import Collective
 from ringside.sim.predict import predict
-from ringside.studies.asking import row_of
+from ringside.studies.points import row_of
+from ringside.studies.study import Query
 from ringside.topologies import MAKERS, load, settings
 from ringside.topologies.catalogue import changed
 from ringside.topologies.units import parse_rate
@@ -130,12 +131,14 @@ def test_there_are_a_hundred_of_them() -> None:
 
 
 def test_a_studys_points_are_one(ask: Asked) -> None:
-    for command in ("simulate all_reduce --size 64M", "train --model resnet50"):
-        rows = [
-            row_of(f"{command} --cluster dgx-h100:2 --set nic={{nic}}", 0, {"nic": nic})
-            for nic in ("50GB/s", "400Gb/s")
-        ]
-        plain = row_of(f"{command} --cluster dgx-h100:{{nodes}}", 0, {"nodes": "2"})
+    for command, options in (
+        ("simulate", {"collective": "all_reduce", "size": "64M"}),
+        ("train", {"model": "resnet50"}),
+    ):
+        query = Query(command, {**options, "cluster": "dgx-h100:2", "settings": {"nic": "{nic}"}})
+        rows = [row_of(query, 0, {"nic": nic}) for nic in ("50GB/s", "400Gb/s")]
+        query = Query(command, {**options, "cluster": "dgx-h100:{nodes}"})
+        plain = row_of(query, 0, {"nodes": "2"})
         kept = {key for key in plain if key not in ("nodes", "elapsed_s") and "settings" not in key}
         for row in rows:
             assert row["error"] is None

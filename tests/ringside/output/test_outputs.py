@@ -204,7 +204,9 @@ def test_what_cannot_be_written_is_refused_before_any_work(ringside, folder, mon
     for name in ("progress", "simulating"):
         monkeypatch.setattr(f"ringside.console.{name}", begun)
     monkeypatch.setattr("subprocess.Popen", begun)
-    (folder / "study.yaml").write_text("ask: simulate all_reduce --cluster star:{n}\ngrid: {n: [2]}\n")
+    (folder / "study.yaml").write_text(
+        "ask: simulate\noptions: {collective: all_reduce}\ngrid: {cluster: [star:2]}\n"
+    )
     (folder / "job.py").write_text("def main(dist):\n    dist.all_reduce(8)\n")
     flag = {"output": "-o", "tuner_csv": "--tuner-csv"}.get(option, f"--{option}")
     words = [*command.split(), *ASKED.get(command, "").split(), flag, f"/proc/ringside{ENDINGS[option]}"]

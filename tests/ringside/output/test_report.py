@@ -84,7 +84,7 @@ def test_a_page_has_the_answer_the_files_the_command_and_what_json_says(ringside
 def test_a_page_that_cannot_be_is_refused_before_any_work(ringside, log, tmp_path, words, message):
     (tmp_path / "job.html").write_text(BLUE_MACHINE, encoding="utf-8")
     (tmp_path / "study.yaml").write_text(
-        "ask: simulate all_reduce --cluster star:4 --size {s}\ngrid: {s: [1]}"
+        "ask: simulate\noptions: {collective: all_reduce, cluster: star:4}\ngrid: {size: [1]}"
     )
     before = sorted(tmp_path.iterdir())
     code, out, err = ringside(*words.split())

@@ -13,14 +13,17 @@ pytest.importorskip("pyarrow")
 
 import pandas as pd
 
-from ringside.studies.asking import row_of, rows_of
 from ringside.studies.folder import MANIFEST, Folder, opened
+from ringside.studies.points import row_of, rows_of
 from ringside.studies.run import MOST_TOGETHER, _batches
-from ringside.studies.study import ANSWERS, Study, StudyError, loads, made, ordered_by_size
+from ringside.studies.study import STUDIED, Query, Study, StudyError, loads, made, ordered_by_size
 from ringside.studies.summary import summary
 
-STAR = "simulate all_reduce --cluster star:{ranks} --size {size}"
-SMALL = {"ask": STAR, "grid": {"ranks": [2, 3], "size": ["4K", "1M"]}}
+OPTIONS = {"collective": "all_reduce", "cluster": "star:{ranks}"}
+STAR = Query("simulate", OPTIONS)
+SMALL = {"ask": "simulate", "options": OPTIONS, "grid": {"ranks": [2, 3], "size": ["4K", "1M"]}}
+
+made(SMALL, "study")  # imports the question, before hypothesis takes times
 
 
 def study(**changes):
@@ -36,9 +39,10 @@ grids = st.dictionaries(
 
 @given(grids, st.integers(1, 9), st.integers(0, 99))
 def test_points_are_every_combination_with_every_draw_once(grid, points, seed):
-    ask = "simulate all_reduce " + " ".join(f"{{{name}}}" for name in [*grid, "drawn"])
+    holes = " ".join(f"{{{name}}}" for name in [*grid, "drawn"])
+    options = {"collective": "all_reduce", "cluster": holes}
     sample = {"points": points, "seed": seed, "draws": {"drawn": {"from": "1GB/s", "to": "3GB/s"}}}
-    found = made({"ask": ask, "grid": grid, "sample": sample}, "study")
+    found = made({"ask": "simulate", "options": options, "grid": grid, "sample": sample}, "study")
     asked = list(found.points())
     assert [number for number, _ in asked] == list(range(found.count))
     values = [tuple(value.values()) for _, value in asked]
@@ -51,7 +55,8 @@ def test_points_are_every_combination_with_every_draw_once(grid, points, seed):
 
 @given(st.integers(1, 3000), st.data())
 def test_points_that_go_together_hang_on_the_study_alone(count, data):
-    found = made({"ask": "simulate all_reduce {a}", "grid": {"a": list(range(count))}}, "study")
+    options = {"collective": "all_reduce", "cluster": "star:{a}"}
+    found = made({"ask": "simulate", "options": options, "grid": {"a": list(range(count))}}, "study")
     done = data.draw(st.sets(st.integers(0, count - 1), max_size=50))
     whole = {number: at for at, batch in enumerate(_batches(found, frozenset())) for number, _ in batch}
     left = list(_batches(found, frozenset(done)))
@@ -73,54 +78,73 @@ def test_a_row_has_the_point_its_parameters_and_what_the_command_line_says(rings
 def test_every_command_can_be_asked(ringside, tmp_path):
     script = tmp_path / "job.py"
     script.write_text("def main(dist):\n    dist.all_reduce(1000000)\n", encoding="utf-8")
-    for ask in (
-        "pick all_reduce --cluster star --nodes {n} -b 1M -e 1M",
-        "train --model resnet50 --cluster star:{n}",
-        "train --model resnet50 --cluster star:{n} --pp 2 --batch 32 --micro-batch 16",
-        "program job.py -g {n} --cluster star:4",
+    for ask, options in (
+        ("pick", {"collective": "all_reduce", "cluster": "star", "nodes": "{n}", "begin": "1M", "end": "1M"}),
+        ("train", {"model": "resnet50", "cluster": "star:{n}"}),
+        ("train", {"model": "resnet50", "cluster": "star:{n}", "pp": 2, "batch": 32, "micro_batch": 16}),
+        ("goodput", {"nodes": "{n}", "mtbf": "3h", "checkpoint": "30s", "work": "1d", "trials": 2}),
+        ("program", {"file": "job.py", "ranks": "{n}", "cluster": "star:4"}),
     ):
-        row = row_of(ask, 0, {"n": "4"})
+        row = row_of(Query(ask, options), 0, {"n": "4"})
         assert row["error"] is None, row
-        assert row[ANSWERS[ask.split()[0]]] > 0
+        assert row[STUDIED[ask][1]] > 0
         assert all(isinstance(value, str | int | float | None) for value in row.values())
 
 
-def test_layouts_of_several_words_are_points(ringside):
-    ask = "train --model gpt2:64 --cluster star:8 --library ideal --device a100 --batch 4 {layout}"
-    whole, split, none = rows_of(
-        ask, list(enumerate([{"layout": "--pp 2 --strategy fsdp"}, {"layout": "--tp 2"}, {"layout": ""}]))
+def test_a_value_may_set_several_options(ringside):
+    query = Query(
+        "train",
+        {"model": "gpt2:64", "cluster": "star:8", "library": "ideal", "device": "a100", "batch": 4},
     )
+    layouts = [{"pp": 2, "strategy": "fsdp"}, {"tp": 2}, {}]
+    whole, split, none = rows_of(query, list(enumerate({"layout": layout} for layout in layouts)))
     assert [row["error"] for row in (whole, split, none)] == [None] * 3
     assert len({row["step_s"] for row in (whole, split, none)}) == 3
+    assert whole["layout"] == "pp=2 strategy=fsdp"
     assert whole["mesh_pipeline"] == 2
     assert split["mesh_tensor"] == 2
 
 
+def test_a_study_asks_what_python_and_the_command_line_ask(ringside):
+    options = {"model": "gpt2:64", "cluster": "star:4", "library": "ideal", "device": "a100", "batch": 4}
+    row = row_of(Query("train", options), 0, {"no_sync": True, "accumulation": "2", "straggler": "1=2"})
+    line = " ".join(f"--{name} {value}" for name, value in options.items())
+    _, out, _ = ringside(*f"train {line} --no-sync --accumulation 2 --straggler 1=2 --json".split())
+    assert row["step_s"] == json.loads(out)["step_s"]
+
+
+def test_a_disturbed_answer_has_columns_of_its_own():
+    options = {"collective": "all_reduce", "cluster": "star:4", "size": "1M", "slow_link": ["gpu0-switch=4"]}
+    row = row_of(Query("simulate", options), 0, {"algorithm": "ring"})
+    assert row["disturbed_median_s"] > row["time_s"]
+
+
 @pytest.mark.parametrize(
     ("ranks", "message"),
-    [
-        ("0", "'0' is not a count"),
-        ("4 --size 2M --trace x.json", "--trace cannot be used in a study"),
-        ("4 -ox", "-ox cannot be used in a study"),
-        ("4 --nonsense", "No such option: --nonsense"),
-        ("4 '", "an unclosed quotation mark"),
-        ("4 -b 1M", "--size is a list"),
-    ],
+    [("0", "'0' is not a count"), ("4 ", "star"), ("x", "star:x")],
 )
-def test_a_point_that_cannot_be_answered_is_a_row_with_its_error(ringside, tmp_path, ranks, message):
+def test_a_point_that_cannot_be_answered_is_a_row_with_its_error(tmp_path, ranks, message):
     row = row_of(STAR, 0, {"ranks": ranks, "size": "1M"})
     assert message in row["error"]
     assert row["ranks"] == ranks
     assert not list(tmp_path.iterdir())
 
 
+def test_errors_of_points_name_options_of_the_command_line():
+    row = row_of(STAR, 0, {"ranks": "4", "size": "1M", "begin": "2M"})
+    assert "--size is a list" in row["error"]
+    row = row_of(STAR, 0, {"ranks": "4", "factor": "x"})
+    assert "--factor 'x'; write a whole number" in row["error"]
+
+
 def test_several_rows_are_no_answer():
-    row = row_of("simulate all_reduce --cluster star:{n}", 0, {"n": "4"})
+    row = row_of(Query("simulate", OPTIONS), 0, {"ranks": "4"})
     assert "rows in one answer; request one size" in row["error"]
 
 
 def test_a_parameter_with_a_name_of_the_answer_leaves_both():
-    row = row_of("simulate all_reduce --cluster star:4 --size {time_s}", 0, {"time_s": "1M"})
+    options = {"collective": "all_reduce", "cluster": "star:4", "size": "{time_s}"}
+    row = row_of(Query("simulate", options), 0, {"time_s": "1M"})
     assert row["time_s"] == "1M"
     assert row["answer_time_s"] > 0
 
@@ -128,27 +152,34 @@ def test_a_parameter_with_a_name_of_the_answer_leaves_both():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"ask": "topo star"}, "topo cannot be asked; begin with simulate, pick, train, program"),
-        ({"ask": ""}, "nothing cannot be asked"),
-        ({"ask": STAR + " '"}, "an unclosed quotation mark"),
-        ({"ask": STAR + " {"}, "an unclosed brace"),
-        ({"ask": STAR + " {0}"}, "write a name of letters alone"),
-        ({"ask": STAR + " {size:>3}"}, "write a name of letters alone"),
-        ({"ask": STAR + " --json"}, "--json cannot be used"),
-        ({"ask": STAR + " --trace=x"}, "--trace=x cannot be used"),
-        ({"ask": STAR + " {nic}"}, "no values for {nic}"),
-        ({"grid": {"ranks": [2], "size": ["4K"], "nic": [1]}}, "nic does not occur in ask"),
-        ({"grid": {"ranks": [], "size": ["4K"]}}, "ranks"),
+        ({"ask": "topo"}, "ask: 'topo'; write one of simulate, pick, train, goodput, program"),
+        ({"ask": ""}, "ask: ''; write one of"),
+        ({"options": {**OPTIONS, "dtype": "{"}}, "an unclosed brace"),
+        ({"options": {**OPTIONS, "dtype": "{0}"}}, "write a name of letters alone"),
+        ({"options": {**OPTIONS, "dtype": "{size:>3}"}}, "write a name of letters alone"),
+        ({"options": {**OPTIONS, "json": True}}, "options: simulate has no option 'json'; write"),
+        ({"options": {**OPTIONS, "sice": "1M"}}, "did you mean size?"),
+        ({"options": {"cluster": "star:{ranks}"}}, "options: collective is missing; write it there"),
+        ({"options": {**OPTIONS, "settings": {"nic": "{nic}"}}}, "no values for {nic}"),
         (
-            {"grid": {"ranks": [True], "size": ["4K"]}},
-            "grid.ranks.0: YAML reads True there; quote",
+            {"grid": {"ranks": [2], "size": ["4K"], "nic": [1]}},
+            "nic: simulate has no option 'nic'; write a hole {nic} in options, or one of",
         ),
+        (
+            {"grid": {"ranks": [2], "size": ["4K", {"size": "1M"}]}},
+            "size: write only mappings of options, and no hole {size}",
+        ),
+        ({"grid": {"ranks": [2], "way": [{"algorithm": "ring", "nic": 1}]}}, "way: simulate has no option"),
+        ({"grid": {"ranks": [], "size": ["4K"]}}, "ranks"),
+        ({"grid": {"ranks": [True], "size": ["4K"]}}, "ranks: YAML reads True or False there; quote"),
         ({"grid": {"ranks": [None], "size": ["4K"]}}, "YAML reads None there"),
         ({"grid": {"ranks": [[1]], "size": ["4K"]}}, "YAML reads a list there"),
         ({"grid": {"ranks": [2, 2], "size": ["4K"]}}, "ranks: 2 occurs twice"),
-        ({"grid": {"ranks": [2], "size": ["4K --plot x"]}}, "--plot cannot be used"),
         ({"grids": {}}, "grids"),
-        ({"ask": "simulate {point}", "grid": {"point": [1]}}, "point is a column of every row"),
+        (
+            {"options": {**OPTIONS, "cluster": "star:{point}"}, "grid": {"point": [1]}},
+            "point is a column of every row",
+        ),
         ({"sample": {"points": 0, "draws": {"x": {"from": 1, "to": 2}}}}, "points"),
         ({"sample": {"points": 3, "draws": {}}}, "draws"),
         ({"sample": {"points": 3, "draws": {"size": {"from": "1M", "to": "2K"}}}}, "write both in one unit"),

@@ -17,10 +17,10 @@ pytest.importorskip("pyarrow")
 
 import ringside as package
 from ringside.studies import run as running
-from ringside.studies.asking import ask_for
 from ringside.studies.folder import MANIFEST, opened
 from ringside.studies.inputs import digests, noted
-from ringside.studies.study import StudyError, made
+from ringside.studies.points import answer_points
+from ringside.studies.study import Query, StudyError, made
 from ringside.topologies import star
 from ringside.topologies.file import dumps
 
@@ -35,7 +35,8 @@ FILES = {
 """A script, what stands beside it, and what that imports."""
 
 
-STUDY = "ask: program job.py -g {n} --cluster star.yaml\ngrid: {n: [2, 3, 4]}\n"
+PROGRAM = Query("program", {"file": "job.py", "cluster": "star.yaml"})
+STUDY = "ask: program\noptions: {file: job.py, cluster: star.yaml}\ngrid: {ranks: [2, 3, 4]}\n"
 
 
 @pytest.fixture
@@ -46,6 +47,11 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     return tmp_path
+
+
+def program(ranks):
+    """A study of the script on several numbers of ranks."""
+    return made({**PROGRAM._asdict(), "grid": {"ranks": ranks}}, "study")
 
 
 _out = []
@@ -72,7 +78,7 @@ def changed(path):
 
 
 def test_what_answers_are_made_from_is_noted(folder):
-    asked = ask_for("program job.py -g {n} --cluster star.yaml", [(0, {"n": "2"})], 60.0)
+    asked = answer_points(PROGRAM, [(0, {"ranks": "2"})], 60.0)
     assert asked.rows[0]["error"] is None
     assert {"star.yaml", *FILES} <= asked.inputs.keys()
     own = {name for name in asked.inputs if name.startswith("ringside:")}
@@ -109,38 +115,40 @@ OTHERS = {
 SHIPPED = "sim/libraries/nccl/shipped/dgx-h100.yaml"
 
 
+GPT = {"model": "gpt2:64", "cluster": "star:2", "library": "ideal", "device": "a100", "pp": 2, "batch": 2}
+ON_H100 = {"collective": "all_reduce", "cluster": "dgx-h100:2", "size": "1M"}
+
+
 @pytest.mark.parametrize(
-    ("ask", "name"),
+    ("ask", "options", "name"),
     [
-        ("simulate all_reduce --cluster dgx-h100:2 --size 1M", f"ringside:{SHIPPED}"),
-        ("simulate all_reduce --cluster dgx-h100:2 --calibration mine.yaml --size 1M", "mine.yaml"),
-        ("simulate all_to_all --cluster star:2 --splits splits.txt", "splits.txt"),
-        ("train --model layers.yaml --cluster star:4", "layers.yaml"),
-        ("train --model net.py:model --cluster star:4", "net.py"),
-        ("train --model net.py:model --cluster star:4", "parts.py"),
-        (
-            "train --model gpt2:64 --cluster star:2 --library ideal --device a100 --pp 2 --batch 2 "
-            "--micro-batch 1 --schedule order.csv",
-            "order.csv",
-        ),
+        ("simulate", ON_H100, f"ringside:{SHIPPED}"),
+        ("simulate", {**ON_H100, "calibration": "mine.yaml"}, "mine.yaml"),
+        ("simulate", {"collective": "all_to_all", "cluster": "star:2", "splits": "splits.txt"}, "splits.txt"),
+        ("train", {"model": "layers.yaml", "cluster": "star:4"}, "layers.yaml"),
+        ("train", {"model": "net.py:model", "cluster": "star:4"}, "net.py"),
+        ("train", {"model": "net.py:model", "cluster": "star:4"}, "parts.py"),
+        ("train", {**GPT, "micro_batch": 1, "schedule": "order.csv"}, "order.csv"),
     ],
 )
-def test_each_kind_of_file_that_a_question_names_is_noted(folder, ask, name):
+def test_each_kind_of_file_that_a_question_names_is_noted(folder, ask, options, name):
     pytest.importorskip("torch")
     for other, text in OTHERS.items():
         Path(other).write_text(text, encoding="utf-8")
     shutil.copyfile(Path(package.__file__).parents[1] / SHIPPED, "mine.yaml")
     for _ in range(2):  # a process remembers modules, and what Ringside has read of its own
-        asked = ask_for(ask, [(0, {})], 60.0)
-        assert asked.rows[0]["error"] is None
-        assert name in asked.inputs
+        answered = answer_points(Query(ask, options), [(0, {})], 60.0)
+        assert answered.rows[0]["error"] is None
+        assert name in answered.inputs
 
 
 def test_what_was_read_before_is_noted(folder):
     script = (
-        "import ringside; from ringside.studies.asking import ask_for;"
-        "ringside.pick('all_reduce', 'dgx-h100', [2], [1 << 20]);"
-        "print(*ask_for('simulate all_reduce --cluster dgx-h100:2 --size 1M', [(0, {})], 60.0).inputs)"
+        "import ringside; from ringside.studies.points import answer_points;"
+        "from ringside.studies.study import Query;"
+        f"options = {ON_H100};"
+        "ringside.CollectiveTime(**options).ask();"
+        "print(*answer_points(Query('simulate', options), [(0, {})], 60.0).inputs)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert f"ringside:{SHIPPED}" in done.stdout.split()
@@ -148,7 +156,7 @@ def test_what_was_read_before_is_noted(folder):
 
 def test_an_edit_of_the_same_length_in_the_same_second_is_seen(folder, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    study = made({"ask": "program job.py -g {n} --cluster star.yaml", "grid": {"n": [4]}}, "study")
+    study = program([4])
     [before] = rows_of(study, [*study.points()]).values()
     changed(folder / "deep/sizes.py")
     [after] = rows_of(study, [*study.points()]).values()
@@ -231,8 +239,8 @@ def test_a_file_that_changes_while_a_study_runs_ends_it(folder, ringside, monkey
 
 def test_a_file_that_changes_between_points_that_are_asked_together_is_no_input(folder):
     Path("job.py").write_text(f"{JOB}    with open('further.py', 'a') as f: f.write('#')\n", encoding="utf-8")
-    study = made({"ask": "program job.py -g {n} --cluster star.yaml", "grid": {"n": [2, 3]}}, "study")
-    asked = ask_for(study.ask, [*study.points()], 60.0)
+    study = program([2, 3])
+    asked = answer_points(study.query, [*study.points()], 60.0)
     assert [row["error"] for row in asked.rows] == [None, None]
     with (
         opened(Path("out"), study) as kept,
@@ -293,7 +301,7 @@ STATES = {
 
 
 def rows_of(study, points):
-    asked = ask_for(study.ask, points, 60.0)
+    asked = answer_points(study.query, points, 60.0)
     return {row["point"]: row["makespan_s"] for row in asked.rows}
 
 
@@ -302,7 +310,7 @@ def rows_of(study, points):
 def test_all_rows_are_those_of_one_state_of_the_files(folder, seed):
     """Files change at random moments between points: that is refused, or nothing came of it."""
     random = np.random.default_rng(seed)
-    study = made({"ask": "program job.py -g {n} --cluster star.yaml", "grid": {"n": [1, 2, 3, 4]}}, "study")
+    study = program([1, 2, 3, 4])
     truths = []
     for texts in product(*STATES.values()):
         for name, text in zip(STATES, texts, strict=True):
@@ -319,7 +327,7 @@ def test_all_rows_are_those_of_one_state_of_the_files(folder, seed):
                 kept.check(digests(kept.inputs))
                 left = [point for point in study.points() if point[0] not in kept.done()]
                 for point in left[: random.integers(1, 3)]:
-                    asked = ask_for(study.ask, [point], 60.0)
+                    asked = answer_points(study.query, [point], 60.0)
                     kept.take(asked.inputs)
                     kept.write(asked.rows)
                 refusals -= 1

@@ -24,7 +24,8 @@ from tests.ringside.studies.sweeps import rows
 PAGE = (Path(__file__).parents[3] / "docs" / "sweep.md").read_text(encoding="utf-8")
 
 STUDY = """
-ask: simulate all_reduce --cluster star:{ranks} --algorithm {algorithm} --size {size}
+ask: simulate
+options: {collective: all_reduce, cluster: "star:{ranks}"}
 grid:
   ranks: [2, 3, 4]
   algorithm: [ring, tree, nonsense]
@@ -110,12 +111,13 @@ def test_the_time_left_is_that_of_points_and_not_of_the_start(monkeypatch, file,
 
 
 def test_a_value_of_no_words_is_seen(ringside, file):
-    grid = "grid: {way: ['', --algorithm tree]}"
-    file.write_text(f"ask: simulate all_reduce --cluster star:8 --size 1M {{way}}\n{grid}", encoding="utf-8")
+    options = "{collective: all_reduce, cluster: star:8, size: 1M}"
+    grid = "{way: [{}, {algorithm: tree}]}"
+    file.write_text(f"ask: simulate\noptions: {options}\ngrid: {grid}", encoding="utf-8")
     _, out, err = ringside("sweep", file, "-o", "out", "--workers", 1)
     assert "# least: point 0, way '', time_s" in out, err
-    assert re.search(r"way matters most: mean time_s is \S+ at '', \S+ at --algorithm\s", out)
-    assert re.search(r"^ +way +\S+ +'' +\S+ +--algorithm tree$", out, re.MULTILINE)
+    assert re.search(r"way matters most: mean time_s is \S+ at '', \S+ at algorithm=tree", out)
+    assert re.search(r"^ +way +\S+ +'' +\S+ +algorithm=tree$", out, re.MULTILINE)
 
 
 def test_a_study_without_an_answer_ends_with_1_and_keeps_its_rows(ringside, file):
@@ -132,7 +134,8 @@ def test_rows_are_the_same_from_python_for_any_number_of_workers(ringside, file)
     one = package.sweep(file, "one", workers=1)
     two = package.sweep(
         {
-            "ask": "simulate all_reduce --cluster star:{ranks} --algorithm {algorithm} --size {size}",
+            "ask": "simulate",
+            "options": {"collective": "all_reduce", "cluster": "star:{ranks}"},
             "grid": {"ranks": [2, 3, 4], "algorithm": ["ring", "tree", "nonsense"], "size": ["4K", "1M"]},
         },
         Path("two"),
@@ -147,7 +150,8 @@ def test_rows_are_the_same_from_python_for_any_number_of_workers(ringside, file)
 def test_rows_that_take_long_are_kept_before_their_file_is_full(tmp_path, monkeypatch):
     from ringside.studies import run
 
-    study = {"ask": "simulate all_reduce --cluster star:4 --size {n}K", "grid": {"n": list(range(70))}}
+    options = {"collective": "all_reduce", "cluster": "star:4", "size": "{n}K"}
+    study = {"ask": "simulate", "options": options, "grid": {"n": list(range(70))}}
     usual = package.sweep(study, tmp_path / "usual", workers=1)
     monkeypatch.setattr(run, "MOST_S", 0.0)
     slow = package.sweep(study, tmp_path / "slow", workers=2)
@@ -162,7 +166,8 @@ def test_a_point_that_kills_its_process_is_a_row_and_the_others_are_answered(rin
         "def main(dist):\n    dist.get_world_size() == 3 and os.kill(os.getpid(), 9)\n    dist.barrier()\n"
     )
     Path("job.py").write_text(f"import os\n{script}", encoding="utf-8")
-    study = {"ask": "program job.py -g {n} --cluster star:4", "grid": {"n": [2, 3, 4]}}
+    options = {"file": "job.py", "cluster": "star:4"}
+    study = {"ask": "program", "options": options, "grid": {"ranks": [2, 3, 4]}}
     found = package.sweep(study, "out", workers=1)
     assert list(found["error"].isna()) == [True, False, True]
     assert "its process died" in found["error"][1]
@@ -195,8 +200,15 @@ def test_the_picture_suits_the_number_of_parameters(tmp_path, monkeypatch, grid,
     from ringside.pictures import sweep
     from ringside.studies.summary import summary
 
-    ask = "simulate all_reduce " + " ".join(f"{{{name}}}" for name in grid)
-    study = made({"ask": ask, "grid": {name: list(values) for name, values in grid.items()}}, "study")
+    options = {"collective": "all_reduce", "cluster": "star:{ranks}"}
+    study = made(
+        {
+            "ask": "simulate",
+            "options": options,
+            "grid": {name: list(values) for name, values in grid.items()},
+        },
+        "study",
+    )
     table = pd.DataFrame(
         [{"point": at, **values, "time_s": 1e-3 * (at + 1), "error": None} for at, values in study.points()]
     )
