@@ -14,12 +14,6 @@ if not os.path.isdir(os.path.join(__path__[0], "sim")):
     )
 
 if TYPE_CHECKING:
-    from ringside.api import goodput as goodput
-    from ringside.api import pairs as pairs
-    from ringside.api import pick as pick
-    from ringside.api import read as read
-    from ringside.api import sweep as sweep
-    from ringside.api import train as train
     from ringside.real.questions.collective_measurement import CollectiveMeasurement as CollectiveMeasurement
     from ringside.real.questions.elastic_measurement import ElasticMeasurement as ElasticMeasurement
     from ringside.real.questions.program_run import ProgramRun as ProgramRun
@@ -33,10 +27,6 @@ if TYPE_CHECKING:
     from ringside.sim.calibration import Fit as Fit
     from ringside.sim.calibration import read as read_calibration  # noqa: F401
     from ringside.sim.collective import Collective as Collective
-    from ringside.sim.goodput.job import Cause as Cause
-    from ringside.sim.goodput.job import Checkpoints as Checkpoints
-    from ringside.sim.goodput.job import LongJob as LongJob
-    from ringside.sim.goodput.job import Restart as Restart
     from ringside.sim.goodput.study import Goodput as Goodput
     from ringside.sim.libraries.library import Prediction as Prediction
     from ringside.sim.pick import Pick as Pick
@@ -55,6 +45,7 @@ if TYPE_CHECKING:
     from ringside.sim.training.ddp.powersgd import PowerSGD as PowerSGD
     from ringside.sim.training.ddp.step import TrainingStep as TrainingStep
     from ringside.sim.training.step import ParallelStep as ParallelStep
+    from ringside.studies.run import sweep as sweep
     from ringside.topologies import Topology as Topology
     from ringside.topologies import load as load
     from ringside.topologies import star as star
@@ -72,7 +63,9 @@ if TYPE_CHECKING:
     from ringside.validation.questions.layout_search import LayoutSearch as LayoutSearch
     from ringside.validation.questions.slow_nodes import SlowNodes as SlowNodes
     from ringside.validation.questions.step_time import StepTime as StepTime
+    from ringside.validation.questions.step_time import train as train
     from ringside.validation.questions.what_if import WhatIf as WhatIf
+    from ringside.validation.readers import records_of as read  # noqa: F401
 
     __version__: str
 else:
@@ -80,9 +73,7 @@ else:
         "AlgorithmChoice": "ringside.sim.questions.algorithm_choice",
         "Bucketing": "ringside.sim.training.ddp.buckets",
         "Calibration": "ringside.sim.calibration",
-        "Cause": "ringside.sim.goodput.job",
         "Cell": "ringside.results",
-        "Checkpoints": "ringside.sim.goodput.job",
         "Collective": "ringside.sim.collective",
         "CollectiveMeasurement": "ringside.real.questions.collective_measurement",
         "CollectiveTime": "ringside.sim.questions.collective_time",
@@ -99,7 +90,6 @@ else:
         "JobGoodput": "ringside.sim.questions.job_goodput",
         "JobProfile": "ringside.validation.questions.job_profile",
         "LayoutSearch": "ringside.validation.questions.layout_search",
-        "LongJob": "ringside.sim.goodput.job",
         "ParallelStep": "ringside.sim.training.step",
         "Pick": "ringside.sim.pick",
         "PowerSGD": "ringside.sim.training.ddp.powersgd",
@@ -108,7 +98,6 @@ else:
         "ProgramTime": "ringside.sim.questions.program_time",
         "ProgramVerdict": "ringside.sim.questions.program_verdict",
         "Record": "ringside.sim.record",
-        "Restart": "ringside.sim.goodput.job",
         "Result": "ringside.results",
         "Schedule": "ringside.sim.schedule",
         "SlowNode": "ringside.validation.pairs",
@@ -122,20 +111,17 @@ else:
         "WhatIf": "ringside.validation.questions.what_if",
         "calibrate": "ringside.validation.calibrate",
         "compare": "ringside.validation.compare",
-        "goodput": "ringside.api",
         "load": "ringside.topologies",
-        "pairs": "ringside.api",
-        "pick": "ringside.api",
         "predict": "ringside.sim.predict",
         "prove": "ringside.sim.proof",
-        "read": "ringside.api",
         "read_calibration": "ringside.sim.calibration:read",
+        "read": "ringside.validation.readers:records_of",
         "register": "ringside.sim.algorithms",
         "rows": "ringside.results",
         "schedule": "ringside.sim.algorithms",
         "star": "ringside.topologies",
-        "sweep": "ringside.api",
-        "train": "ringside.api",
+        "sweep": "ringside.studies.run",
+        "train": "ringside.validation.questions.step_time",
     }
 
     __all__ = ["__version__", *_HOME]

@@ -4,22 +4,25 @@ The batches depend on the study alone, so the same study makes the same rows who
 returned in several parts.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from itertools import groupby, islice
+from os import PathLike
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
 from dask.system import CPU_COUNT
 
-from ringside.studies.folder import Folder
+from ringside.studies.folder import Folder, opened
 from ringside.studies.inputs import digests
 from ringside.studies.points import Answered, Point, Row, answer_points, rows_of
-from ringside.studies.study import Query, Study, text_of
-from ringside.studies.workers import client_of
+from ringside.studies.study import Query, Study, made, read, text_of
+from ringside.studies.workers import check_address, client_of
 
 if TYPE_CHECKING:
     from distributed import Client, Future
+    from pandas import DataFrame
 
 PARTS = 64
 """The approximate number of files of a large study: more are written more often, fewer are read faster."""
@@ -39,6 +42,29 @@ FIRST = 10
 Result = TypeVar("Result")
 
 OnRows = Callable[[Sequence[Row]], None]
+
+
+def sweep(
+    study: Mapping[str, object] | str | PathLike[str],
+    folder: str | PathLike[str],
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+) -> "DataFrame":
+    """Ask one question at many points, in parallel; return one row per point, as in `docs/sweep.md`.
+
+    ``study`` is a YAML file, or its content. Rows are kept in ``folder``, a new one or that of this study,
+    which then continues. ``workers`` are processes of this machine, by default one per core; ``scheduler`` is
+    a Dask cluster's address instead. Processes begin by importing the calling script, so it must call this
+    below ``if __name__ == "__main__":``. Raise `ringside.studies.study.StudyError` for an invalid study, or a
+    folder of another one.
+    """
+    parsed = made(study, "study") if isinstance(study, Mapping) else read(Path(study))
+    if scheduler is not None:
+        check_address(scheduler)
+    with opened(Path(folder), parsed) as at:
+        run(at, lambda _: None, workers=workers, scheduler=scheduler)
+        return at.read()
 
 
 def run(folder: Folder, on_rows: OnRows, *, workers: int | None = None, scheduler: str | None = None) -> None:

@@ -66,11 +66,14 @@ def test_the_version_is_the_installed_one() -> None:
 def results() -> dict[str, list[ringside.Result]]:
     records = ringside.read(TOP / "validation/published/abci2_a100_all_reduce_n2_r16.json")
     collective = ringside.Collective("all_reduce", 4, 2**20)
+    choice = ringside.AlgorithmChoice(
+        collective="all_reduce", cluster="star", nodes=(2, 4), size=(2**10, 2**20)
+    )
     return {
         "predict": [
             ringside.predict(collective, ringside.star(4), traced=traced) for traced in (True, False)
         ],
-        "pick": list(ringside.pick("all_reduce", "star", [2, 4], [2**10, 2**20])),
+        "pick": list(choice.ask().picks),
         "train": [ringside.train("resnet50", "star:2"), ringside.train("resnet50", "star:4", library="gloo")],
         "read": list(records),
         "compare": list(ringside.compare(records, "abci-a100")),
@@ -89,7 +92,7 @@ def pairs() -> dict[str, list[ringside.Result]]:
     with TemporaryDirectory() as folder:
         file = Path(folder, "pairs.csv")
         file.write_text("\n".join(["node_a,node_b,size_bytes,time_us", *lines]), encoding="utf-8")
-        verdict = ringside.pairs(file, ranks=8)
+        verdict = ringside.SlowNodes(files=[file], ranks=8).ask()
     return {
         "slow nodes": list(verdict.nodes),
         "slow pairs": list(verdict.pairs),
@@ -141,7 +144,7 @@ def test_what_is_no_result_has_no_row() -> None:
 @pytest.mark.parametrize("library", ["mpich", "gloo"])
 def test_nothing_to_pick_is_said(library: str) -> None:
     with pytest.raises(ValueError, match="write ideal, nccl or mpi"):
-        ringside.pick("all_reduce", "star", [2], [1024], library=library)
+        ringside.AlgorithmChoice(collective="all_reduce", cluster="star:2", library=library).ask()
 
 
 @pytest.mark.slow

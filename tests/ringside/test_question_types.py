@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside.api import train
 from ringside.validation.questions.step_time import StepTime
 
 
@@ -27,7 +26,7 @@ from ringside.validation.questions.step_time import StepTime
 )  # fmt: skip
 def test_an_option_of_another_type_is_refused(option: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        train("gpt2", "dgx-a100:1", **option)
+        StepTime(model="gpt2", cluster="dgx-a100:1", **option)
 
 
 def test_numbers_of_numpy_and_whole_ones_for_others_are_taken() -> None:

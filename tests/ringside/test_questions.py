@@ -3,6 +3,7 @@
 import json
 import math
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import typer
@@ -44,6 +45,15 @@ def test_every_field_is_an_option_of_the_same_name(question):
         assert param.help == how.help
         if not how.is_argument:
             assert f"--{one.name.replace('_', '-')}" in param.opts
+
+
+def test_every_question_is_documented():
+    docs = Path(__file__).parents[2] / "docs"
+    page, reference = ((docs / name).read_text(encoding="utf-8") for name in ("api.md", "reference/api.md"))
+    for question in QUESTIONS:
+        assert question.__doc__
+        assert f"| `{question.__name__}` |" in page
+        assert f"::: {question.__module__}.{question.__name__}\n" in reference
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda one: one.__name__)

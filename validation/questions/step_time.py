@@ -188,6 +188,11 @@ class StepTime(Disturbances, TrainingOnCluster):
         return question.data_parallel(library).step(library)
 
 
+def train(model: str, cluster: str, **options: Any) -> TrainingStep | ParallelStep:
+    """Return an undisturbed step of ``model`` on a cluster; ``options`` are other fields of `StepTime`."""
+    return StepTime(model=model, cluster=cluster, **options).step()
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataParallelSteps:
     """The answer under DistributedDataParallel: a step, or several.

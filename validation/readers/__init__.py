@@ -9,10 +9,11 @@ invalid or truncated content is refused with its place.
 import json
 import re
 from collections.abc import Iterable
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ringside.sim.record import RecordError, from_line
+from ringside.sim.record import Record, RecordError, from_line
 from ringside.topologies.disk import regular
 from ringside.validation.readers.inspector import is_operation, read_inspector
 from ringside.validation.readers.nccl_tests_json import read_json
@@ -26,7 +27,7 @@ _ARRAY = re.compile(r"\[\s*\{")
 _ONE_A_LINE = re.compile(r"\{\s*\"(?:numCycle|header|recordType|type)\"\s*:|\{[^\n]*\}\s*\n\s*\{")
 _RECORD = re.compile(r"(?<!\\)\"record\"\s*:")
 
-__all__ = ["Reading", "json_of", "read", "read_all", "text_of"]
+__all__ = ["Reading", "json_of", "read", "read_all", "records_of", "text_of"]
 
 
 def read(path: Path) -> Reading:
@@ -48,6 +49,14 @@ def read_all(paths: Iterable[Path]) -> Reading:
     records = tuple(record for reading in readings for record in reading.records)
     notes = tuple(note for reading in readings for note in reading.notes)
     return Reading(records, sum(reading.skipped for reading in readings), notes)
+
+
+def records_of(*files: str | PathLike[str]) -> list[Record]:
+    """Return the measurements in files: records, nccl-tests' text or JSON, published rows.
+
+    Rows without a usable time are left out. Raise `RecordError` for a file without any.
+    """
+    return list(read_all(map(Path, files)).records)
 
 
 def text_of(path: Path) -> str:

@@ -1,6 +1,7 @@
 """`ringside goodput`: what people see and may write, and what is refused with what to write instead."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -181,14 +182,11 @@ def test_a_file_of_something_else_is_left_alone(ringside, tmp_path):
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
 
 
-def test_the_same_as_a_function_takes_jobs_and_names():
-    job = package.LongJob(
-        nodes=8, causes=(package.Cause("any", 1 / 8 / 3600 / 5),), work_s=1e6,
-        checkpoints=package.Checkpoints(write_s=30.0), restart=package.Restart(start_s=300.0),
-    )  # fmt: skip
-    best = package.goodput(job, trials=10)
-    worse = package.goodput(job, best.interval_s * 4, trials=10)
+def test_python_gives_the_same_goodput():
+    question = package.JobGoodput(nodes=8, mtbf="5h", work=1e6, checkpoint=30.0, restart=300.0, trials=10)
+    (best,) = question.ask().goodputs
+    (worse,) = replace(question, interval=(best.interval_s * 4,)).ask().goodputs
     assert worse.simulated < best.simulated
-    assert package.goodput("bloom-176b", trials=10).simulated > 0.95
+    assert package.JobGoodput(training="bloom-176b", trials=10).ask().goodputs[0].simulated > 0.95
     (row,) = package.rows([best])
     assert row["simulated"] == best.simulated

@@ -62,9 +62,11 @@ def test_pick_and_train_wait_for_the_same_time(rows):
     words = ("--cluster", "leaf-spine:2", *cluster[2:], "--algorithm", row["algorithm"], "--size", "4M")
     (simulated,) = rows("simulate", "all_reduce", *words)["rows"]
     assert (row["time_s"], picked["inputs"]["network"]) == (simulated["time_s"], "fair")
-    (same,) = api.pick(
-        "all_reduce", "leaf-spine", [2], [4 * M], settings={"oversubscription": "4"}, network="fair"
-    )
+    choice = api.AlgorithmChoice(
+        collective="all_reduce", cluster="leaf-spine", nodes=(2,), size=(4 * M,),
+        settings={"oversubscription": "4"}, network="fair",
+    )  # fmt: skip
+    (same,) = choice.ask().picks
     assert same.time_s == row["time_s"]
 
 

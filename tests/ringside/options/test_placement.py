@@ -105,9 +105,11 @@ def test_every_door_places_alike_and_says_so(ringside: Any, library: str, spread
     picked = asked("pick", "all_reduce", "--size", "1M", "--calibration", "none")
     assert f"placement {spread}: {said}" in picked["notes"]
     assert picked["rows"][0]["time_s"] <= time_s
-    (best,) = api.pick(
-        "all_reduce", "dgx-h100", [2], [M], library=library, ranks=8, placement=spread, calibration=None
-    )
+    choice = api.AlgorithmChoice(
+        collective="all_reduce", cluster="dgx-h100", nodes=(2,), size=(M,), library=library, ranks=8,
+        placement=spread, calibration=None,
+    )  # fmt: skip
+    (best,) = choice.ask().picks
     assert best.time_s == picked["rows"][0]["time_s"]
 
     first = asked("whatif", "all_reduce", "--size", "1M", "--try", "nic=2x")["rows"][0]

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -149,8 +150,10 @@ def test_functions_say_what_commands_say(ask: Asked) -> None:
     asked = Collective("all_reduce", 16, 2**26, dtype="float32")
     for values in ({"nic": "50GB/s"}, {"nic": "400Gb/s"}, {"nvlink": "450GB/s", "pcie": "384Gb/s"}):
         assert predict(asked, load("dgx-h100:2", values)) == predict(asked, load("dgx-h100:2"))
-        words = "all_reduce", "dgx-h100", [2], [2**20, 2**26]
-        assert api.pick(*words, settings=values) == api.pick(*words)
+        choice = api.AlgorithmChoice(
+            collective="all_reduce", cluster="dgx-h100", nodes=(2,), size=(2**20, 2**26)
+        )
+        assert replace(choice, settings=values).ask().picks == choice.ask().picks
         assert api.train("resnet50", "dgx-h100:2", settings=values) == api.train("resnet50", "dgx-h100:2")
     (row,) = ask("simulate all_reduce --cluster dgx-h100:2 --size 64M --set nic=25GB/s")["rows"]
     assert predict(asked, load("dgx-h100:2", {"nic": "200Gb/s"})).time_s == row["time_s"]

@@ -11,7 +11,6 @@ import pytest
 import typer
 
 import ringside
-import ringside.api
 from ringside.sim.questions.layout import ByLayout
 from ringside.sim.training.pipeline.actions import write_tables
 from ringside.sim.training.pipeline.schedules import tables
@@ -224,8 +223,6 @@ def test_the_same_words_in_python(train: Train) -> None:
     (row,) = ringside.rows([step])
     assert row["bubble_share"] == asked["bubble_share"]
     assert row["peak_nbytes"] == asked["memory_bytes"]["total"]
-    with pytest.raises(TypeError, match=r"train\(\) has no option 'dp'; write one of .*strategy, tp"):
-        ringside.train("gpt2", "dgx-a100:1", dp=2)
 
 
 @pytest.mark.parametrize("words", [("--micro-batch", "4"), ("--micro-batch", "2")])

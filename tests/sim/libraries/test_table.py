@@ -118,7 +118,10 @@ def test_one_more_library_answers_as_the_one_whose_schedules_it_has(answer, ques
 def test_one_more_library_is_picked_from_with_a_default_of_its_own(answer) -> None:
     rows = answer("pick", "all_reduce", "--cluster", "star", "--nodes", "4", *OTHERS[2:])["rows"]
     assert all(row["default"] for row in rows)
-    (pick,) = ringside.pick("all_reduce", "star", nodes=[4], sizes=[2**20], library="rccl")
+    choice = ringside.AlgorithmChoice(
+        collective="all_reduce", cluster="star:4", size=(2**20,), library="rccl"
+    )
+    (pick,) = choice.ask().picks
     assert pick.algorithm == rows[[row["size_bytes"] for row in rows].index(2**20)]["algorithm"]
 
 

@@ -171,7 +171,11 @@ def test_a_file_that_was_tampered_with_is_refused(change, message, tmp_path):
 
 
 def test_pick_names_the_runner_up_and_leaves_the_default_where_nothing_is_certain():
-    picks = ringside.pick("all_reduce", "mn5-h100", [4, 16], [1 << power for power in range(12, 30, 2)])
+    choice = ringside.AlgorithmChoice(
+        collective="all_reduce", cluster="mn5-h100", nodes=(4, 16),
+        size=tuple(1 << power for power in range(12, 30, 2)),
+    )  # fmt: skip
+    picks = choice.ask().picks
     for one in picks:
         assert one.next_best
         assert one.too_close == (one.margin < one.error)
@@ -179,7 +183,8 @@ def test_pick_names_the_runner_up_and_leaves_the_default_where_nothing_is_certai
     sure = [one for one in picks if one.advised != one.default]
     assert sure
     assert all(one.loss >= one.loss_error for one in sure)
-    by_algorithm = ringside.pick("all_reduce", "mn5-h100", [4], [1 << 20], by="algorithm")[0]
+    one = replace(choice, nodes=(4,), size=(1 << 20,))
+    by_algorithm = replace(one, by="algorithm").ask().picks[0]
     assert by_algorithm.next_best[0] != by_algorithm.algorithm
     with pytest.raises(ValueError, match="write pair or algorithm"):
-        ringside.pick("all_reduce", "mn5-h100", [4], [1 << 20], by="luck")
+        print(replace(one, by="luck").ask().picks)
