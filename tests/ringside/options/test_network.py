@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside import api
+import ringside as api
 from ringside.sim.collective import Collective
 from ringside.sim.predict import predict
 from ringside.sim.record import Record, write
