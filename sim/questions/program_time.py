@@ -13,6 +13,7 @@ from ringside.sim.libraries.find import LIBRARIES, find_library
 from ringside.sim.program.jobs import PlacedProgram, placed, play, simulate
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.operations import Call
+from ringside.sim.program.proof.check import PROVED
 from ringside.sim.program.roles import roles
 from ringside.sim.program.simulate import Simulation
 from ringside.sim.program.timeline import ProgramTimeline
@@ -235,6 +236,12 @@ class ProgramTimes:
         jobs = [{"file": str(one.job.path), "ranks": one.job.ranks} for one in self.jobs]
         library, placement = self.libraries.name, list(self.placement)
         return self.question.inputs() | {"jobs": jobs, "library": library, "placement": placement}
+
+    @property
+    def totals(self) -> dict[str, Any]:
+        """The verdict, the end of the last job, and the disturbed time."""
+        disturbed = {"disturbed": self.disturbed.content()} if self.disturbed else {}
+        return {"verdict": PROVED, "makespan_s": self.makespan_s, **disturbed}
 
     @property
     def rows(self) -> list[dict[str, Any]]:

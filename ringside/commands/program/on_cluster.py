@@ -5,7 +5,6 @@ from pathlib import Path
 from ringside import console
 from ringside.pictures.style import check_format
 from ringside.sim.formats.program_files import check_export, write
-from ringside.sim.program.proof.check import PROVED
 from ringside.sim.program.timeline import ProgramTimeline
 from ringside.sim.questions.program_time import JobTime, ProgramTime, ProgramTimes
 from ringside.sim.questions.program_verdict import ProgramProof
@@ -44,9 +43,8 @@ def run(
     lost = write(answer.jobs[0].program.program, export, answer.schedule_of) if export else []
     if as_json:
         rows = answer.rows
-        content = {"inputs": answer.inputs, "verdict": PROVED, "makespan_s": answer.makespan_s}
+        content = {"inputs": answer.inputs, **answer.totals}
         content |= rows[0] if len(rows) == 1 else {"jobs": rows}
-        content |= {"disturbed": answer.disturbed.content()} if answer.disturbed else {}
         content |= {"export": str(export), "lost": lost} if export else {}
         console.print_json("program", content)
         return None

@@ -82,7 +82,7 @@ def test_every_command_can_be_asked(ringside, tmp_path):
         ("pick", {"collective": "all_reduce", "cluster": "star", "nodes": "{n}", "begin": "1M", "end": "1M"}),
         ("train", {"model": "resnet50", "cluster": "star:{n}"}),
         ("train", {"model": "resnet50", "cluster": "star:{n}", "pp": 2, "batch": 32, "micro_batch": 16}),
-        ("goodput", {"nodes": "{n}", "mtbf": "3h", "checkpoint": "30s", "work": "1d", "trials": 2}),
+        ("goodput", {"nodes": "{n}", "mtbf": "3h", "checkpoint": "30s", "work": "1d", "trials": 10}),
         ("program", {"file": "job.py", "ranks": "{n}", "cluster": "star:4"}),
     ):
         row = row_of(Query(ask, options), 0, {"n": "4"})
