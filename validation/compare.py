@@ -7,7 +7,6 @@ from statistics import fmean, median
 
 from ringside.sim.calibration import AUTO, Calibration, shipped
 from ringside.sim.libraries.find import LIBRARIES
-from ringside.sim.libraries.laws import check_band
 from ringside.sim.libraries.mpi.library import Mpi
 from ringside.sim.libraries.nccl.bind import shipped_for
 from ringside.sim.libraries.nccl.library import Nccl
@@ -46,8 +45,6 @@ class Compared:
 
     def __post_init__(self) -> None:
         record = self.record
-        what = f"{record.algorithm} {record.collective} of {record.nbytes} B"
-        check_band(what, self.lo_s, self.predicted_s, self.hi_s)
         ratio = self.predicted_s / record.time_s
         object.__setattr__(self, "error", ratio - 1)
         object.__setattr__(self, "factor", max(ratio, record.time_s / self.predicted_s))
@@ -132,9 +129,8 @@ def compare_measurements(
     used = set(calibration.used) if calibration else set()
     of_mpi = [record for record in records if record.library == Mpi.name]
     of_others = [record for record in measured.ran if record.library != Mpi.name]
-    nccl = calibration if calibration and calibration.nccl else None
     mpi = predictions(of_mpi, cluster, settings, calibration) if of_mpi else iter(())
-    others = iter(rows(of_others, cluster, settings, network, nccl))
+    others = iter(rows(of_others, cluster, settings, network, calibration))
     compared = []
     for record in records:
         fitted = "fitted" if digest(record) in used else "held_out"
@@ -163,8 +159,8 @@ def _shipped(measured: Measurements) -> tuple[Calibration | None, str]:
 def _predicted(row: Row, calibration: Calibration | None, fitted: str, cluster: str) -> Compared:
     """Predict a row by the fitted textbook parameters if any, else by its library's own model."""
     record = row.record
-    if calibration and (fit := calibration.fit_for(record.library, record.algorithm, record.protocol)):
-        ends = row.calibrated(fit, calibration.settings_on(cluster))
+    if calibration and row.fit:
+        ends = row.calibrated(row.fit, calibration.settings_on(cluster))
         return Compared(record, *ends, fitted, row.textbook.choose(row.collective).name)
     candidate, time = row.predicted()
     is_measured = time.engine == "measured"

@@ -7,6 +7,7 @@ from functools import cached_property
 from ringside.sim.calibration import Calibration, Fit
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import LIBRARIES, Options, find_library, models
+from ringside.sim.libraries.laws import check_band
 from ringside.sim.libraries.library import Candidate, Estimate, Library
 from ringside.sim.libraries.scaling import wider
 from ringside.sim.libraries.scheduled import evaluate
@@ -59,12 +60,16 @@ class SizedCluster:
 
 @dataclass(frozen=True)
 class Row:
-    """A record, its collective, its library, and the topology on which parameters are fitted."""
+    """A record, its collective, its library, and the topology on which parameters are fitted.
+
+    ``fit`` are the fitted parameters of its way of carrying out the collective.
+    """
 
     record: Record
     collective: Collective
     library: Library
     placed: SizedCluster
+    fit: Fit | None = None
 
     @cached_property
     def textbook(self) -> Library:
@@ -77,7 +82,7 @@ class Row:
         return self.textbook.schedule(self.collective, self.textbook.choose(self.collective))
 
     def predicted(self) -> tuple[Candidate, Estimate]:
-        """Return the library's choice, and its time without fitted textbook parameters."""
+        """Return the library's choice and its time."""
         candidate = self.library.choose(self.collective)
         return candidate, self.library.time(self.collective, candidate)
 
@@ -88,6 +93,8 @@ class Row:
         if parameters != fit.parameters:
             seconds = self.time(parameters, "auto")
         low, high = wider(fit.band, seconds / before if before else 1.0)
+        what = f"{self.record.algorithm} {self.record.collective} of {self.record.nbytes} B"
+        check_band(what, seconds * low, seconds, seconds * high)
         return seconds, seconds * low, seconds * high
 
     def time(self, parameters: Parameters, engine: str = "quick") -> float:
@@ -105,8 +112,9 @@ def rows(
 ) -> list[Row]:
     """Return the records on the cluster's topology, each with its own number of ranks and nodes.
 
-    ``calibration`` is that of libraries which model the machines.
+    NCCL's part of the ``calibration`` is for machines that NCCL's model knows, its fits are for others.
     """
+    measured = calibration if calibration and calibration.nccl else None
     sized: dict[tuple[int, int], SizedCluster] = {}
     libraries: dict[tuple[str | int | Options, ...], Library] = {}
     made = []
@@ -116,15 +124,18 @@ def rows(
         placed = sized.setdefault(shape, SizedCluster(cluster, settings, record.ranks, nodes))
         options = options_of(record, network)
         way = record.library, record.collective, options, *shape
-        if way not in libraries:
-            if models(record.library, cluster):
-                libraries[way] = find_library(
-                    record.library, with_nodes(cluster, record.num_nodes), settings, ranks=record.ranks,
-                    options=options, calibration=calibration,
-                )  # fmt: skip
-            else:
-                libraries[way] = _textbook(record, placed.graph, network)
-        made.append(Row(record, collective_of(record), libraries[way], placed))
+        is_modelled = models(record.library, cluster)
+        if way not in libraries and is_modelled:
+            libraries[way] = find_library(
+                record.library, with_nodes(cluster, record.num_nodes), settings, ranks=record.ranks,
+                options=options, calibration=measured,
+            )  # fmt: skip
+        elif way not in libraries:
+            libraries[way] = _textbook(record, placed.graph, network)
+        fit = None
+        if calibration and not is_modelled:
+            fit = calibration.fit_for(record.library, record.algorithm, record.protocol)
+        made.append(Row(record, collective_of(record), libraries[way], placed, fit))
     return made
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from ringside.sim.calibration import Calibration, CalibrationError
+from ringside.sim.libraries.laws import check_band
 from ringside.sim.libraries.mpi.form import time_us, work_of
 from ringside.sim.libraries.mpi.measured import expected
 from ringside.sim.record import Record, RecordError
@@ -13,8 +14,6 @@ def predictions(
     records: Sequence[Record], cluster: str, settings: Mapping[str, str], calibration: Calibration | None
 ) -> Iterator[tuple[float, float, float]]:
     """Yield the seconds of each record and the ends of its band, calibrated or with default parameters."""
-    if not records:
-        return iter(())
     if calibration and calibration.mpi is None:
         raise CalibrationError(
             f"the calibration of {calibration.cluster} has nothing of MPI; write --calibration none"
@@ -31,4 +30,7 @@ def predictions(
         times = calibration.mpi.model.scaled_seconds(tasks, before)
     else:
         times = (time_us(work_of(tasks), expected()) * 1e-6,) * 3
-    return ((float(middle), float(low), float(high)) for middle, low, high in zip(*times, strict=True))
+    for record, *ends in zip(records, *times, strict=True):
+        middle, low, high = map(float, ends)
+        check_band(f"{record.algorithm} {record.collective} of {record.nbytes} B", low, middle, high)
+        yield middle, low, high

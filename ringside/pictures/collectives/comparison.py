@@ -7,11 +7,12 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
+from matplotlib.ticker import NullLocator, PercentFormatter
 
 from ringside.pictures.collectives.curves import mark_log
 from ringside.pictures.style import STYLE, save
-from ringside.topologies.units import format_duration, format_size
+from ringside.pictures.ticks import DURATIONS
+from ringside.topologies.units import format_size
 from ringside.validation.compare import Compared
 
 # dark to light, so that colours differ in grey; shapes distinguish them without colour
@@ -73,7 +74,7 @@ def _draw_way(
 def _dress(above: Axes, below: Axes, sizes: list[int]) -> None:
     above.set_xscale("log")
     mark_log(above)
-    above.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
+    above.yaxis.set_major_formatter(DURATIONS)
     below.axhline(0, color="0.3", linewidth=1)
     below.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     shown = sizes[:: max(1, -(-len(sizes) // 6))]

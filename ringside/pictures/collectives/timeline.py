@@ -10,13 +10,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter
 
 from ringside.pictures.bins import occupied
 from ringside.pictures.style import STYLE, save
+from ringside.pictures.ticks import DURATIONS
 from ringside.sim.engine.timeline import Timeline, TransferSpan
 from ringside.sim.program.timeline import union
-from ringside.topologies.units import format_duration
 
 MOST_RANKS = 16
 MOST_LINKS = 24
@@ -73,7 +72,7 @@ def draw_timeline(timeline: Timeline, title: str, notes: Sequence[str], path: Pa
             _draw_rows(axes, rows, [colour for _, colour in names], end, summed=summed)
         above.set_title("ranks: sends above, receives below", loc="left", fontsize=9)
         below.set_title("links, each in one direction", loc="left", fontsize=9)
-        below.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
+        below.xaxis.set_major_formatter(DURATIONS)
         below.set_xlabel("time from the first byte")
         below.set_xlim(0, end)
         caption = fill("; ".join([*notes, is_bar, *left_out]), 100)

@@ -6,10 +6,11 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 
 from ringside.pictures.jobs.program import MOST_RANKS, add_legend, draw_rows
 from ringside.pictures.style import STYLE, save
+from ringside.pictures.ticks import DURATIONS
 from ringside.sim.disturbance import Drawn
 from ringside.sim.questions.disturbed_time import QUANTILES, DisturbedTime
 from ringside.topologies.units import format_duration
@@ -49,6 +50,6 @@ def _draw_times(axes: Axes, drawn: Drawn) -> None:
         axes.axvline(seconds, color=_RED, linestyle=dashes, label=f"{name} {format_duration(seconds, 3)}")
     axes.set_ylim(0, 1.02)
     axes.yaxis.set_major_formatter(PercentFormatter(1))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
+    axes.xaxis.set_major_formatter(DURATIONS)
     axes.set_ylabel("share of draws up to this time")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=4)

@@ -7,10 +7,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter
 
 from ringside.pictures.bins import COLUMNS, Floats, Stretch, occupied, prevailing
 from ringside.pictures.style import STYLE, save
+from ringside.pictures.ticks import DURATIONS
 from ringside.sim.program.timeline import NO_COMMUNICATION, Span, union
 from ringside.sim.training.rank import STREAM
 from ringside.sim.training.step import ParallelStep
@@ -47,7 +47,7 @@ def draw_pipeline(step: ParallelStep, path: Path) -> None:
         axes.set_ylim(len(stages) - 0.4, -0.6)
         axes.set_xlim(0, step.step_s)
         axes.grid(visible=False, axis="y")
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
+        axes.xaxis.set_major_formatter(DURATIONS)
         left_out = len(step.stages) - len(stages)
         more = f"; {left_out} more stages" if left_out else ""
         axes.set_xlabel(

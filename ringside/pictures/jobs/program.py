@@ -7,9 +7,9 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter
 
 from ringside.pictures.style import STYLE, save
+from ringside.pictures.ticks import DURATIONS
 from ringside.sim.program.timeline import NO_COMMUNICATION, ProgramTimeline
 from ringside.sim.training.rank import STREAM
 from ringside.topologies.units import format_duration
@@ -52,7 +52,7 @@ def draw_rows(axes: Axes, timeline: ProgramTimeline) -> set[str]:
             drawn |= {kind} if any(length for _, length in bars) else set()
     axes.set_yticks(range(len(ranks)), [f"rank {rank}" for rank in ranks])
     axes.invert_yaxis()
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
+    axes.xaxis.set_major_formatter(DURATIONS)
     left_out = len(timeline.spans) - len(ranks)
     axes.set_xlabel("time" + (f"; {left_out} more ranks are not drawn" if left_out else ""))
     return drawn

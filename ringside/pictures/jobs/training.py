@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter
 
 from ringside.pictures.bins import COLUMNS, prevailing
 from ringside.pictures.style import STYLE, save
+from ringside.pictures.ticks import DURATIONS
 from ringside.sim.training.ddp.step import Pace, Reduction, TrainingStep
 from ringside.topologies.units import format_duration
 
@@ -37,7 +37,7 @@ def draw_timelines(steps: Mapping[str, TrainingStep], path: Path) -> None:
             drawn |= _draw_compute(panel, step)
             _draw_collectives(panel, step, rows[title])
             panel.set_title(f"{title}: {format_duration(step.step_s, 5)}", loc="left", fontsize=10)
-        axes[-1].xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
+        axes[-1].xaxis.set_major_formatter(DURATIONS)
         axes[-1].set_xlabel(
             f"time from the step's start; {COLUMNS} bins, the dominant activity of each is shown"
         )
@@ -63,7 +63,7 @@ def draw_sweep(
             axes.set_xscale("log", base=2)
         axes.set_xticks(values, [f"{value:g}" for value in values])
         axes.set_ylim(bottom=0)
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
+        axes.yaxis.set_major_formatter(DURATIONS)
         axes.set_xlabel(parameter)
         axes.set_ylabel("time")
         axes.set_title(f"{steps[0].workload}, {_ranks(steps)} ranks")

@@ -6,10 +6,11 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
 from ringside.pictures.style import STYLE, save
-from ringside.topologies.units import format_duration, format_size
+from ringside.pictures.ticks import DURATIONS
+from ringside.topologies.units import format_size
 from ringside.validation.emulated.collectives import MeasuredCase, verdicts
 from ringside.validation.emulated.plan import MBIT
 
@@ -96,7 +97,7 @@ def _lines(axes: Axes, cells: list[MeasuredCase], x: Callable[[MeasuredCase], fl
             axes.plot(x(cell), cell.measured_s, color=colour, marker=marker, markersize=5, linestyle="",
                       markerfacecolor="white" if cell.noisy else colour)  # fmt: skip
         axes.plot([], [], color=colour, marker=marker, markersize=5, linewidth=1.2, label=label)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_duration(seconds, 3)))
+    axes.yaxis.set_major_formatter(DURATIONS)
     axes.yaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_locator(NullLocator())
     axes.legend(fontsize=8, ncols=1 + (len(groups) > 4))
