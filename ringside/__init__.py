@@ -57,6 +57,12 @@ if TYPE_CHECKING:
     from ringside.validation.pairs import Verdict as Verdict
     from ringside.validation.questions.comparison import Comparison as Comparison
     from ringside.validation.questions.ddp_measurement import DdpMeasurement as DdpMeasurement
+    from ringside.validation.questions.emulated_validation import CollectiveValidation as CollectiveValidation
+    from ringside.validation.questions.emulated_validation import DdpValidation as DdpValidation
+    from ringside.validation.questions.emulated_validation import (
+        DisturbanceValidation as DisturbanceValidation,
+    )
+    from ringside.validation.questions.emulated_validation import TrainingValidation as TrainingValidation
     from ringside.validation.questions.explanation import Explanation as Explanation
     from ringside.validation.questions.fitting import Fitting as Fitting
     from ringside.validation.questions.job_profile import JobProfile as JobProfile
@@ -77,11 +83,14 @@ else:
         "Collective": "ringside.sim.collective",
         "CollectiveMeasurement": "ringside.real.questions.collective_measurement",
         "CollectiveTime": "ringside.sim.questions.collective_time",
+        "CollectiveValidation": "ringside.validation.questions.emulated_validation",
         "Compared": "ringside.validation.compare",
         "Comparison": "ringside.validation.questions.comparison",
         "Coverage": "ringside.sim.questions.coverage",
         "DataParallel": "ringside.sim.training.ddp.job",
         "DdpMeasurement": "ringside.validation.questions.ddp_measurement",
+        "DdpValidation": "ringside.validation.questions.emulated_validation",
+        "DisturbanceValidation": "ringside.validation.questions.emulated_validation",
         "ElasticMeasurement": "ringside.real.questions.elastic_measurement",
         "Explanation": "ringside.validation.questions.explanation",
         "Fit": "ringside.sim.calibration",
@@ -107,6 +116,7 @@ else:
         "Topology": "ringside.topologies",
         "TrainingMeasurement": "ringside.real.questions.training_measurement",
         "TrainingStep": "ringside.sim.training.ddp.step",
+        "TrainingValidation": "ringside.validation.questions.emulated_validation",
         "Verdict": "ringside.validation.pairs",
         "WhatIf": "ringside.validation.questions.what_if",
         "calibrate": "ringside.validation.calibrate",

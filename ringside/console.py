@@ -19,7 +19,6 @@ from rich.progress import Progress, TaskID
 from ringside.door import behind, one_line, plain
 from ringside.sim.effort import watched
 from ringside.topologies.catalogue import split
-from ringside.topologies.units import parse_size
 
 if TYPE_CHECKING:
     from ringside.validation.measurements import Measurements
@@ -110,29 +109,6 @@ def _spelled(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def sizes(begin: str, end: str, factor: int, size: str | None) -> list[int]:
-    """Return the sizes of -b, -e and -f, or the one of --size."""
-    if size is not None:
-        return [parse_size(size)]
-    first, last = parse_size(begin), parse_size(end)
-    if first > last:
-        raise ValueError(f"-b {begin} is more than -e {end}; write the smaller size after -b")
-    if first == 0:
-        raise ValueError("-b 0 cannot grow; write -b 1 or more, or --size 0")
-    steps = [first]
-    while steps[-1] * factor <= last:
-        steps.append(steps[-1] * factor)
-    return steps
-
-
-def counts(text: str) -> list[int]:
-    """Parse the numbers of machines, or of ranks, of ``--nodes``."""
-    parts = text.split(",")
-    if not all(word.isdecimal() and int(word) > 0 for word in parts):
-        raise ValueError(f"{text!r} are not node counts; write for example 1,2,4,8")
-    return list(dict.fromkeys(map(int, parts)))
-
-
 def check_count(cluster: str, nodes: str | int | None) -> str:
     """Return the cluster's name without a count; raise where it differs from ``--nodes``."""
     name, count = split(cluster)
@@ -145,12 +121,6 @@ def given(context: typer.Context) -> set[str]:
     """Return the options given on the command line, without defaults."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
-
-
-def check_sizes(context: typer.Context) -> None:
-    """Raise ValueError for one size together with several."""
-    if "size" in given(context) and given(context) & {"begin", "end", "factor"}:
-        raise ValueError("--size is one size, -b, -e and -f are a series; remove one of them")
 
 
 def left_out(rows: int, notes: Iterable[str] = ()) -> None:

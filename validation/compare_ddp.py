@@ -1,6 +1,7 @@
 """Predicted steps of DistributedDataParallel against measured ones."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -46,3 +47,19 @@ class ComparedSteps:
 def compare_steps(record: DdpRecord) -> ComparedSteps:
     """Compare a measured run with its prediction."""
     return ComparedSteps(record, predict(record))
+
+
+def row_of(name: str, one: ComparedSteps) -> dict[str, Any]:
+    """Return a comparison in plain values."""
+    return {
+        "file": name,
+        "ranks": one.record.ranks,
+        "steps": len(one.record.steps),
+        "measured_s": one.measured_s,
+        "spread": one.spread,
+        "predicted_s": one.predicted.step_s,
+        "error": one.step_error,
+        "finish_errors": one.finish_errors,
+        "predicted_buckets": [asdict(bucket) for bucket in one.predicted.buckets],
+        "measured_buckets": [asdict(bucket) for bucket in one.record.median.buckets],
+    }

@@ -29,7 +29,9 @@ def pages(tmp_path_factory, chromium):
     (folder / "job.log").write_text(BLUE_MACHINE, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("ringside.commands.validate.command.validate", lambda plan, keep: [*map(keep, cells())])
+        patch.setattr(
+            "ringside.validation.emulated.collectives.validate", lambda plan, keep: [*map(keep, cells())]
+        )
         for name, words in COMMANDS.items():
             patch.setattr(sys, "argv", ["ringside", *words.format(page=f"{name}.html").split()])
             with suppress(SystemExit):

@@ -58,6 +58,11 @@ class MeasuredCase:
     efficiency: float
 
     @property
+    def name(self) -> str:
+        """The collective, its algorithm and its ranks."""
+        return f"{self.collective} {self.algorithm}, {self.ranks} ranks"
+
+    @property
     def error(self) -> float:
         """Predicted over measured time, minus one."""
         return self.predicted_s / self.measured_s - 1

@@ -73,6 +73,17 @@ class ComparedDraws:
         """Return the error of a quantile."""
         return self.drawn.quantile(share) / self.measured(share) - 1
 
+    @property
+    def quantiles(self) -> dict[str, float]:
+        """The median and the 95th percentile, measured and predicted, with their errors."""
+        return {
+            f"{word}_{name}": value(share)
+            for name, share in (("median", 0.5), ("p95", 0.95))
+            for word, value in (
+                ("measured", self.measured), ("predicted", self.drawn.quantile), ("error", self.error)
+            )
+        }  # fmt: skip
+
 
 def only(names: Sequence[str]) -> tuple[DisturbedCase, ...]:
     """Return the cases of these names; all without names."""

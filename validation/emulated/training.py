@@ -41,6 +41,19 @@ class StepCase:
     powersgd: PowerSGD | None = None
 
     @property
+    def name(self) -> str:
+        """The figures of the cell."""
+        workers = f"{self.workers} worker{'s' if self.workers > 1 else ''}"
+        hook = f", PowerSGD of rank {self.powersgd.rank}" if self.powersgd else ""
+        return f"{self.bandwidth / MBIT:g} Mb/s, {self.cap_mb:g} MiB, {workers}{hook}"
+
+    @property
+    def inputs(self) -> dict[str, float]:
+        """The figures of the cell by name."""
+        inputs = {"bandwidth": self.bandwidth, "bucket_cap_mb": self.cap_mb, "workers": self.workers}
+        return {**inputs, "powersgd_rank": self.powersgd.rank} if self.powersgd else inputs
+
+    @property
     def workload(self) -> Workload:
         """The layers to train."""
         return compressible_layers() if self.powersgd else sleeping_layers()
@@ -122,6 +135,12 @@ class Check:
     def passed(self) -> bool:
         """Whether it is within its tolerance."""
         return self.error <= self.most
+
+    @property
+    def sentence(self) -> str:
+        """The error beside its limit."""
+        verdict = "pass" if self.passed else "FAIL"
+        return f"{verdict}  {self.what}: {self.error:.1%} (at most {self.most:.0%})"
 
 
 def checks(judged: Sequence[ComparedSteps]) -> tuple[Check, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ringside.real.training.record import RankStep, Step, TrainingRecord
 from ringside.sim.program import Call, Program, Recv, Send, Together
@@ -123,3 +123,20 @@ def _differences(plan: Sequence[Sequence[Asked]], step: Sequence[Sequence[Asked]
                 )
                 break
     return differences
+
+
+def row_of(name: str, one: ComparedTraining) -> dict[str, Any]:
+    """Return a comparison in plain values."""
+    return {
+        "job": name,
+        "ranks": one.record.job.mesh.ranks,
+        "steps": len(one.record.steps),
+        "asked": one.asked,
+        "same_order": one.same_order,
+        "same_bytes": one.same_bytes,
+        "differences": one.differences,
+        "measured_s": one.record.step_s,
+        "spread": one.record.spread,
+        "predicted_s": one.predicted_s,
+        "error": one.error,
+    }

@@ -1,7 +1,6 @@
 """``ringside compare`` on measured training steps: each predicted from its run's compute and network."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -10,7 +9,7 @@ from ringside import console
 from ringside.report.page import Page, Table, write_page
 from ringside.sim.training.ddp.record import read
 from ringside.sim.training.ddp.step import TrainingStep
-from ringside.validation.compare_ddp import ComparedSteps, compare_steps
+from ringside.validation.compare_ddp import ComparedSteps, compare_steps, row_of
 
 HEADS = (
     *(("file", ""), ("ranks", ""), ("measured", "(ms)"), ("predicted", "(ms)"), ("error", "(%)")),
@@ -33,7 +32,7 @@ def run(
 
         pairs = [timelines(name, one) for name, one in judged.items()]
         draw_timelines({title: step for pair in pairs for title, step in pair.items()}, plot)
-    content = {"rows": [row(name, one) for name, one in judged.items()]}
+    content = {"rows": [row_of(name, one) for name, one in judged.items()]}
     if html:
         write_page(_page(judged, content), html, [*files, plot])
     if as_json:
@@ -83,19 +82,3 @@ def cells(name: str, one: ComparedSteps) -> tuple[console.Cell, ...]:
         *(name, one.record.ranks, one.measured_s * 1e3, one.predicted.step_s * 1e3, one.step_error * 100),
         *(median(finishes), max(finishes), one.spread * 100, len(finishes)),
     )
-
-
-def row(name: str, one: ComparedSteps) -> dict[str, Any]:
-    """Return a comparison for JSON."""
-    return {
-        "file": name,
-        "ranks": one.record.ranks,
-        "steps": len(one.record.steps),
-        "measured_s": one.measured_s,
-        "spread": one.spread,
-        "predicted_s": one.predicted.step_s,
-        "error": one.step_error,
-        "finish_errors": one.finish_errors,
-        "predicted_buckets": [asdict(bucket) for bucket in one.predicted.buckets],
-        "measured_buckets": [asdict(bucket) for bucket in one.record.median.buckets],
-    }

@@ -8,7 +8,7 @@ from ringside import console
 from ringside.commands.compare.ddp import steps_headline
 from ringside.real.training.record import read
 from ringside.report.page import Page, Table, write_page
-from ringside.validation.training.compare import ComparedTraining, compare_training
+from ringside.validation.training.compare import ComparedTraining, compare_training, row_of
 
 HEADS = (
     *(
@@ -29,7 +29,7 @@ MOST_SHOWN = 8
 def run(files: list[Path], html: Path | None, limit: float | None, *, as_json: bool) -> None:
     """Compare every file's steps with their program; exit 1 on a difference or past the limit."""
     judged = {str(file): compare_training(read(file)) for file in files}
-    content = {"rows": [row(name, one) for name, one in judged.items()]}
+    content = {"rows": [row_of(name, one) for name, one in judged.items()]}
     if html:
         write_page(trainings_page(judged, content), html, files)
     if as_json:
@@ -89,20 +89,3 @@ def cells(name: str, one: ComparedTraining) -> tuple[console.Cell, ...]:
         *(("-", "-") if predicted_s is None or error is None else (predicted_s * 1e3, error * 100)),
         *(one.record.spread * 100, one.asked),
     )
-
-
-def row(name: str, one: ComparedTraining) -> dict[str, Any]:
-    """Return a comparison for JSON."""
-    return {
-        "job": name,
-        "ranks": one.record.job.mesh.ranks,
-        "steps": len(one.record.steps),
-        "asked": one.asked,
-        "same_order": one.same_order,
-        "same_bytes": one.same_bytes,
-        "differences": one.differences,
-        "measured_s": one.record.step_s,
-        "spread": one.record.spread,
-        "predicted_s": one.predicted_s,
-        "error": one.error,
-    }

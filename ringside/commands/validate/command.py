@@ -1,20 +1,22 @@
 """``ringside validate``: predict and measure on emulated networks; fail past the stated tolerances."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
 import typer
 
 from ringside import console, options
+from ringside.commands.fields import asks
+from ringside.commands.validate.outcome import carry_out, print_outcome
 from ringside.pictures.style import check_format
 from ringside.report.page import Page, Table, check_page, write_page
 from ringside.topologies.disk import check_outputs
 from ringside.topologies.names import one_of
-from ringside.validation.emulated.collectives import MeasuredCase, Verdict, validate, verdicts
-from ringside.validation.emulated.plan import FULL, MBIT, SHORT, Tolerance, num_cells, only
+from ringside.validation.emulated.collectives import MeasuredCase, Verdict
+from ringside.validation.emulated.plan import MBIT, Tolerance
+from ringside.validation.questions.emulated_validation import CollectiveValidation, CollectiveValidations
 
 COLLECTIVES = "collectives"
 OTHERS = ("ddp", "training", "disturbances")
@@ -37,7 +39,9 @@ HEADS = (
 )
 
 
+@asks(CollectiveValidation)
 def command(
+    question: CollectiveValidation,
     what: Annotated[
         str,
         typer.Argument(
@@ -45,10 +49,6 @@ def command(
             help=f"Commands with options of their own: {', '.join(f'validate {name}' for name in OTHERS)}.",
         ),
     ] = COLLECTIVES,
-    short: options.Short = False,
-    family: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this family of cells; repeat for more.")
-    ] = None,
     plot: options.Plot = None,
     html: options.Html = None,
     all_columns: options.All = False,
@@ -60,63 +60,38 @@ def command(
     if what != COLLECTIVES:
         known = (COLLECTIVES, *OTHERS)
         raise ValueError(f"unknown validation {what!r}; write {one_of(known, what)}")
-    run(plot, html, short=short, families=family or [], as_json=json)
-
-
-def run(plot: Path | None, html: Path | None, *, short: bool, families: Sequence[str], as_json: bool) -> None:
-    """Measure every cell of the plan and print it; exit 1 if a family exceeds its tolerance.
-
-    Measured cells are printed and drawn even if the run is interrupted.
-    """
     check_format(plot)
     check_outputs([plot])
     check_page(html, [plot])
-    plan = only(SHORT if short else FULL, families)
-    cells: list[MeasuredCase] = []
-    try:
-        with console.progress("building networks", num_cells(plan)) as bar:
 
-            def keep(cell: MeasuredCase) -> None:
-                cells.append(cell)
-                bar.done(f"{cell.collective} {cell.algorithm}, {cell.ranks} ranks")
+    def report(answer: CollectiveValidations) -> None:
+        content = _content(answer)
+        if json:
+            console.print_json("validation", content)
+        else:
+            console.print_table([], HEADS, [_row(cell) for cell in answer.cases])
+            print_outcome(answer, list(map(_sentence, answer.verdicts)))
+        if plot:
+            from ringside.pictures.measured.validation import draw_validation
 
-            validate(plan, keep)
-    finally:
-        if cells:
-            _report(cells, plot, html, short=short, planned=num_cells(plan), as_json=as_json)
-    failed = [verdict.family for verdict in verdicts(cells) if not verdict.passed]
-    if failed:
-        raise RuntimeError(f"past the tolerance: {', '.join(failed)}")
+            draw_validation(answer.cases, plot)
+        if html:
+            write_page(_page(answer, content), html, [plot])
 
-
-def _report(
-    cells: Sequence[MeasuredCase], plot: Path | None, html: Path | None, *,
-    short: bool, planned: int, as_json: bool,
-) -> None:  # fmt: skip
-    by_family = verdicts(cells)
-    families = [{**asdict(verdict), "passed": verdict.passed} for verdict in by_family]
-    rows = [{**asdict(cell), "error": cell.error, "noisy": cell.noisy} for cell in cells]
-    complete = {"planned_cells": planned, "complete": len(cells) == planned}
-    content = {"inputs": {"short": short}, **complete, "families": families, "rows": rows}
-    if as_json:
-        console.print_json("validation", content)
-    else:
-        console.print_table([], HEADS, [_row(cell) for cell in cells])
-        console.print_comments(map(verdict_line, by_family))
-        if len(cells) < planned:
-            console.print_comments([f"interrupted: {len(cells)} of {planned} cells"])
-    if plot:
-        from ringside.pictures.measured.validation import draw_validation
-
-        draw_validation(cells, plot)
-    if html:
-        write_page(_page(cells, planned, content), html, [plot])
+    carry_out(question, CollectiveValidations, report)
 
 
-def _page(cells: Sequence[MeasuredCase], planned: int, raw: Mapping[str, Any]) -> Page:
+def _content(answer: CollectiveValidations) -> dict[str, Any]:
+    families = [{**asdict(verdict), "passed": verdict.passed} for verdict in answer.verdicts]
+    planned = {"planned_cells": answer.planned, "complete": len(answer.cases) == answer.planned}
+    return {"inputs": answer.inputs, **planned, "families": families, "rows": answer.rows}
+
+
+def _page(answer: CollectiveValidations, raw: Mapping[str, Any]) -> Page:
     from ringside.report.validation import validation_figures
 
-    by_family, errors = verdicts(cells), [abs(cell.error) for cell in cells if not cell.noisy]
+    cells, planned, by_family = answer.cases, answer.planned, answer.verdicts
+    errors = [abs(cell.error) for cell in cells if not cell.noisy]
     passed = sum(verdict.passed for verdict in by_family)
     middle = f"; median error {median(errors):.1%}, worst {max(errors):.1%}" if errors else ""
     cut = f"; interrupted: {len(cells)} of {planned} cells" if len(cells) < planned else ""
@@ -125,7 +100,7 @@ def _page(cells: Sequence[MeasuredCase], planned: int, raw: Mapping[str, Any]) -
         headline=f"{passed} of {len(by_family)} families are within their tolerance{middle}{cut}.",
         figures=validation_figures(cells),
         tables=[Table("Every cell", HEADS, [_row(cell) for cell in cells])],
-        told=[verdict_line(verdict).removeprefix("# ") for verdict in by_family],
+        told=[_sentence(verdict) for verdict in by_family],
         raw=raw,
     )
 
@@ -139,7 +114,7 @@ def _row(cell: MeasuredCase) -> tuple[console.Cell, ...]:
     )
 
 
-def verdict_line(verdict: Verdict) -> str:
+def _sentence(verdict: Verdict) -> str:
     """Format a family's errors, each beside its limit."""
     limit: Tolerance = verdict.tolerance
     errors = (

@@ -1,24 +1,27 @@
 """``ringside validate ddp``: predicted and real training steps on emulated networks."""
 
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ringside import console, options
 from ringside.commands.compare.ddp import HEADS as STEP_HEADS
-from ringside.commands.compare.ddp import cells, row, steps_headline, timelines
+from ringside.commands.compare.ddp import cells, steps_headline, timelines
+from ringside.commands.fields import asks
+from ringside.commands.validate.outcome import carry_out, content, print_outcome
 from ringside.pictures.style import check_format
 from ringside.report.page import Page, Table, check_page, write_page
 from ringside.topologies.disk import check_outputs
 from ringside.validation.compare_ddp import ComparedSteps
 from ringside.validation.emulated.plan import MBIT
-from ringside.validation.emulated.training import Check, StepCase, checks, judge, trials
+from ringside.validation.emulated.training import StepCase
+from ringside.validation.questions.emulated_validation import DdpValidation, DdpValidations
 
 HEADS = (("link", "(Mb/s)"), ("workers", ""), ("cap", "(MiB)"), ("hook", ""), *STEP_HEADS[2:])
 
 
+@asks(DdpValidation)
 def command(
-    short: options.Short = False,
+    question: DdpValidation,
     plot: options.Plot = None,
     html: options.Html = None,
     all_columns: options.All = False,
@@ -28,84 +31,54 @@ def command(
     check_format(plot)
     check_outputs([plot])
     check_page(html, [plot])
-    plan = trials(rates=(200 * MBIT,)) if short else trials()
-    judged: list[tuple[StepCase, ComparedSteps]] = []
-    try:
-        with console.progress("building networks", len(plan)) as bar:
 
-            def keep(trial: StepCase, one: ComparedSteps) -> None:
-                judged.append((trial, one))
-                bar.done(_name(trial))
+    def report(answer: DdpValidations) -> None:
+        whole, table = content(answer), [_cells(case, one) for case, one in answer.cases]
+        if json:
+            console.print_json("validation_ddp", whole)
+        else:
+            console.print_table([], HEADS, table)
+            print_outcome(answer, [check.sentence for check in answer.checks])
+        if plot:
+            from ringside.pictures.jobs.training import draw_timelines
 
-            judge(plan, keep)
-    finally:
-        if judged:
-            _report(judged, plot, html, planned=len(plan), as_json=json)
-    past = [check.what for check in checks([one for _, one in judged]) if not check.passed]
-    if past:
-        raise RuntimeError(f"past the tolerance: {', '.join(past)}")
+            draw_timelines(timelines(*_worst(answer)), plot)
+        if html:
+            write_page(_page(answer, table, whole), html, [plot])
 
-
-def _report(
-    judged: list[tuple[StepCase, ComparedSteps]], plot: Path | None, html: Path | None, *,
-    planned: int, as_json: bool,
-) -> None:  # fmt: skip
-    results = checks([one for _, one in judged])
-    rows = [{**_inputs(trial), **row(_name(trial), one)} for trial, one in judged]
-    summary = [{**asdict(check), "passed": check.passed} for check in results]
-    complete = {"planned_cells": planned, "complete": len(judged) == planned}
-    content = {"inputs": {}, **complete, "checks": summary, "rows": rows}
-    table = [
-        (
-            *(f"{trial.bandwidth / MBIT:g}", trial.workers, f"{trial.cap_mb:g}"),
-            *("powersgd" if trial.powersgd else "", *cells("", one)[2:]),
-        )
-        for trial, one in judged
-    ]
-    if as_json:
-        console.print_json("validation_ddp", content)
-    else:
-        console.print_table([], HEADS, table)
-        console.print_comments(map(check_line, results))
-        if len(judged) < planned:
-            console.print_comments([f"interrupted: {len(judged)} of {planned} cells"])
-    trial, worst = max(judged, key=lambda pair: abs(pair[1].step_error))
-    if plot:
-        from ringside.pictures.jobs.training import draw_timelines
-
-        draw_timelines(timelines(_name(trial), worst), plot)
-    if html:
-        from ringside.report.charts import beside
-        from ringside.report.training import timelines_figure
-
-        names = [_name(trial) for trial, _ in judged]
-        times = {"measured": [one.measured_s for _, one in judged],
-                 "predicted": [one.predicted.step_s for _, one in judged]}  # fmt: skip
-        page = Page(
-            title="Training steps on emulated networks, predicted and measured",
-            headline=steps_headline({_name(trial): one.step_error for trial, one in judged}),
-            figures={
-                "Time of a step": beside(names, times),
-                f"The worst, {_name(trial)}: what ran when": timelines_figure(timelines(_name(trial), worst)),
-            },
-            tables=[Table("Every cell", HEADS, table)],
-            told=[check_line(check) for check in results],
-            raw=content,
-        )
-        write_page(page, html, [plot])
+    carry_out(question, DdpValidations, report)
 
 
-def check_line(check: Check) -> str:
-    """Format an error beside its limit."""
-    return f"{'pass' if check.passed else 'FAIL'}  {check.what}: {check.error:.1%} (at most {check.most:.0%})"
+def _worst(answer: DdpValidations) -> tuple[str, ComparedSteps]:
+    """Return the case whose step has the largest error, by name."""
+    case, one = max(answer.cases, key=lambda pair: abs(pair[1].step_error))
+    return case.name, one
 
 
-def _inputs(trial: StepCase) -> dict[str, Any]:
-    inputs = {"bandwidth": trial.bandwidth, "bucket_cap_mb": trial.cap_mb, "workers": trial.workers}
-    return {**inputs, "powersgd_rank": trial.powersgd.rank} if trial.powersgd else inputs
+def _cells(case: StepCase, one: ComparedSteps) -> tuple[console.Cell, ...]:
+    return (
+        *(f"{case.bandwidth / MBIT:g}", case.workers, f"{case.cap_mb:g}"),
+        *("powersgd" if case.powersgd else "", *cells("", one)[2:]),
+    )
 
 
-def _name(trial: StepCase) -> str:
-    workers = f"{trial.workers} worker{'s' if trial.workers > 1 else ''}"
-    hook = f", PowerSGD of rank {trial.powersgd.rank}" if trial.powersgd else ""
-    return f"{trial.bandwidth / MBIT:g} Mb/s, {trial.cap_mb:g} MiB, {workers}{hook}"
+def _page(answer: DdpValidations, table: Sequence[Sequence[console.Cell]], raw: Mapping[str, Any]) -> Page:
+    from ringside.report.charts import beside
+    from ringside.report.training import timelines_figure
+
+    name, worst = _worst(answer)
+    times = {
+        "measured": [one.measured_s for _, one in answer.cases],
+        "predicted": [one.predicted.step_s for _, one in answer.cases],
+    }
+    return Page(
+        title="Training steps on emulated networks, predicted and measured",
+        headline=steps_headline({case.name: one.step_error for case, one in answer.cases}),
+        figures={
+            "Time of a step": beside([case.name for case, _ in answer.cases], times),
+            f"The worst, {name}: what ran when": timelines_figure(timelines(name, worst)),
+        },
+        tables=[Table("Every cell", HEADS, table)],
+        told=[check.sentence for check in answer.checks],
+        raw=raw,
+    )

@@ -186,7 +186,7 @@ def test_a_validation_says_how_far_off_and_ends_so(ringside, monkeypatch):
             for case in plan:
                 on_judged(case, compare_training(made_up(step_s=step_s)))
 
-        monkeypatch.setattr("ringside.commands.validate.training.judge", judge)
+        monkeypatch.setattr("ringside.validation.emulated.strategies.judge", judge)
 
     judge_as(step_s)
     code, out, err = ringside("validate", "training", "--short")

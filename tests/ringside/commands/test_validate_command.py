@@ -42,7 +42,7 @@ def measured(monkeypatch):
             if error:
                 raise error
 
-        monkeypatch.setattr("ringside.commands.validate.command.validate", validate)
+        monkeypatch.setattr("ringside.validation.emulated.collectives.validate", validate)
 
     return put
 
@@ -64,7 +64,7 @@ def test_every_cell_and_family_is_there_for_people_and_programs(ringside, measur
     assert all(set(one) >= KEYS for one in content["rows"])
     assert [one["noisy"] for one in content["rows"]] == [False, True, False, False]
     assert content["planned_cells"] == num_cells(SHORT)
-    assert content["inputs"] == {"short": True}
+    assert content["inputs"] == {"short": True, "family": []}
     assert not content["complete"]
 
 
@@ -108,7 +108,7 @@ def test_training_steps_are_judged_by_step_and_by_bucket(ringside, monkeypatch, 
         def put(plan, on_judged):
             on_judged(trials()[0], judged(factor))
 
-        monkeypatch.setattr("ringside.commands.validate.ddp.judge", put)
+        monkeypatch.setattr("ringside.validation.emulated.training.judge", put)
 
     judge(1.01)
     code, out, err = ringside("validate", "ddp", "--json", "--plot", "worst.svg", "--html", "page.html")

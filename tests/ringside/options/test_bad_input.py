@@ -201,7 +201,7 @@ WORDS = [
     ("trace none.json", "none.json: no such file; expected a trace of the PyTorch profiler"),
     ("trace .", "a folder without a trace"),
     ("trace none.json --library ideal", "--library: nothing is simulated; add --cluster NAME"),
-    ("trace none.json --set bandwidth=1Gb/s --network fair", "--network, --set: nothing is simulated"),
+    ("trace none.json --set bandwidth=1Gb/s --network fair", "--settings, --network: nothing is simulated"),
     ("trace none.json --plot t.bmp", "write a name that ends in"),
     ("trace none.json --trace no/such/folder/t.json", "write another path"),
     ("mesure", "No such command"),

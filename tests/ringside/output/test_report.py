@@ -141,7 +141,7 @@ def test_without_rows_held_out_the_headline_speaks_of_what_there_is(tmp_path):
 
 def test_a_validation_leads_with_its_verdict(ringside, monkeypatch, tmp_path):
     monkeypatch.setattr(
-        "ringside.commands.validate.command.validate", lambda plan, keep: [*map(keep, cells())]
+        "ringside.validation.emulated.collectives.validate", lambda plan, keep: [*map(keep, cells())]
     )
     ringside("validate", "--html", "page.html")
     read = text_of((tmp_path / "page.html").read_text(encoding="utf-8"))
@@ -169,7 +169,7 @@ def test_validate_training_says_which_jobs_departed(ringside, monkeypatch, tmp_p
 
     found = {"a": one(0.01, True), "b": one(None, False)}
     monkeypatch.setattr(
-        "ringside.commands.validate.training.judge",
+        "ringside.validation.emulated.strategies.judge",
         lambda plan, keep: [keep(SimpleNamespace(name=name), each) for name, each in found.items()],
     )
     code, _, err = ringside("validate", "training", "--html", "page.html")
@@ -183,7 +183,7 @@ def test_validate_disturbances_names_the_worst_quantile(ringside, monkeypatch, t
     case = SimpleNamespace(name="a straggler")
     one = ComparedDraws(Drawn(0.1, (0.1, 0.11, 0.12), 0), (0.1, 0.11, 0.18))
     monkeypatch.setattr(
-        "ringside.commands.validate.disturbances.judge", lambda plan, keep, steps: keep(case, one)
+        "ringside.validation.emulated.disturbances.judge", lambda plan, keep, steps: keep(case, one)
     )
     code, _, err = ringside("validate", "disturbances", "--html", "page.html")
     assert (code, "p95" in err) == (1, True)

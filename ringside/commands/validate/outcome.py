@@ -1,0 +1,47 @@
+"""The course of every validation, and how its checks are printed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from ringside import console
+from ringside.validation.questions.emulated_validation import CheckedValidations, Validations
+
+Answer = TypeVar("Answer", bound=Validations)
+
+
+def carry_out(
+    question: Any, answer: Callable[[Any, Sequence[Any]], Answer], report: Callable[[Answer], None]
+) -> None:
+    """Ask, and report what was measured, even if interrupted; raise RuntimeError past a tolerance.
+
+    ``answer`` makes its answer of the cases so far.
+    """
+    cases: list[Any] = []
+    try:
+        with console.progress("building a network", answer(question, ()).planned) as bar:
+
+            def keep(case: Any, *compared: Any) -> None:
+                cases.append((case, *compared) if compared else case)
+                bar.done(case.name)
+
+            question.ask(on_case=keep)
+    finally:
+        if cases:
+            report(answer(question, cases))
+    if failed := answer(question, cases).failed:
+        raise RuntimeError(f"past the tolerance: {', '.join(failed)}")
+
+
+def content(answer: CheckedValidations) -> dict[str, Any]:
+    """Return an answer for JSON."""
+    checks = [{**asdict(check), "passed": check.passed} for check in answer.checks]
+    planned = {"planned_cells": answer.planned, "complete": len(answer.cases) == answer.planned}
+    return {"inputs": answer.inputs, **planned, "checks": checks, "rows": answer.rows}
+
+
+def print_outcome(answer: Validations, sentences: Sequence[str]) -> None:
+    """Print the verdicts, and whether the validation was interrupted."""
+    console.print_comments(sentences)
+    if len(answer.cases) < answer.planned:
+        console.print_comments([f"interrupted: {len(answer.cases)} of {answer.planned} cells"])
