@@ -15,6 +15,7 @@ from ringside.topologies.graph import Topology, TopologyError
 from ringside.topologies.graph import ranks as ranks_of
 from ringside.topologies.hardware import GPUS
 from ringside.topologies.importers import importer
+from ringside.topologies.machine import machine, machines
 from ringside.topologies.recipe import counted, imported, made_of, original
 
 
@@ -71,10 +72,14 @@ def gpu_of(cluster: str, values: Mapping[str, str] | None = None) -> str:
     Plain networks, which state neither, get that of 80; the name is empty if none is usual.
     """
     name, _ = split(cluster)
+    if name in machines() and (gpu := machine(name).gpu):
+        return gpu
     stated = (make(name, 1) if name in MAKERS else load(cluster, values)).graph
+    if "device" in stated:
+        return str(stated["device"])
     capability = stated.get("compute_capability", 80)
-    usual = (gpu for gpu, one in GPUS.items() if one.usual and one.compute_capability == capability)
-    return str(stated.get("device") or next(usual, ""))
+    usual = [gpu for gpu, one in GPUS.items() if one.usual and one.compute_capability == capability]
+    return usual[0] if usual else ""
 
 
 def in_catalogue(cluster: str) -> str:

@@ -14,9 +14,8 @@ import simpy
 from ringside.sim import effort
 from ringside.sim.clock import LONG_S, TICKS, Clock, seconds, ticks
 from ringside.sim.effort import uncollected
-from ringside.sim.engine.ends import route
 from ringside.sim.engine.gates import Gate, Incoming
-from ringside.sim.engine.run import Run, check_ranks
+from ringside.sim.engine.run import Run, check_ranks, route
 from ringside.sim.engine.timeline import LinkSpan, Timeline, TransferSpan
 from ringside.sim.network.find import make_network
 from ringside.sim.network.message import PIECES, Message, Network

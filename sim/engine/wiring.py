@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.sim.clock import SIMULTANEOUS
-from ringside.sim.engine.ends import route
+from ringside.sim.engine.run import route
 from ringside.sim.network.crowding import Crowding
 from ringside.sim.network.message import PIECES
 from ringside.sim.schedule import Schedule

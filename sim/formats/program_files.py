@@ -8,9 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ringside.sim.formats import FormatError, chakra, chakra_program, goal, goal_flatten, goal_program
+from ringside.sim.formats import (
+    FormatError,
+    bytes_of,
+    chakra,
+    chakra_program,
+    goal,
+    goal_flatten,
+    goal_program,
+    text_of,
+)
 from ringside.sim.formats.goal_flatten import ScheduleOf
-from ringside.sim.formats.text import bytes_of, text_of
 from ringside.sim.program.operations import Program
 from ringside.topologies.disk import check_folder, check_outputs, write_file, write_folder
 

@@ -5,8 +5,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ringside.sim.collective import Collective
-from ringside.sim.formats import FormatError, goal, goal_flatten, msccl_read, msccl_schedule, msccl_write
-from ringside.sim.formats.text import text_of
+from ringside.sim.formats import (
+    FormatError,
+    goal,
+    goal_flatten,
+    msccl_read,
+    msccl_schedule,
+    msccl_write,
+    text_of,
+)
 from ringside.sim.schedule import Schedule
 from ringside.topologies.disk import write_file
 

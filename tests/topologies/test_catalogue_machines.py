@@ -2,7 +2,7 @@ from itertools import pairwise, permutations
 
 import pytest
 
-from ringside.sim.libraries.nccl.graph.derive import SYSTEMS
+from ringside.sim.libraries.nccl.graph.system import SYSTEMS
 from ringside.topologies import Routes, Topology, check, make, num_machines, ranks
 from ringside.topologies.catalogue import settings
 from ringside.topologies.hardware import nvlink_of

@@ -11,7 +11,7 @@ from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import Options, find_library
 from ringside.sim.libraries.gaussian import EIGHTY
 from ringside.sim.libraries.nccl.communicator import Settings, communicator
-from ringside.sim.libraries.nccl.graph.derive import SYSTEMS
+from ringside.sim.libraries.nccl.graph.system import SYSTEMS
 from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.record import Record, RecordError
 from ringside.topologies import star

@@ -16,9 +16,9 @@ from itertools import combinations, count
 import networkx as nx
 
 from ringside.topologies import hardware
+from ringside.topologies.chassis import clustered
 from ringside.topologies.graph import Node, Topology, add_cable
 from ringside.topologies.importers import completing, nccl_elements
-from ringside.topologies.importers.cluster import clustered
 from ringside.topologies.importers.elements import Element
 from ringside.topologies.units import Seconds
 

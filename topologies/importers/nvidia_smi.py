@@ -14,9 +14,9 @@ from itertools import combinations, count
 
 import networkx as nx
 
+from ringside.topologies.chassis import clustered
 from ringside.topologies.graph import Node, Topology, TopologyError, add_cable
 from ringside.topologies.hardware import nvlink as nvlink_of_one
-from ringside.topologies.importers.cluster import clustered
 from ringside.topologies.units import BytesPerSecond, Seconds
 
 MAX_NVLINKS = 18

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ringside.sim.libraries.nccl.communicator import find_system
-from ringside.sim.libraries.nccl.graph.derive import SYSTEMS
+from ringside.sim.libraries.nccl.graph.system import SYSTEMS
 from ringside.sim.libraries.nccl.message_times import KINDS
 from ringside.sim.libraries.nccl.releases import names_one
 from ringside.sim.libraries.nccl.stored import Stored, correction_lines, correlations, interval

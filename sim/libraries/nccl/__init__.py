@@ -12,9 +12,8 @@ from ringside.sim.libraries.nccl.files.graph_file import format_graphs, parse_gr
 from ringside.sim.libraries.nccl.files.log import Log, LoggedCommunicator, parse_log
 from ringside.sim.libraries.nccl.files.log_graphs import logged_communicator
 from ringside.sim.libraries.nccl.files.topo_file import system_of
-from ringside.sim.libraries.nccl.graph.derive import SYSTEMS
 from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, SearchChannel
-from ringside.sim.libraries.nccl.graph.system import System
+from ringside.sim.libraries.nccl.graph.system import SYSTEMS, System
 from ringside.sim.libraries.nccl.pins import Pins
 from ringside.sim.libraries.nccl.tuner import Choice, CostTable, cost_table
 

@@ -8,14 +8,12 @@ from ringside.sim.calibration import AUTO, Calibration, CalibrationError, shippe
 from ringside.sim.libraries.find import Options
 from ringside.sim.libraries.nccl.cluster import as_measured, communicator_of, is_machine, system_in_use
 from ringside.sim.libraries.nccl.communicator import Communicator, Settings
-from ringside.sim.libraries.nccl.graph.derive import listed_system
-from ringside.sim.libraries.nccl.graph.system import System
+from ringside.sim.libraries.nccl.graph.system import System, changed_rates, listed_system
 from ringside.sim.libraries.nccl.library import Calibrated, Nccl
 from ringside.sim.libraries.nccl.message_times import Launch
 from ringside.sim.libraries.nccl.names import ALGORITHMS
 from ringside.sim.libraries.nccl.pins import Pins
 from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
-from ringside.sim.libraries.nccl.rescaled import told
 from ringside.topologies import Topology
 from ringside.topologies.catalogue import split
 from ringside.topologies.placement import EVEN
@@ -85,7 +83,7 @@ def _calibrated(
         )
     called = calibration.nccl.described
     if before is not comm:
-        called += f", scaled by what the tuner says of {told(comm.system, before.system)}"
+        called += f", scaled by what the tuner says of {changed_rates(comm.system, before.system)}"
     return before, Calibrated(calibration.nccl.model, called), ""
 
 

@@ -13,10 +13,16 @@ from ringside.sim.libraries.nccl.files.log import LoggedCommunicator, parse_log
 from ringside.sim.libraries.nccl.files.log_graphs import logged_communicator
 from ringside.sim.libraries.nccl.files.table_file import system_of_table
 from ringside.sim.libraries.nccl.files.topo_file import system_of
-from ringside.sim.libraries.nccl.graph.derive import listed_system, system_of_graph
 from ringside.sim.libraries.nccl.graph.drawing import redrawn
-from ringside.sim.libraries.nccl.graph.system import GB, System, nvlink_as_nccl_reckons, nvlink_in_datasheet
-from ringside.sim.libraries.nccl.rescaled import RATES
+from ringside.sim.libraries.nccl.graph.system import (
+    GB,
+    RATES,
+    System,
+    listed_system,
+    nvlink_as_nccl_reckons,
+    nvlink_in_datasheet,
+    system_of_graph,
+)
 from ringside.topologies import MAKERS, Topology, load, machine_file, num_machines
 from ringside.topologies.catalogue import changed as changed_of
 from ringside.topologies.catalogue import settings as settings_of

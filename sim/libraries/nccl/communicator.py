@@ -7,10 +7,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ringside.sim.libraries.nccl.constants import Constants
-from ringside.sim.libraries.nccl.graph.derive import SYSTEMS, listed_system
 from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass
 from ringside.sim.libraries.nccl.graph.stored_graphs import graphs as known_graphs
-from ringside.sim.libraries.nccl.graph.system import GB, System
+from ringside.sim.libraries.nccl.graph.system import GB, SYSTEMS, System, listed_system
 from ringside.sim.libraries.nccl.names import ALGORITHMS
 from ringside.sim.libraries.nccl.pins import Pins
 from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION, constants, release_of, stand_in

@@ -23,11 +23,11 @@ from ringside.sim.libraries.nccl.device.p2p_schedule import p2p_schedule
 from ringside.sim.libraries.nccl.device.plays import plays
 from ringside.sim.libraries.nccl.device.schedules import carried_bytes, schedule
 from ringside.sim.libraries.nccl.device.traffic import AT_A_NODE, traffic
+from ringside.sim.libraries.nccl.graph.system import time_ratio
 from ringside.sim.libraries.nccl.measured import Measured
 from ringside.sim.libraries.nccl.message_times import FORMS, ONE_GPU, Launch, Task
 from ringside.sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
-from ringside.sim.libraries.nccl.rescaled import change as changed
 from ringside.sim.libraries.nccl.tuner import CostTable, check_function, cost_table, launch
 from ringside.sim.libraries.scaling import raised, scaled, widened
 from ringside.sim.libraries.scheduled import evaluate
@@ -215,7 +215,7 @@ class Nccl(Library):
         times = [
             _after_launch(_believed_us(comm, collective, bare)) for comm in (self.comm, self._before.comm)
         ]
-        return changed(self.comm.system, self._before.comm.system, *times)
+        return time_ratio(self.comm.system, self._before.comm.system, *times)
 
     def _time(self, collective: Collective, candidate: Candidate, engine: str, *, traced: bool) -> Estimate:
         """Return the time as measured, by the clock without measurements or for ``model``, or by the engine.

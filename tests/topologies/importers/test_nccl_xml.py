@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ringside.sim.libraries.nccl.files.topo_file import system_of
-from ringside.sim.libraries.nccl.graph.derive import SYSTEMS
+from ringside.sim.libraries.nccl.graph.system import SYSTEMS
 from ringside.topologies import Routes, Topology, TopologyError, check, load, ranks
 from ringside.topologies.file import dumps, read
 from ringside.topologies.importers import nccl_xml

@@ -3,8 +3,8 @@
 import json
 import sys
 
-from ringside.sim.libraries.nccl.graph.derive import SYSTEMS
 from ringside.sim.libraries.nccl.graph.stored_graphs import KEPT, search_results
+from ringside.sim.libraries.nccl.graph.system import SYSTEMS
 from ringside.topologies.disk import write_file
 
 for name in sys.argv[1:] or SYSTEMS:

@@ -12,10 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ringside.sim.libraries.nccl.graph.derive import listed_system
 from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, SearchChannel
 from ringside.sim.libraries.nccl.graph.search import search
-from ringside.sim.libraries.nccl.graph.system import System
+from ringside.sim.libraries.nccl.graph.system import System, listed_system
 from ringside.sim.libraries.nccl.releases import RELEASES, release_of
 
 KEPT = Path(__file__).parent / "kept"

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from ringside.sim.libraries.find import find_library
-from ringside.sim.libraries.nccl.graph.derive import SYSTEMS, system_of_graph
+from ringside.sim.libraries.nccl.graph.system import SYSTEMS, system_of_graph
 from ringside.topologies import TopologyError, make, star
 from ringside.topologies.file import dumps, loads
 from ringside.topologies.graph import CPUS

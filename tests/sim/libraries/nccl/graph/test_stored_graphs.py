@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from ringside.sim.libraries.nccl.graph.derive import SYSTEMS
 from ringside.sim.libraries.nccl.graph.search import search
 from ringside.sim.libraries.nccl.graph.stored_graphs import KEPT, graphs, search_results
+from ringside.sim.libraries.nccl.graph.system import SYSTEMS
 
 NAMES = sorted(path.stem for path in KEPT.glob("*.json"))
 QUICK = ["a100-pcie4", "abci-a100", "aws-p4d", "dgx-a100", "dgx-h100", "rtx4090-pcie"]

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringside.sim.libraries.nccl import Settings, communicator, cost_table
-from ringside.sim.libraries.nccl.files.plugin_csv import tuner_csv
-from ringside.sim.libraries.nccl.files.plugin_json import tuner_json
+from ringside.sim.libraries.nccl.files.plugin_rules import tuner_csv, tuner_json
 from ringside.sim.libraries.nccl.files.rules import NEAR, changes, own_stretches, picked_stretches
 from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.libraries.nccl.names import FUNCTIONS
