@@ -196,3 +196,7 @@ def _check(ranks: int, workers: int) -> None:
         raise ValueError(f"a training on {ranks} ranks; write 1 to {MAX_RANKS}")
     if workers < 1:
         raise ValueError(f"{workers} workers; write 1 as NCCL has, 2 as Gloo has, or more")
+
+
+ALONE = TimedGroup(1, lambda _: 0.0)
+"""A single rank, which shares its gradients with no other."""

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from ringside.sim.program import Operation
 from ringside.sim.workload.devices import MIB, Device
-from ringside.sim.workload.workload import Workload
 from ringside.topologies.names import one_of
 
 
@@ -26,14 +25,6 @@ class Optimizer:
     name: str
     states: int
     again: int = 0
-
-    def nbytes(self, workload: Workload) -> int:
-        """Return the bytes of its state."""
-        return self.states * workload.nbytes
-
-    def time_s(self, workload: Workload, memory_bandwidth: float) -> float:
-        """Return the seconds of one fused step; ``memory_bandwidth`` in bytes/s."""
-        return self.seconds(workload.nbytes, memory_bandwidth)
 
     def seconds(self, nbytes: int, memory_bandwidth: float) -> float:
         """Return the seconds of one fused step on ``nbytes`` bytes of parameters."""

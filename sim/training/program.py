@@ -22,9 +22,7 @@ from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.layout import BUCKETS, COPIES, FSDP
 from ringside.sim.training.mesh import DATA, Communicators
 from ringside.sim.training.modules import arriving, as_modules
-from ringside.sim.training.pipeline.actions import Table
-from ringside.sim.training.pipeline.messages import Messages
-from ringside.sim.training.pipeline.program import find_runtime, prepare
+from ringside.sim.training.pipeline.program import Pipeline, find_pipeline
 from ringside.sim.training.rank import RankList
 from ringside.sim.training.stage import Apart, Sharing, Stage, Unshared, Updating, UpdatingApart
 from ringside.sim.training.tensor.layers import replicated_parameters
@@ -55,10 +53,12 @@ class Writing:
         if job.layout.strategy == "distributed_optimizer":
             # overlap_p2p_comm is on where stages are interleaved, and not known elsewhere
             whose = "megatron-overlap" if job.layout.schedule == "interleaved1f1b" else "megatron"
-        self._runtime = find_runtime(whose, "" if job.layout.tables else job.layout.schedule)
-        self._tables: tuple[Table, ...] = ()
+        layout = job.layout
+        self._pipeline: Pipeline | None = None
         if job.mesh.pipeline > 1:
-            self._tables = prepare(job.layout.actions(job.micro_batches), job.placement, self._runtime)
+            self._pipeline = find_pipeline(
+                whose, layout.schedule, layout.tables, layout.placement, job.micro_batches
+            )
 
     def program(self) -> Program:
         """Return the step of all ranks."""
@@ -82,7 +82,7 @@ class Writing:
         # what FSDP asks of Gloo is waited for at once, as PyTorch does on CPU
         blocks = not RULES[job.library].on_stream and job.layout.strategy not in COPIES
         made = RankList(rank, self._communicators, blocks=blocks)
-        own = job.placement.of(job.mesh.place(rank)["pipeline"])
+        own = self._pipeline.stages[job.mesh.place(rank)["pipeline"]] if self._pipeline else (0,)
         layers = {number: self._layers(number) for number in own}
         stages = {
             number: Stage(
@@ -117,12 +117,10 @@ class Writing:
 
     def _pass(self, rank: RankList, stages: dict[int, Stage]) -> None:
         """Pass all micro-batches through the stages of a rank."""
-        job = self.job
-        if job.mesh.pipeline == 1:
-            stages[0].pass_all(job.micro_batches)
-            return
-        position = job.mesh.place(rank.rank)["pipeline"]
-        self._runtime(Messages(rank, job.placement, job.between_nbytes), stages, self._tables[position])
+        if self._pipeline:
+            self._pipeline.write(rank, stages, self.job.between_nbytes)
+        else:
+            stages[0].pass_all(self.job.micro_batches)
 
     def _layers(self, stage: int) -> tuple[RankLayer, ...]:
         """Return the layers of a stage; unsharded experts are ordinary parameters."""

@@ -14,7 +14,7 @@ from ringside.sim.questions.disturbed_time import DisturbedTime, draw_programs
 from ringside.sim.questions.question import options_of
 from ringside.sim.training.advice import advice
 from ringside.sim.training.ddp.memory import Memory
-from ringside.sim.training.ddp.scaling import DataParallelTraining, ScaledStep, scaled_steps
+from ringside.sim.training.ddp.scaling import DataParallelTraining, ScaledStep, ScaledTraining
 from ringside.sim.training.ddp.simulate import simulate_disturbed
 from ringside.sim.training.ddp.step import TrainingStep
 from ringside.sim.training.job import ParallelJob
@@ -58,7 +58,9 @@ class StepTime(Disturbances, TrainingOnCluster):
     @property
     def slowdown(self) -> Mapping[int, float]:
         """The stragglers of a step of DistributedDataParallel; under a layout they disturb it."""
-        return {} if self.simple.is_parallel else parse_stragglers(self.straggler)
+        if not self.straggler or self.simple.is_parallel:
+            return {}
+        return parse_stragglers(self.straggler)
 
     @property
     def disturbances(self) -> Disturbances:
@@ -103,18 +105,19 @@ class StepTime(Disturbances, TrainingOnCluster):
     ) -> "DataParallelSteps":
         """Simulate a step of DistributedDataParallel on each cluster with each bucket cap."""
         libraries = [self.bound(one) for one in clusters]
-        training = self.data_parallel(libraries[0])
-        steps = scaled_steps(training, libraries, caps, self.global_batch, on_step)
-        memory, fit = training.memory(self.reserve)
+        scaled = self.data_parallel(libraries[0]).scaled(
+            libraries, caps, self.global_batch, self.reserve, on_step
+        )
+        training = scaled.training
         return DataParallelSteps(
             question=self,
-            steps=steps,
+            steps=scaled.steps,
             precision=training.precision,
             computing=computing(self, self.gpu, training.precision),
-            memory=memory,
-            fit=fit,
-            notes=self._notes(steps, memory, training.uncompressed_s(libraries[0])),
-            disturbed=self._disturbed_step(training, steps[0], on_step) if self.disturbed_by else None,
+            memory=scaled.memory,
+            fit=scaled.fit,
+            notes=self._notes(scaled),
+            disturbed=self._disturbed_step(training, scaled.steps[0], on_step) if self.disturbed_by else None,
         )
 
     def _ask_layout(self, on_step: Callable[[str], None]) -> "StepUnderLayout":
@@ -135,22 +138,22 @@ class StepTime(Disturbances, TrainingOnCluster):
             disturbed=self._disturbed_layout(step.step_s, on_step) if self.disturbed_by else None,
         )
 
-    def _notes(self, steps: Sequence[ScaledStep], memory: Memory, uncompressed_s: float | None) -> list[str]:
+    def _notes(self, scaled: ScaledTraining) -> list[str]:
         """Return the sources of times, the placement of ranks, and what is remarkable, a sentence each."""
-        first = steps[0]
+        first = scaled.steps[0]
         sentences = placement_told(self.ranks, self.placement, first.library.placed)
-        sentences += [note for one in steps for note in one.library.notes]
+        sentences += [note for one in scaled.steps for note in one.library.notes]
         if first.broadcasts_s > REMARKABLE * first.step.step_s:
             sentences.append(
                 f"the broadcast of buffers before forward takes {format_duration(first.broadcasts_s, 4)} of "
                 f"the step's {format_duration(first.step.step_s, 4)}; --no-broadcast-buffers leaves it out"
             )
-        if is_timed(self.model) and not memory.activations:
+        if is_timed(self.model) and not scaled.memory.activations:
             sentences.append(f"memory is without activations, of which {self.model} says nothing")
-        if uncompressed_s is not None:
+        if scaled.uncompressed_s is not None:
             sentences.append(
                 f"in the first {self.ddp.powersgd.start:,} steps PowerSGD averages gradients whole: "
-                f"{format_duration(uncompressed_s, 4)} a step"
+                f"{format_duration(scaled.uncompressed_s, 4)} a step"
             )
         return list(dict.fromkeys(sentences))
 

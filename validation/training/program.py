@@ -16,9 +16,7 @@ from ringside.sim.training.fully_shard import FullyShard
 from ringside.sim.training.layers import Exchange, Pass, RankLayer, Work
 from ringside.sim.training.mesh import DATA, Communicators
 from ringside.sim.training.modules import arriving
-from ringside.sim.training.pipeline.messages import Messages
-from ringside.sim.training.pipeline.program import find_runtime, prepare
-from ringside.sim.training.pipeline.schedules import tables
+from ringside.sim.training.pipeline.program import find_pipeline
 from ringside.sim.training.rank import RankList
 from ringside.sim.training.stage import Sharing, Stage, Unshared
 from ringside.sim.training.tensor.context import Attention
@@ -95,20 +93,18 @@ def _arriving(job: TrainingJob, layer: RankLayer) -> tuple[RankLayer, ...]:
 
 
 def _piped(job: TrainingJob) -> Callable[[RankList], None]:
-    where = job.placement
-    runtime = find_runtime("torch", job.schedule)
-    prepared = prepare(tables(job.schedule, job.pipeline, job.virtual, job.micro_batches), where, runtime)
+    pipeline = find_pipeline("torch", job.schedule, (), job.placement, job.micro_batches)
 
     def write(rank: RankList) -> None:
         position = job.mesh.place(rank.rank)["pipeline"]
         stages = {}
-        for number in where.of(position):
+        for number in pipeline.stages[position]:
             layers = _stage_layers(job, number)
             if position % 2:
                 layers = tuple(map(_later, layers))
             sharing = _sharing(job, rank, layers, inputs_need_gradient=number > 0)
             stages[number] = Stage(rank, layers, sharing, f"stage {number}")
-        runtime(Messages(rank, where, _between(job)), stages, prepared[position])
+        pipeline.write(rank, stages, _between(job))
         for stage in stages.values():
             stage.sharing.after_step()
 

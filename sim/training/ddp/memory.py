@@ -38,7 +38,7 @@ def memory(workload: Workload, ddp: DataParallel, optimizer: Optimizer) -> Memor
     return Memory(
         parameters=workload.nbytes + workload.frozen_nbytes,
         gradients=workload.nbytes,
-        optimizer=optimizer.nbytes(workload),
+        optimizer=optimizer.states * workload.nbytes,
         buckets=0 if ddp.gradient_as_bucket_view else workload.nbytes,
         buffers=sum(buffer.nbytes for buffer in workload.buffers),
         activations=workload.activation_nbytes,

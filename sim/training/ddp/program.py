@@ -72,7 +72,8 @@ def step_program(job: StepPlan, workers: int) -> StepProgram:
     steps = {alike: rank_step(job, factor, group) for alike, factor in job.costs.classes(job.ranks).items()}
     of_rank = {rank: step for alike, step in steps.items() for rank in alike}
     role = {rank: alike[0] for alike in steps for rank in alike}
-    program = Program(job.workload.name, job.ranks, lambda rank: of_rank[rank].rank.operations)
+    lists = [of_rank[rank].rank.operations for rank in range(job.ranks)]
+    program = Program(job.workload.name, job.ranks, lists.__getitem__)
     return StepProgram(program, tuple(role[rank] for rank in range(job.ranks)), steps)
 
 

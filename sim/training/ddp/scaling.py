@@ -6,7 +6,7 @@ from math import lcm, log
 from typing import Any
 
 from ringside.sim.libraries.library import Library
-from ringside.sim.program.groups import TimedGroup, process_group
+from ringside.sim.program.groups import ALONE, process_group
 from ringside.sim.training.ddp.buckets import DEFAULT_CAP_MB
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.memory import Memory, memory
@@ -19,9 +19,6 @@ from ringside.sim.workload.workload import Workload
 AS_GOOD = 0.01
 """Bucket sizes whose steps differ by no more than this share of the fastest count as equally good."""
 
-
-ALONE = TimedGroup(1, lambda _: 0.0)
-"""A single rank, which shares its gradients with no other."""
 
 SPREAD = 0.015
 """Spread of speed among GPUs of one kind: fits published trainings once the rest of a loss is explained
@@ -66,7 +63,7 @@ class DataParallelTraining:
         costs = Costs(
             memory_bandwidth=bandwidth, slowdown=self.slowdown,
             spread=usual_spread if self.spread is None else self.spread, operator_s=OPERATOR_S,
-            optimizer_s=find_optimizer(self.optimizer).time_s(self.workload(), bandwidth),
+            optimizer_s=find_optimizer(self.optimizer).seconds(self.workload().nbytes, bandwidth),
         )  # fmt: skip
         if library.ranks == 1:
             return replace(costs.alone, slowdown=self.slowdown)
@@ -77,16 +74,28 @@ class DataParallelTraining:
         """Simulate a step on all ranks of a library."""
         return simulate_step(self.workload(), process_group(library), self.ddp, self.costs_on(library))
 
-    def memory(self, reserve: int | None) -> tuple[Memory, MemoryFit]:
-        """Return the memory of a GPU, and how it fits; ``reserve`` is `room_of`'s."""
-        own = memory(self.workload(), self.ddp, find_optimizer(self.optimizer))
-        return own, fit_of(own.total, self.gpu, reserve)
+    def scaled(
+        self,
+        libraries: Sequence[Library],
+        caps: Sequence[float | None],
+        global_batch: int | None,
+        reserve: int | None,
+        on_step: Callable[[str], None] = lambda _: None,
+    ) -> "ScaledTraining":
+        """Simulate a step for each library and each bucket cap; ``on_step`` is called after each.
 
-    def uncompressed_s(self, library: Library) -> float | None:
-        """Return the seconds of a step before PowerSGD begins; None where nothing is compressed."""
-        if not self.ddp.compresses:
-            return None
-        return replace(self, ddp=replace(self.ddp, comm_hook="allreduce")).step(library).step_s
+        Efficiencies of strong scaling are of ``global_batch`` samples, by default the fewest for all
+        libraries. ``reserve`` bytes of a GPU stay free, by default those of `room_of`.
+        """
+        uncompressed_s = None
+        if self.ddp.compresses:
+            plain = replace(self, ddp=replace(self.ddp, comm_hook="allreduce"))
+            uncompressed_s = plain.step(libraries[0]).step_s
+        own = memory(self.workload(), self.ddp, find_optimizer(self.optimizer))
+        return ScaledTraining(
+            self, scaled_steps(self, libraries, caps, global_batch, on_step), own,
+            fit_of(own.total, self.gpu, reserve), uncompressed_s,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +115,28 @@ class ScaledStep:
     figures: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class ScaledTraining:
+    """Simulated steps of a training, the memory of a GPU, and how it fits.
+
+    ``uncompressed_s`` is the first step before PowerSGD begins; None where nothing is compressed.
+    """
+
+    training: DataParallelTraining
+    steps: list[ScaledStep]
+    memory: Memory
+    fit: MemoryFit
+    uncompressed_s: float | None
+
+
 def scaled_steps(
     training: DataParallelTraining,
     libraries: Sequence[Library],
     caps: Sequence[float | None],
     global_batch: int | None,
-    on_step: Callable[[str], None] = lambda _: None,
+    on_step: Callable[[str], None],
 ) -> list[ScaledStep]:
-    """Return a step for each library and each bucket cap; ``on_step`` is called with each one simulated.
-
-    Efficiencies of strong scaling are of ``global_batch`` samples, by default the fewest for all libraries.
-    """
+    """Return a step for each library and each bucket cap; see `DataParallelTraining.scaled`."""
     workload, ddp = training.workload(), training.ddp
     passes = ddp.accumulation
     fewest = workload.batch * passes * lcm(*(one.ranks for one in libraries))

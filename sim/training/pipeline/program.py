@@ -1,6 +1,6 @@
-"""A pipeline alone as a program: one rank per place, and given layers per stage."""
+"""A pipeline by the runtime that runs it, and a pipeline alone as a program."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 
 from ringside.sim.program import Operation, Program
@@ -12,6 +12,7 @@ from ringside.sim.training.pipeline.megatron import megatron_1f1b, megatron_inte
 from ringside.sim.training.pipeline.messages import Messages
 from ringside.sim.training.pipeline.placement import Placement
 from ringside.sim.training.pipeline.runtimes import Runtime, decoupled, torch_1f1b, torch_actions, torch_gpipe
+from ringside.sim.training.pipeline.schedules import tables as tables_of
 from ringside.sim.training.rank import RankList
 from ringside.sim.training.stage import Stage, Unshared
 from ringside.topologies.names import one_of
@@ -35,8 +36,35 @@ def find_runtime(whose: str, schedule: str = "") -> Runtime:
     return own.get(schedule, own[""]) if "" in own else own[schedule]
 
 
-def prepare(tables: Sequence[Table], placement: Placement, runtime: Runtime) -> tuple[Table, ...]:
-    """Check tables and prepare them for a runtime: torch's for all schedules has messages in them."""
+class Pipeline:
+    """The tables of all ranks of a pipeline, and the runtime that writes them into the ranks' lists.
+
+    Torch's runtime for all schedules has messages in its tables. ``stages`` are those of each rank.
+    """
+
+    def __init__(self, tables: Sequence[Table], placement: Placement, runtime: Runtime) -> None:
+        self.placement = placement
+        self.stages = tuple(map(placement.of, range(placement.ranks)))
+        self.tables = _prepared(tables, placement, runtime)
+        self._runtime = runtime
+
+    def write(self, rank: RankList, stages: Mapping[int, Stage], nbytes: int | Sequence[int]) -> None:
+        """Write a rank's part of a step; ``stages`` by number, ``nbytes`` are those of `Messages`."""
+        messages = Messages(rank, self.placement, nbytes)
+        self._runtime(messages, stages, self.tables[messages.position])
+
+
+def find_pipeline(
+    whose: str, schedule: str, tables: Sequence[Table], placement: Placement, micro_batches: int
+) -> Pipeline:
+    """Return the pipeline of a schedule, or of the tables of a file; ``whose`` runtime writes it."""
+    runtime = find_runtime(whose, "" if tables else schedule)
+    own = tables or tables_of(schedule, placement.ranks, placement.stages_a_rank, micro_batches)
+    return Pipeline(own, placement, runtime)
+
+
+def _prepared(tables: Sequence[Table], placement: Placement, runtime: Runtime) -> tuple[Table, ...]:
+    """Check tables, and lower those without messages where the runtime needs them."""
     what = {*COMPUTES, Kind.OVERLAP}
     computing = tuple(tuple(action for action in table if action.kind in what) for table in tables)
     given = tuple(map(tuple, tables))
@@ -60,16 +88,17 @@ def pipeline(
 
     ``layers(stage)`` returns a stage's layers; ``nbytes`` are a micro-batch's activations between two.
     """
-    prepared = prepare(tables, placement, runtime)
+    prepared = Pipeline(tables, placement, runtime)
     communicators = Communicators(Mesh(pipeline=placement.ranks), library)
 
     @cache
     def operations(rank: int) -> list[Operation]:
         written = RankList(rank, communicators)
         stages = {
-            stage: Stage(written, layers(stage), Unshared(), f"stage {stage}") for stage in placement.of(rank)
+            stage: Stage(written, layers(stage), Unshared(), f"stage {stage}")
+            for stage in prepared.stages[rank]
         }
-        runtime(Messages(written, placement, nbytes), stages, prepared[rank])
+        prepared.write(written, stages, nbytes)
         return written.operations
 
     return Program(name, placement.ranks, operations)

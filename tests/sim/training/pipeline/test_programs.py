@@ -16,7 +16,7 @@ from ringside.sim.training.pipeline.actions import Action, Kind, read_tables, wr
 from ringside.sim.training.pipeline.lowering import lower
 from ringside.sim.training.pipeline.messages import Messages
 from ringside.sim.training.pipeline.placement import Placement
-from ringside.sim.training.pipeline.program import RUNTIMES, find_runtime, pipeline, prepare
+from ringside.sim.training.pipeline.program import RUNTIMES, Pipeline, find_runtime, pipeline
 from ringside.sim.training.pipeline.schedules import SCHEDULES, placement, tables
 from ringside.sim.training.rank import RankList
 from ringside.sim.training.stage import Stage, Unshared
@@ -303,7 +303,7 @@ def test_a_file_with_messages_is_carried_out_as_it_is(tmp_path):
     place = placement("zbv", 3, 2)
     file = tmp_path / "tables.csv"
     write_tables(lower(tables("zbv", 3, 2, 6), place), file)
-    assert prepare(read_tables(file), place, find_runtime("torch")) == read_tables(file)
+    assert Pipeline(read_tables(file), place, find_runtime("torch")).tables == read_tables(file)
     assert check(lowered_program(read_tables(file), place)).verdict == PROVED
 
 
