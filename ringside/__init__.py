@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ringside.sim.predict import predict as predict
     from ringside.sim.proof import prove as prove
     from ringside.sim.questions.algorithm_choice import AlgorithmChoice as AlgorithmChoice
+    from ringside.sim.questions.cluster_facts import ClusterFacts as ClusterFacts
     from ringside.sim.questions.collective_time import CollectiveTime as CollectiveTime
     from ringside.sim.questions.coverage import Coverage as Coverage
     from ringside.sim.questions.job_goodput import JobGoodput as JobGoodput
@@ -80,6 +81,7 @@ else:
         "Bucketing": "ringside.sim.training.ddp.buckets",
         "Calibration": "ringside.sim.calibration",
         "Cell": "ringside.results",
+        "ClusterFacts": "ringside.sim.questions.cluster_facts",
         "Collective": "ringside.sim.collective",
         "CollectiveMeasurement": "ringside.real.questions.collective_measurement",
         "CollectiveTime": "ringside.sim.questions.collective_time",

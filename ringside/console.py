@@ -18,7 +18,6 @@ from rich.progress import Progress, TaskID
 
 from ringside.door import behind, one_line, plain
 from ringside.sim.effort import watched
-from ringside.topologies.catalogue import split
 
 if TYPE_CHECKING:
     from ringside.validation.measurements import Measurements
@@ -107,14 +106,6 @@ def _spelled(value: Any) -> str:
     if isinstance(value, Mapping):
         return " ".join(f"{key}={one}" for key, one in value.items())
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def check_count(cluster: str, nodes: str | int | None) -> str:
-    """Return the cluster's name without a count; raise where it differs from ``--nodes``."""
-    name, count = split(cluster)
-    if None not in (count, nodes) and str(count) != str(nodes):
-        raise ValueError(f"{cluster} and --nodes {nodes} have different counts; remove one of them")
-    return name
 
 
 def given(context: typer.Context) -> set[str]:

@@ -1,6 +1,5 @@
-"""The options that several commands share, each described once."""
+"""Options of what commands write and show, each described once; all others are fields of questions."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +10,6 @@ from ringside.sim.effort import MAX_MEMORY, MAX_TRANSFERS, forced
 from ringside.topologies.units import format_size
 
 
-def choices(names: Iterable[str]) -> str:
-    """Return a metavar that lists the choices."""
-    return "|".join(names)
-
-
 def _lift_limits(context: typer.Context, is_given: bool) -> bool:
     """Apply ``--force``: simulations of any size while the command runs."""
     if is_given:
@@ -23,14 +17,6 @@ def _lift_limits(context: typer.Context, is_given: bool) -> bool:
     return is_given
 
 
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Change a figure or fabric: nic=25GB/s, latency=5us, fabric=torus; repeat for more.",
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 All = Annotated[
     bool,

@@ -11,14 +11,15 @@ from ringside.sim.calibration import Calibration
 from ringside.sim.collective import KINDS, Collective, kind_of
 from ringside.sim.disturbance import Draw, Outcome
 from ringside.sim.formats.schedule_files import ScheduleFile, holds_schedule, read
+from ringside.sim.libraries.find import Options, find_library
+from ringside.sim.libraries.given import Given
 from ringside.sim.libraries.library import ENGINES, Library, Prediction, answer, check_growth
-from ringside.sim.questions.counts import parse_counts, without_count
+from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.questions.fields import ByLibrary, OfType
 from ringside.sim.questions.idle_settings import idle_rates
 from ringside.sim.questions.question import QuestionError, argument, choices, option
-from ringside.sim.questions.schedule_file import given
-from ringside.sim.questions.sizes import BySize
+from ringside.sim.questions.sizes import BySize, parse_counts, without_count
 from ringside.sim.questions.splits import read_splits
 from ringside.topologies.placement import in_words, placement_told
 
@@ -97,7 +98,7 @@ class CollectiveTime(Disturbances, BySize, OfType, ByLibrary):
         """Return the library, or the file's schedule, as `ByLibrary.bound_to`."""
         if not isinstance(self.collective, ScheduleFile):
             return super().bound_to(cluster, settings, calibration)
-        return given(
+        return _given(
             self.collective, cluster, settings, ranks=self.ranks, options=self.options,
             calibration=calibration,
         )  # fmt: skip
@@ -161,6 +162,27 @@ class CollectiveTime(Disturbances, BySize, OfType, ByLibrary):
         if self.kind != "all_to_all":
             raise QuestionError(f"`splits` applies to all_to_all, not {self.kind}; remove it")
         return [Collective.uneven(read_splits(self.splits, ranks), self.dtype)]
+
+
+def _given(
+    file: ScheduleFile,
+    cluster: str,
+    values: Mapping[str, str] | None = None,
+    *,
+    ranks: int | None = None,
+    options: Options,
+    calibration: Calibration | str | None = None,
+) -> Given:
+    """Return the file's schedule on the first ranks of a cluster, uncalibrated."""
+    if ranks not in (None, file.ranks):
+        raise ValueError(f"-g {ranks}, but the file has {file.ranks} ranks; remove -g")
+    if options.algorithm != "auto":
+        raise ValueError(f"--algorithm {options.algorithm}: the file has its own; remove it")
+    if isinstance(calibration, Calibration):
+        raise ValueError("a calibration applies to named algorithms, not to a file; write --calibration none")
+    bare = find_library("ideal", cluster, values, ranks=file.ranks, options=options)
+    assert isinstance(bare, Scheduled)
+    return Given(bare.graph, file.ranks, f"{file.name}.xml", file.build, options.network, file.caveat)
 
 
 @dataclass(frozen=True, slots=True)

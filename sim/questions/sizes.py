@@ -1,10 +1,10 @@
-"""Fields of questions in every room, also where nothing is simulated: sizes, and settings of a cluster."""
+"""Fields of questions in every room: sizes, counts of machines, and settings of a cluster."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 from ringside.sim.questions.question import Question, QuestionError, option
-from ringside.topologies.catalogue import parse_settings
+from ringside.topologies.catalogue import parse_settings, split
 from ringside.topologies.units import format_size, parse_size
 
 
@@ -18,6 +18,23 @@ def settings_option() -> Any:
 
 def _parse_sizes(text: str) -> tuple[int, ...]:
     return tuple(map(parse_size, text.split(",")))
+
+
+def parse_counts(text: str) -> tuple[int, ...]:
+    """Parse the distinct counts of ``1,2,4,8``; raise ValueError for any other text."""
+    counts = text.split(",")
+    if not all(count.isdecimal() and int(count) > 0 for count in counts):
+        raise ValueError(f"{text!r} are not node counts; write for example 1,2,4,8")
+    return tuple(dict.fromkeys(map(int, counts)))
+
+
+def without_count(cluster: str, nodes: tuple[int, ...] | None) -> str:
+    """Return the cluster's name without its count; raise ValueError if ``nodes`` differ."""
+    name, count = split(cluster)
+    if None not in (count, nodes) and (count,) != nodes:
+        counts = ",".join(map(str, nodes or ()))
+        raise ValueError(f"{cluster} and --nodes {counts} have different counts; remove one of them")
+    return name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,6 @@ from ringside import console, options
 from ringside.commands.fields import asks
 from ringside.commands.pick.tuner_rules import write_rules
 from ringside.pictures.style import check_format
-from ringside.sim.effort import forced
 from ringside.sim.libraries.find import LIBRARIES
 from ringside.sim.pick import ERROR, Pair, ranges
 from ringside.sim.questions.algorithm_choice import AlgorithmChoice, AlgorithmPicks
@@ -41,15 +40,14 @@ def command(
     inputs = [question.cluster, question.calibration, question.nccl_graph]
     inputs += [question.anchor.path] if question.anchor else []
     check_outputs((plot, tuner_csv), inputs=[str(one) for one in inputs if one])
-    with forced(force):
-        with console.simulating("simulating"):
-            answer = question.ask()
-            rules = write_rules(answer, tuner_csv) if tuner_csv else []
-            picks = answer.picks
-        if plot:
-            from ringside.pictures.collectives.picks import draw_picks
+    with console.simulating("simulating"):
+        answer = question.ask()
+        rules = write_rules(answer, tuner_csv) if tuner_csv else []
+        picks = answer.picks
+    if plot:
+        from ringside.pictures.collectives.picks import draw_picks
 
-            draw_picks(picks, _title(answer), plot)
+        draw_picks(picks, _title(answer), plot)
     if json:
         content = {"inputs": answer.inputs, "error": ERROR, "notes": answer.notes, "rows": answer.rows}
         console.print_json("pick", content)

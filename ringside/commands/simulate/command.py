@@ -12,7 +12,6 @@ from ringside.commands.fields import asks
 from ringside.commands.simulate.links import Links, content_of, links_of, named, show
 from ringside.commands.simulate.links import draw as draw_links
 from ringside.commands.simulate.outputs import Outputs, draw_answer
-from ringside.sim.effort import forced
 from ringside.sim.questions.collective_time import CollectiveTime, CollectiveTimes
 from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.questions.sizes import BySize
@@ -51,11 +50,10 @@ def command(
         raise ValueError(f"--top {top} limits the links that --links prints; add --links, or remove it")
     outputs = Outputs(trace=trace, timeline=timeline, plot=plot, export=export, links=links)
     outputs.check(question)
-    with forced(force):
-        with console.simulating("simulating") as bar:
-            answer = question.ask(traced=bool(trace or timeline), on_size=bar.done)
-        comments = outputs.write(answer)
-        busiest = links_of(answer.first) if links else None
+    with console.simulating("simulating") as bar:
+        answer = question.ask(traced=bool(trace or timeline), on_size=bar.done)
+    comments = outputs.write(answer)
+    busiest = links_of(answer.first) if links else None
     if plot and answer.disturbed:
         from ringside.pictures.jobs.disturbance import draw_disturbed
 

@@ -16,7 +16,6 @@ from ringside.commands.train.search import STOPPED, SearchAnswer
 from ringside.commands.train.sweep import sweep_of, whole_nodes
 from ringside.pictures.style import check_format
 from ringside.report.page import check_page, write_page
-from ringside.sim.effort import forced
 from ringside.sim.program.timeline import ProgramTimeline
 from ringside.sim.questions.buckets import ByBuckets
 from ringside.sim.questions.disturbances import Disturbances
@@ -72,13 +71,12 @@ def command(
     if search or question.is_parallel:
         _check_has_effect(given - ({"global_batch"} if search else set()), question.strategy)
     _check_outputs(plot, trace, sweep, read)
-    with forced(force):
-        if search:
-            options = {one.name: getattr(question, one.name) for one in options_of(TrainingOnCluster)}
-            named = [*(fixed or ()), *(name for name in LAYOUT_FIELDS if name in given)]
-            answer = train_search.run(LayoutSearch(**options, top=top, fixed=named), plot=plot, trace=trace)
-        else:
-            answer = _asked(question, sweep, plot, trace)
+    if search:
+        options = {one.name: getattr(question, one.name) for one in options_of(TrainingOnCluster)}
+        named = [*(fixed or ()), *(name for name in LAYOUT_FIELDS if name in given)]
+        answer = train_search.run(LayoutSearch(**options, top=top, fixed=named), plot=plot, trace=trace)
+    else:
+        answer = _asked(question, sweep, plot, trace)
     if html:
         write_page(answer.page(), html, [*read, plot, trace])
     answer.print_json() if json else answer.print()
