@@ -190,9 +190,9 @@ def _say_version(is_given: bool) -> None:
 
 def _say_more(context: typer.Context, times: int) -> None:
     if times:
-        from ringside.telling import told
+        from ringside.verbose import log_to_stderr
 
-        context.with_resource(told(times))
+        context.with_resource(log_to_stderr(times))
 
 
 def _common(

@@ -1,8 +1,10 @@
 """A question's fields are its options everywhere: on the command line, in Python and in JSON."""
 
+import importlib
 import json
 import math
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,12 @@ import typer
 
 import ringside as package
 from ringside.cli import commands
-from ringside.sim.questions.question import Question, QuestionError, option_of, options_of
+from ringside.commands.simulate import command as simulate
+from ringside.sim.questions import collective_time
+from ringside.sim.questions.collective_time import CollectiveTime
+from ringside.sim.questions.question import Question, QuestionError, option, option_of, options_of
+from ringside.studies.points import rows_of
+from ringside.studies.study import made
 
 QUESTIONS = [
     one for name in package.__all__ if isinstance(one := getattr(package, name), type)
@@ -127,3 +134,45 @@ def test_no_value_of_a_field_ends_in_a_defect(question):
         for value in strange:
             with suppress(ValueError):  # whose text says what to write
                 question(**REQUIRED.get(question.__name__, {}) | {one.name: value})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledTime(CollectiveTime):
+    """A question with one option more."""
+
+    scale: int = option("Multiply every size.", default=1, minimum=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "sizes", [size * self.scale for size in self.sizes])
+
+
+@pytest.fixture
+def one_option_more(monkeypatch):
+    """Let `simulate` ask the question with one option more."""
+    with monkeypatch.context() as changed:
+        changed.setattr(collective_time, "CollectiveTime", ScaledTime)
+        changed.setattr(package, "CollectiveTime", ScaledTime)
+        importlib.reload(simulate)
+        yield
+    importlib.reload(simulate)
+
+
+def test_a_new_option_is_one_field(ringside, one_option_more):
+    line = "simulate all_reduce --cluster star:4 --algorithm ring --json --size"
+    _, out, _ = ringside(*line.split(), "2M")
+    (expected,) = json.loads(out)["rows"]
+
+    assert "Multiply every size." in ringside("simulate", "--help")[1]
+    _, out, _ = ringside(*line.split(), "1M", "--scale", "2")
+    answer = json.loads(out)
+    assert (answer["rows"], answer["inputs"]["scale"]) == ([expected], 2)
+    assert ringside(*line.split(), "1M", "--scale", "0")[0] == 2
+
+    options = {"collective": "all_reduce", "cluster": "star:4", "algorithm": "ring", "size": "1M"}
+    assert list(package.CollectiveTime(**options, scale=2).ask().rows) == [expected]
+
+    study = made({"ask": "simulate", "options": options, "grid": {"scale": [1, 2]}}, "study")
+    rows = rows_of(study.query, [*study.points()])
+    assert [row["scale"] for row in rows] == ["1", "2"]
+    assert rows[1]["time_s"] == expected["time_s"] != rows[0]["time_s"]

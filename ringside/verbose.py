@@ -14,7 +14,7 @@ _FORMATS = {logging.INFO: "ringside: %(message)s", logging.DEBUG: "ringside: %(n
 
 
 @contextmanager
-def told(times: int) -> Iterator[None]:
+def log_to_stderr(times: int) -> Iterator[None]:
     """Show decisions inside the block; with ``times`` above 1 details too, each with its module."""
     level = logging.INFO if times == 1 else logging.DEBUG
     handler = _Stderr()
