@@ -68,7 +68,7 @@ WORDS = [
     ("topo star:4 --plot t.bmp", "write a name that ends in"),
     ("topo star:4 --plot no/such/folder/t.svg", "write another path"),
     ("topo nothing", "unknown cluster"),
-    ("topo --channels", "write for example ringside topo dgx-h100:2 --channels"),
+    ("topo --channels", "the cluster is missing; write its name first"),
     ("topo star:4 --channels", "NCCL's choices on star depend on its GPUs"),
     ("simulate all_reduce --cluster mi300x --library nccl", "RCCL runs on AMD's GPUs"),
     ("topo h100-1gpu:1 --channels", "one rank without peers"),
