@@ -26,7 +26,7 @@ def test_most_labels_of_memory_are_right() -> None:
 def test_what_ran_out_of_memory_is_rarely_said_to_fit() -> None:
     """By a data sheet's size 73 of 322 such layouts fit, with the reserve 30; what ran fits or is tight."""
     room = room_of(aleph_alpha.GPU)
-    verdicts = [(run.status, room.verdict(run.nbytes), run.nbytes) for run in aleph_alpha.runs()]
+    verdicts = [(run.status, room.verdict(run.nbytes), run.nbytes) for run in aleph_alpha.layouts()]
     ran_out = [(verdict, nbytes) for status, verdict, nbytes in verdicts if status == "oom"]
     ran = [verdict for status, verdict, _ in verdicts if status == "ok"]
     assert (len(ran_out), len(ran)) == (322, 206)

@@ -26,7 +26,7 @@ from ringside.validation.published.training import (
     torchtitan,
 )
 from ringside.validation.published.training.ddp.sources import sources
-from ringside.validation.published.training.ddp.throughput import asked as ddp_asked
+from ringside.validation.published.training.ddp.throughput import training as ddp_training
 from ringside.validation.published.training.steps import ROUNDS, whole_s
 from ringside.validation.questions.step_time import StepTime
 
@@ -70,29 +70,29 @@ def answered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 def rows() -> Iterator[tuple[str, StepTime, float]]:
     """Of each table some rows: the question, and the seconds of a step that the table goes by."""
     for step in [*megatron.steps()][1:9:3]:
-        yield "megatron", step.asked(0.4), step.predicted_s(0.4)
+        yield "megatron", step.training(0.4), step.predicted_s(0.4)
     for row in [one for one in libai.steps() if one.batch <= 2 * one.data * one.micro_batch][:3]:
         count = row.batch // row.data // row.micro_batch
-        yield "libai", row.asked(0.4, count), row.predicted_s(0.4)
+        yield "libai", row.training(0.4, count), row.predicted_s(0.4)
     for run in [one for one in llm_foundry.runs() if (one.accumulation, one.sequence) == (1, 2048)][:9:4]:
-        yield "llm_foundry", llm_foundry.asked(run, 0.5, 1), llm_foundry.predicted_s(run, 0.5)
+        yield "llm_foundry", llm_foundry.training(run, 0.5, 1), llm_foundry.predicted_s(run, 0.5)
     for of in [one for one in dgxc.steps() if (one.framework, one.gpus) == ("paxml", 32)]:
-        yield "dgxc", of.asked(1.2), of.predicted_s(1.2)
+        yield "dgxc", of.training(1.2), of.predicted_s(1.2)
     nemo = next(one for one in dgxc.steps() if one.model == "nemotron4-340b")
-    yield "dgxc", nemo.asked(0.6, 16), nemo.predicted_s(0.6)
+    yield "dgxc", nemo.training(0.6, 16), nemo.predicted_s(0.6)
     *_, most = mlperf.submissions()
-    yield "mlperf", most.asked(0.6, most.micro_batches), most.predicted_s(0.6)
+    yield "mlperf", most.training(0.6, most.micro_batches), most.predicted_s(0.6)
     for one in [*torchtitan.runs()][::5]:
-        yield "torchtitan", torchtitan.asked(one, 0.5, 0.02), torchtitan.predicted_s(one, 0.5, 0.02)
+        yield "torchtitan", torchtitan.training(one, 0.5, 0.02), torchtitan.predicted_s(one, 0.5, 0.02)
     for _, own in [*internevo.runs()][:2]:
-        yield "internevo", internevo.asked(own[0], 0.5), internevo.predicted_s(own[0], 0.5, 0.0)
+        yield "internevo", internevo.training(own[0], 0.5), internevo.predicted_s(own[0], 0.5, 0.0)
     for strategy in data_parallel.runs()[1:]:
-        found = data_parallel.asked(strategy, data_parallel.efficiency(strategy.series))
+        found = data_parallel.training(strategy, data_parallel.efficiency(strategy.series))
         yield "data_parallel", found, data_parallel.predicted_s(strategy)
     for source in sources():
         for series in source.series:
             if series.rows[1].accumulation == 1 and series.id.startswith("resnet50") and "amp" in series.id:
-                found = ddp_asked(source, series, series.rows[1], 0.02)
+                found = ddp_training(source, series, series.rows[1], 0.02)
                 yield "ddp", found, found.step().step_s
 
 
@@ -105,15 +105,15 @@ def test_tables_judge_what_train_answers(answered: Callable[..., float]) -> None
 def extrapolated() -> Iterator[tuple[str, Callable[[int], StepTime], int]]:
     """Yield a case of each table that extrapolates: its question by micro-batches, and the pipeline ranks."""
     step = next(one for one in libai.steps() if (one.model, one.pipeline, one.data) == ("gpt-2", 8, 1))
-    yield "libai", partial(step.asked, 0.4), 8
+    yield "libai", partial(step.training, 0.4), 8
     run = next(one for one in llm_foundry.runs() if one.accumulation > ROUNDS)
-    yield "llm_foundry", partial(llm_foundry.asked, run, 0.5), 1
-    yield "megascale", partial(megascale.asked, 256, 0.5), 8
-    yield "mlperf", partial(next(mlperf.submissions()).asked, 0.6), 8
-    nemo = [one for one in dgxc.steps() if one.tensor and one.is_asked]
+    yield "llm_foundry", partial(llm_foundry.training, run, 0.5), 1
+    yield "megascale", partial(megascale.training, 256, 0.5), 8
+    yield "mlperf", partial(mlperf.submissions()[0].training, 0.6), 8
+    nemo = [one for one in dgxc.steps() if one.tensor and one.is_modelled]
     for pipeline in (1, 4):
         row = next(one for one in nemo if one.pipeline == pipeline)
-        yield f"dgxc {row.model}", partial(row.asked, 0.6), pipeline
+        yield f"dgxc {row.model}", partial(row.training, 0.6), pipeline
 
 
 @pytest.mark.proof
@@ -131,13 +131,13 @@ def test_steps_of_many_micro_batches_follow_from_answers_of_fewer(
 @pytest.mark.slow
 def test_a_layout_is_judged_by_no_more_than_train_answers(answered: Callable[..., float]) -> None:
     """A row of hundreds of micro-batches goes by the bound that ``--search`` leaves layouts out by."""
-    run = next(run for run in aleph_alpha.runs() if (run.pipeline, run.micro_batches) == (4, 64))
-    question = run.asked
+    run = next(run for run in aleph_alpha.layouts() if (run.pipeline, run.micro_batches) == (4, 64))
+    question = run.training
     bound_s = Bounds(question.libraries).step_s(question.job)
     assert bound_s <= answered(question) <= 1.1 * bound_s
     iteration = next(korthikanti.iterations())
     judged_s = korthikanti.predicted_s(iteration, 0.7)
-    assert judged_s <= answered(korthikanti.asked(iteration, 0.7)) <= 1.01 * judged_s
+    assert judged_s <= answered(korthikanti.training(iteration, 0.7)) <= 1.01 * judged_s
 
 
 def test_a_job_is_made_in_one_file() -> None:

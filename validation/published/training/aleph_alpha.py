@@ -2,21 +2,19 @@
 
 Hagemann et al., "Efficient Parallelization Layouts for Large-Scale Distributed Model Training",
 arXiv:2311.05610; github.com/Aleph-Alpha/NeurIPS-WANT-submission-efficient-parallelization-layouts @
-e13c2cb56123, data/: DGX A100 of 80 GB, 1F1B, ZeRO 1, bfloat16, 4.2 million tokens a step. Where rows share
-all but pipeline and replicas the one with the deepest pipeline sets the pace of what is computed for the
-others. Stages are as even as whole layers allow. Two rates are fitted, for each file on all others: that at
-which replicas exchange gradients and parameters, which nothing hides, and that at which stages' messages
-go, which hold both up. The naive rule counts micro-batches and the bubble. Memory has one reserve, fitted
-on labels of the other model. What is asked is what `train` would answer for one replica, by the bounds that
-`train --search` leaves layouts out by: hundreds of micro-batches are not simulated.
+e13c2cb56123, data/: DGX A100 of 80 GB, 1F1B, ZeRO 1, bfloat16, 4.2 million tokens a step. Among rows that
+differ only in pipeline and replicas, the one with the deepest pipeline sets the pace of compute for the
+others. Stages are as even as whole layers allow. Two rates are fitted, for each file on all others: of the
+exchange of gradients and parameters between replicas, which nothing hides, and of messages between stages,
+which delay both stages. The naive rule counts micro-batches and the bubble. Memory has one reserve, fitted to
+the labels of the other model. The prediction is the bound by which `train --search` prunes layouts, of one
+replica: hundreds of micro-batches are not simulated.
 """
 
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import groupby
-from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
@@ -26,6 +24,7 @@ from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.search.bounds import Bounds
 from ringside.sim.workload.decoder import Decoder, decoder
 from ringside.sim.workload.devices import device
+from ringside.validation.published.training.rows import read_rows
 from ringside.validation.questions.question import Question, question
 from ringside.validation.scorecard.judged import Counted, JudgedRow, JudgedTable
 
@@ -38,23 +37,23 @@ GPU = device("a100")
 GIB = 1 << 30
 
 LOGITS = 14
-"""Bytes of one, which ranks gather: in bfloat16; in float32 as it is, as a probability, and its gradient."""
+"""Bytes per logit: gathered in bfloat16; its value, probability and gradient in float32."""
 
 NORMS = 12
-"""Bytes of an element between products that norms keep where no kernel fuses them, float32 copies."""
+"""Bytes per element of the float32 copies that norms keep between products where no kernel fuses them."""
 
 EXCHANGES_S = tuple(1e-10 * number for number in range(13))
-"""Seconds for each parameter of a rank, of which replicas choose by the other files."""
+"""Seconds per parameter of a rank that the exchange between replicas may take; the other files choose."""
 
 MESSAGES_S = tuple(3e-11 * number for number in range(14))
-"""Seconds for each byte of activations that passes a stage's border, likewise."""
+"""Seconds per byte of activations between stages, likewise."""
 
 RESERVES = tuple(GIB * number // 2 for number in range(60))
-"""Bytes that nobody may use."""
+"""Bytes of a GPU that no layout may use."""
 
 
-class Run(NamedTuple):
-    """A row; ``sequence_parallel`` is empty where the file does not say it, ``step_s`` NaN without memory."""
+class LlamaLayout(NamedTuple):
+    """A row; ``sequence_parallel`` is empty where the file omits it, ``step_s`` NaN out of memory."""
 
     model: str
     sequence: int
@@ -81,7 +80,7 @@ class Run(NamedTuple):
 
     @property
     def series(self) -> str:
-        """What rows share whose pace one of them sets."""
+        """The name shared by rows whose pace one of them sets."""
         again = f", sequence parallel {self.sequence_parallel}" if self.sequence_parallel else ""
         return (
             f"{self.model} {self.sequence} {self.kernel} {self.checkpointing} tp {self.tensor} "
@@ -90,7 +89,7 @@ class Run(NamedTuple):
 
     @property
     def file(self) -> tuple[str, int, int]:
-        """Rows of one file."""
+        """The file of the row: model, sequence and GPUs."""
         return self.model, self.sequence, self.gpus
 
     @property
@@ -100,7 +99,7 @@ class Run(NamedTuple):
 
     @property
     def micro_batches(self) -> int:
-        """Those of a replica's step."""
+        """The number of micro-batches in a replica's step."""
         return TOKENS // self.sequence // self.replicas // self.micro_batch
 
     @property
@@ -110,8 +109,8 @@ class Run(NamedTuple):
         return each * self.micro_batches if self.pipeline > 1 else 0
 
     @property
-    def asked(self) -> Question:
-        """One replica's part of it, at the GPU's peak."""
+    def training(self) -> Question:
+        """The training of one replica, at the GPU's peak."""
         gpus = self.tensor * self.pipeline
         return question(
             self._model, f"dgx-a100:{-(-gpus // 8)}", ranks=gpus, precision="bf16", dtype="bf16",
@@ -128,108 +127,102 @@ class Run(NamedTuple):
 
     @property
     def parameters(self) -> int:
-        """Of the rank that has most."""
+        """The number of parameters of the rank that has most."""
         stages = _bounds(self.tensor * self.pipeline).stages(_job(self))
         return max(cost.nbytes for cost in stages) // 2
 
     @property
     def nbytes(self) -> int:
-        """What a rank holds: gradients beside parameters in bfloat16, and ZeRO's part of 12 bytes of each."""
+        """Bytes of a rank: parameters and gradients in bfloat16, and its share of ZeRO's 12 per parameter."""
         held = _bounds(self.tensor * self.pipeline).nbytes(_job(self))
         return held + 12 * self.parameters // self.replicas
 
 
-def runs() -> list[Run]:
-    """All rows."""
-    with Path(__file__).with_name("aleph_alpha.csv").open(encoding="utf-8", newline="") as file:
-        return [
-            Run(
-                model=row["model"], **{name: int(row[name]) for name in Run._fields[1:6]},
-                checkpointing=row["checkpointing"], kernel=row["kernel"],
-                sequence_parallel=row["sequence_parallel"], status=row["status"],
-                step_s=float(row["step_s"] or "nan"),
-            )
-            for row in csv.DictReader(file)
-        ]  # fmt: skip
+def layouts() -> list[LlamaLayout]:
+    """Return all rows."""
+    return read_rows(LlamaLayout, "aleph_alpha.csv")
 
 
-class Line(NamedTuple):
-    """A step as a straight line over the pace: ``fixed_s`` and ``paced_s`` seconds, and what is fitted."""
+class PacedStep(NamedTuple):
+    """A step that is linear in the pace: ``fixed_s`` plus pace times ``paced_s`` seconds."""
 
-    run: Run
+    layout: LlamaLayout
     fixed_s: float
     paced_s: float
     parameters: int
 
     def apart_s(self, exchange_s: float, message_s: float) -> float:
         """Return the seconds that do not depend on the pace."""
-        return self.fixed_s + exchange_s * self.parameters + message_s * self.run.message_nbytes
+        return self.fixed_s + exchange_s * self.parameters + message_s * self.layout.message_nbytes
 
 
 def judged() -> list[JudgedRow]:
     """Return the held-out rows."""
     groups = list(_groups())
     found = []
-    for file in dict.fromkeys(group[0].run.file for group in groups):
-        others = [group for group in groups if group[0].run.file != file]
+    for file in dict.fromkeys(group[0].layout.file for group in groups):
+        others = [group for group in groups if group[0].layout.file != file]
         rates = min(
             ((exchange_s, message_s) for exchange_s in EXCHANGES_S for message_s in MESSAGES_S),
             key=lambda rates: _error(others, *rates),
         )
         for group in groups:
-            if group[0].run.file == file:
+            if group[0].layout.file == file:
                 found += list(_judged(group, *rates))
     return found
 
 
 def counted() -> list[Counted]:
-    """Whether a layout runs out of memory, with a reserve from the labels of the other model."""
-    rows = [(run, run.nbytes) for run in runs()]
+    """Count right predictions of running out of memory, with a reserve from the other model's labels."""
+    rows = [(layout, layout.nbytes) for layout in layouts()]
     right = 0
     for model in MODELS:
         others = [one for one in rows if one[0].model != model]
         reserve = max(RESERVES, key=lambda reserve: _right(others, reserve))
         right += _right([one for one in rows if one[0].model == model], reserve)
-    ran_out = sum(run.status == "oom" for run, _ in rows)
+    ran_out = sum(layout.status == "oom" for layout, _ in rows)
     return [Counted("runs out of memory or does not", right, len(rows), max(ran_out, len(rows) - ran_out))]
 
 
-def _right(rows: Sequence[tuple[Run, int]], reserve: int) -> int:
-    return sum((nbytes > GPU.memory - reserve) == (run.status == "oom") for run, nbytes in rows)
+def _right(rows: Sequence[tuple[LlamaLayout, int]], reserve: int) -> int:
+    return sum((nbytes > GPU.memory - reserve) == (layout.status == "oom") for layout, nbytes in rows)
 
 
-def _judged(group: Sequence[Line], exchange_s: float, message_s: float) -> Iterator[JudgedRow]:
+def _judged(group: Sequence[PacedStep], exchange_s: float, message_s: float) -> Iterator[JudgedRow]:
     *others, sets = group
-    pace = (sets.run.step_s - sets.apart_s(exchange_s, message_s)) / sets.paced_s
+    pace = (sets.layout.step_s - sets.apart_s(exchange_s, message_s)) / sets.paced_s
     for line in others:
-        run = line.run
+        layout = line.layout
         predicted_s = line.apart_s(exchange_s, message_s) + pace * line.paced_s
-        rule_s = sets.run.step_s * _work(run) / _work(sets.run)
-        yield JudgedRow(run.series, f"pp {run.pipeline}", run.step_s, predicted_s, rule_s)
+        rule_s = sets.layout.step_s * _work(layout) / _work(sets.layout)
+        yield JudgedRow(layout.series, f"pp {layout.pipeline}", layout.step_s, predicted_s, rule_s)
 
 
-def _work(run: Run) -> float:
-    """Micro-batches that a step lasts, the bubble with them, times what a stage has."""
-    return (run.micro_batches + run.pipeline - 1) / run.pipeline
+def _work(layout: LlamaLayout) -> float:
+    """Return the length of a step in micro-batches, the bubble included, times a stage's share of layers."""
+    return (layout.micro_batches + layout.pipeline - 1) / layout.pipeline
 
 
-def _error(groups: Sequence[Sequence[Line]], exchange_s: float, message_s: float) -> float:
+def _error(groups: Sequence[Sequence[PacedStep]], exchange_s: float, message_s: float) -> float:
     return median(abs(one.error) for group in groups for one in _judged(group, exchange_s, message_s))
 
 
-def _groups() -> Iterator[tuple[Line, ...]]:
-    """Rows that share a pace, the deepest pipeline last."""
-    rows = sorted((run for run in runs() if run.status == "ok"), key=lambda run: (run.series, run.pipeline))
-    for _, group in groupby(rows, key=lambda run: run.series):
+def _groups() -> Iterator[tuple[PacedStep, ...]]:
+    """Yield the steps of each series, the deepest pipeline last."""
+    rows = sorted(
+        (layout for layout in layouts() if layout.status == "ok"),
+        key=lambda layout: (layout.series, layout.pipeline),
+    )
+    for _, group in groupby(rows, key=lambda layout: layout.series):
         lines = tuple(map(_line, group))
         if len(lines) > 1:
             yield lines
 
 
-def _line(run: Run) -> Line:
-    bounds = _bounds(run.tensor * run.pipeline)
-    once, twice = (bounds.step_s(replace(_job(run), factor=factor)) for factor in (1.0, 2.0))
-    return Line(run, 2 * once - twice, twice - once, run.parameters)
+def _line(layout: LlamaLayout) -> PacedStep:
+    bounds = _bounds(layout.tensor * layout.pipeline)
+    once, twice = (bounds.step_s(replace(_job(layout), factor=factor)) for factor in (1.0, 2.0))
+    return PacedStep(layout, 2 * once - twice, twice - once, layout.parameters)
 
 
 @cache
@@ -238,14 +231,14 @@ def _bounds(gpus: int) -> Bounds:
 
 
 @cache
-def _job(run: Run) -> ParallelJob:
+def _job(layout: LlamaLayout) -> ParallelJob:
     """Return the job with the activations that the authors' code keeps."""
-    job, decoder = run.asked.job, run.decoder
-    tokens = run.micro_batch * decoder.sequence
+    job, decoder = layout.training.job, layout.decoder
+    tokens = layout.micro_batch * decoder.sequence
     norms = 0
-    if not run.kernel.endswith("+rms"):
-        norms = NORMS * tokens * decoder.width // (run.tensor if run.sequence_parallel == "1" else 1)
-    layers = tuple(_as_kept(layer, tokens, norms, run.checkpointing) for layer in job.parts.layers)
+    if not layout.kernel.endswith("+rms"):
+        norms = NORMS * tokens * decoder.width // (layout.tensor if layout.sequence_parallel == "1" else 1)
+    layers = tuple(_as_kept(layer, tokens, norms, layout.checkpointing) for layer in job.parts.layers)
     return replace(job, parts=replace(job.parts, layers=layers))
 
 

@@ -25,7 +25,7 @@ HOST_MEMORY = "4.3GB/s"
 that those of two RTX 4090 are measured to reach of PCIe 4 (17.3 of 31.5 GB/s, calibration rtx4090-pcie)."""
 
 
-class Run(NamedTuple):
+class StrategyRun(NamedTuple):
     """A row: a strategy (``alone`` on one GPU), what connects the GPUs, and its seconds a step."""
 
     series: str
@@ -41,22 +41,22 @@ class Run(NamedTuple):
         return f"{self.strategy} on {self.gpus}, {dict(self.settings).get('bandwidth', self.cluster)}"
 
 
-def runs() -> list[Run]:
+def runs() -> list[StrategyRun]:
     """All rows, of each series first the one that sets the pace."""
     titan, v100, steps, texts = "2 TITAN RTX, GPT-2", "V100, mpnet-base", 200, 32
     bridge, host = (("bandwidth", "50GB/s"),), (("bandwidth", HOST_MEMORY),)
     return [
-        Run(titan, "ddp", 2, "star:2", bridge, 101.9003 / steps),
-        Run(titan, "data_parallel", 2, "star:2", bridge, 110.5948 / steps),
-        Run(titan, "ddp", 2, "star:2", host, 131.4367 / steps),
-        Run(v100, "alone", 1, "dgx1-v100", (), texts / 2724),
-        Run(v100, "data_parallel", 4, "dgx1-v100", (), 4 * texts / 3675),
-        Run(v100, "ddp", 4, "dgx1-v100", (), 4 * texts / 6980),
-        Run(v100, "fsdp1", 4, "dgx1-v100", (), 4 * texts / 5782),
+        StrategyRun(titan, "ddp", 2, "star:2", bridge, 101.9003 / steps),
+        StrategyRun(titan, "data_parallel", 2, "star:2", bridge, 110.5948 / steps),
+        StrategyRun(titan, "ddp", 2, "star:2", host, 131.4367 / steps),
+        StrategyRun(v100, "alone", 1, "dgx1-v100", (), texts / 2724),
+        StrategyRun(v100, "data_parallel", 4, "dgx1-v100", (), 4 * texts / 3675),
+        StrategyRun(v100, "ddp", 4, "dgx1-v100", (), 4 * texts / 6980),
+        StrategyRun(v100, "fsdp1", 4, "dgx1-v100", (), 4 * texts / 5782),
     ]
 
 
-def asked(run: Run, efficiency: float) -> Question:
+def training(run: StrategyRun, efficiency: float) -> Question:
     """Return the training with products at this share of the peak."""
     is_titan = run.cluster.startswith("star")
     return question(
@@ -72,13 +72,13 @@ def asked(run: Run, efficiency: float) -> Question:
 def efficiency(series: str) -> float:
     """Return the share of the peak that the first row of a series implies."""
     first = next(one for one in runs() if one.series == series)
-    return solved(lambda share: asked(first, share).step().step_s, first.step_s)
+    return solved(lambda share: training(first, share).step().step_s, first.step_s)
 
 
 @cache
-def predicted_s(run: Run) -> float:
+def predicted_s(run: StrategyRun) -> float:
     """Return the seconds of a step at the pace of its series."""
-    return asked(run, efficiency(run.series)).step().step_s
+    return training(run, efficiency(run.series)).step().step_s
 
 
 def judged() -> list[JudgedRow]:
@@ -100,7 +100,7 @@ def counted() -> list[Counted]:
     return [Counted("which of two strategies is quicker", right, len(pairs))]
 
 
-def _pairs() -> Iterator[tuple[Run, Run]]:
+def _pairs() -> Iterator[tuple[StrategyRun, StrategyRun]]:
     for one, other in combinations(runs(), 2):
         if (one.series, one.gpus) == (other.series, other.gpus):
             yield one, other

@@ -10,17 +10,16 @@ are chosen. What crosses is then the share of the other machines. One machine sa
 what the network does, and the slower of the two judges two and eight. Kernels of low latency send every copy
 by itself: a latency, which two machines set, and then the longer of what goes to other machines and to other
 GPUs, at the links' own rates. The second version's two machines set what the network carries. Its rows on
-one machine have no other scale and are left out. What is asked is arithmetic of its own: these are exchanges
-of kernels alone, with nothing computed, and no step that `train` has.
+one machine have no other scale and are left out. The predictions are arithmetic of this module: exchanges of
+kernels alone are no step that `train` has.
 """
 
-import csv
 from collections.abc import Iterator
 from functools import cache
 from math import comb
-from pathlib import Path
 from typing import NamedTuple
 
+from ringside.validation.published.training.rows import read_rows
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 GPUS = 8
@@ -29,7 +28,7 @@ NVLINK, NETWORK = 160.0, 50.0
 TOKEN_BYTES = {"dispatch": 7168 + 4 * 7168 // 128, "combine": 2 * 7168}
 
 
-class Row(NamedTuple):
+class ExchangeRate(NamedTuple):
     """A measurement: bandwidth in GB/s."""
 
     part: str
@@ -42,7 +41,7 @@ class Row(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Which of its series it is."""
+        """The row's name in its series."""
         return f"{self.gpu}, {self.machines} x {GPUS}"
 
     @property
@@ -52,20 +51,13 @@ class Row(NamedTuple):
 
 
 @cache
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[ExchangeRate, ...]:
     """All rows."""
-    with Path(__file__).with_name("deepep.csv").open(encoding="utf-8", newline="") as file:
-        return tuple(
-            Row(
-                one["part"], one["gpu"], one["op"], int(one["machines"]), int(one["tokens"]),
-                int(one["groups"]), float(one["gb_per_s"]),
-            )
-            for one in csv.DictReader(file)
-        )  # fmt: skip
+    return tuple(read_rows(ExchangeRate, "deepep.csv"))
 
 
 def touched(places: int, among: int) -> float:
-    """How many of so many places with an equal part of the experts a token's experts are on, on average.
+    """Return the mean number of places that hold a token's experts, of ``places`` with equally many experts.
 
     Only experts of ``among`` of the places can be chosen.
     """
@@ -74,8 +66,8 @@ def touched(places: int, among: int) -> float:
     return among * (1 - comb(every - each, ACTIVE) / comb(every, ACTIVE))
 
 
-def normal(row: Row, nvlink: float, network: float) -> float:
-    """GB/s of the normal kernels' machines, where links carry so much."""
+def normal(row: ExchangeRate, nvlink: float, network: float) -> float:
+    """Return the GB/s of the normal kernels, given the links' rates."""
     among = min(row.groups, row.machines)
     machines = touched(row.machines, among)
     gpus = touched(row.machines * GPUS, among * GPUS)
@@ -83,20 +75,20 @@ def normal(row: Row, nvlink: float, network: float) -> float:
     return machines / seconds
 
 
-def low_latency(row: Row, latency_s: float) -> float:
-    """GB/s of kernels of low latency."""
+def low_latency(row: ExchangeRate, latency_s: float) -> float:
+    """Return the GB/s of kernels of low latency."""
     copies = row.tokens * ACTIVE * TOKEN_BYTES[row.op] / 1e9
     own = 1 / (row.machines * GPUS)
     return copies / (latency_s + _moving(row, copies, own))
 
 
-def latency(row: Row) -> float:
-    """Seconds of a row beside what links take."""
+def latency(row: ExchangeRate) -> float:
+    """Return the seconds of a row that links do not explain."""
     copies = row.tokens * ACTIVE * TOKEN_BYTES[row.op] / 1e9
     return copies / row.gb_per_s - _moving(row, copies, 1 / (row.machines * GPUS))
 
 
-def _moving(row: Row, copies: float, own: float) -> float:
+def _moving(row: ExchangeRate, copies: float, own: float) -> float:
     return max(copies * row.away / NETWORK, copies * (1 / row.machines - own) / NVLINK)
 
 
@@ -110,24 +102,24 @@ def _normal(op: str) -> Iterator[JudgedRow]:
     network = known[4].gb_per_s * known[4].away
     for machines in sorted(known.keys() - {1, 4}):
         row = known[machines]
-        found = normal(row, known[1].gb_per_s, network)
-        yield JudgedRow(op, row.name, row.gb_per_s, found, NETWORK, "normal")
+        predicted = normal(row, known[1].gb_per_s, network)
+        yield JudgedRow(op, row.name, row.gb_per_s, predicted, NETWORK, "normal")
 
 
 def _low_latency(op: str) -> Iterator[JudgedRow]:
     known = {row.machines: row for row in rows() if (row.part, row.op) == ("low latency", op)}
     for machines in sorted(known.keys() - {2}):
         row = known[machines]
-        found = low_latency(row, latency(known[2]))
+        predicted = low_latency(row, latency(known[2]))
         rule = NVLINK if machines == 1 else NETWORK
-        yield JudgedRow(op, row.name, row.gb_per_s, found, rule, "low latency")
+        yield JudgedRow(op, row.name, row.gb_per_s, predicted, rule, "low latency")
 
 
 def _second(op: str) -> Iterator[JudgedRow]:
     first, *others = (row for row in rows() if (row.part, row.op) == ("second version", op))
     for row in others:
-        found = first.gb_per_s * first.away / row.away
-        yield JudgedRow(op, row.name, row.gb_per_s, found, NETWORK, "second version")
+        predicted = first.gb_per_s * first.away / row.away
+        yield JudgedRow(op, row.name, row.gb_per_s, predicted, NETWORK, "second version")
 
 
 TABLE = JudgedTable(

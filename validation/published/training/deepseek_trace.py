@@ -1,4 +1,4 @@
-"""What DeepSeek-V3's all-to-alls took beside its computing, in a profile of its training.
+"""All-to-alls of DeepSeek-V3 beside its compute, in a profile of its training.
 
 github.com/deepseek-ai/profile-data @ 4496024, train.json: one forward and one backward of four layers of
 experts, one beside the other as DualPipe has them, 64 expert-parallel ranks on H800, 4,096 tokens, balanced
@@ -7,9 +7,9 @@ follows from the products before it.
 
 Backward's dispatch, which sends tokens and nothing else, sets what the network carries; combines send 16 bits
 an element where it sends 8 and a scale. Compute and communication beside each other take what the longer of
-them does. The naive rules are that a combine takes what a dispatch does, and that nothing is hidden. What is
-asked are sums of the profile's own streams: four layers of a pipeline beside each other are no step that
-`train` has.
+them does. The naive rules are that a combine takes what a dispatch does, and that nothing is hidden. The
+predictions are sums of the profile's own streams: four layers of a pipeline beside each other are no step
+that `train` has.
 """
 
 import csv
@@ -22,26 +22,26 @@ from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 @cache
 def seconds() -> dict[str, float]:
-    """Each row's."""
+    """Return the seconds of each row."""
     with Path(__file__).with_name("deepseek_trace.csv").open(encoding="utf-8", newline="") as file:
         return {row["what"]: float(row["us"]) / 1e6 for row in csv.DictReader(file)}
 
 
 def judged() -> list[JudgedRow]:
-    """Both combines, and the span."""
-    found = seconds()
-    dispatch = found["dispatch in backward"]
+    """Return both combines, and the span."""
+    took = seconds()
+    dispatch = took["dispatch in backward"]
     combine = dispatch * TOKEN_BYTES["combine"] / TOKEN_BYTES["dispatch"]
-    waiting = found["waiting for others in both"]
-    sent = sum(found[f"{op} in {way}"] for op in TOKEN_BYTES for way in ("forward", "backward"))
-    apart = found["compute"] + sent + waiting
-    beside = max(found["compute"], sent + waiting)
+    waiting = took["waiting for others in both"]
+    sent = sum(took[f"{op} in {way}"] for op in TOKEN_BYTES for way in ("forward", "backward"))
+    apart = took["compute"] + sent + waiting
+    beside = max(took["compute"], sent + waiting)
     return [
         *(
-            JudgedRow("combine", way, found[f"combine in {way}"], combine, dispatch, "all-to-all")
+            JudgedRow("combine", way, took[f"combine in {way}"], combine, dispatch, "all-to-all")
             for way in ("forward", "backward")
         ),
-        JudgedRow("span", "of all streams", found["span"], beside, apart, "overlap"),
+        JudgedRow("span", "of all streams", took["span"], beside, apart, "overlap"),
     ]
 
 

@@ -12,15 +12,14 @@ other publications show (`ringside.sim.training.ddp.scaling.SPREAD`). The naive 
 GPU.
 """
 
-import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import groupby
-from pathlib import Path
 from typing import NamedTuple
 
 from ringside.sim.training.ddp.job import expected_maximum
 from ringside.sim.training.ddp.scaling import SPREAD
 from ringside.sim.workload.devices import device
+from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import solved, whole_s
 from ringside.validation.questions.question import Question, question
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
@@ -42,7 +41,7 @@ MODELS = {
 """Models that `train` has, each in sequences of its own length."""
 
 
-class Step(NamedTuple):
+class DgxcStep(NamedTuple):
     """A row; degrees are 0 where a framework shards all parameters among all GPUs.
 
     ``tuning`` is lora or sft, empty for pre-training; ``batch`` counts the sequences of a step.
@@ -70,11 +69,11 @@ class Step(NamedTuple):
         return (*self[:6], *self[7:13], self.batch / self.gpus)
 
     @property
-    def is_asked(self) -> bool:
+    def is_modelled(self) -> bool:
         """Whether `train` has the model and its tuning."""
         return self.model in MODELS and self.tuning != "lora"
 
-    def asked(self, efficiency: float, micro_batches: int = 1) -> Question:
+    def training(self, efficiency: float, micro_batches: int = 1) -> Question:
         """Return the training with products at this share of bfloat16's peak."""
         micro_batch = self.micro_batch or 1
         model, cluster = MODELS[self.model], f"dgx-h100:{self.gpus // 8}"
@@ -95,26 +94,22 @@ class Step(NamedTuple):
     def predicted_s(self, efficiency: float) -> float:
         """Return the seconds of a step that `train` is asked for."""
         if not self.tensor:
-            return self.asked(efficiency).step().step_s
+            return self.training(efficiency).step().step_s
         replicas = self.gpus // (self.tensor * self.pipeline * self.context)
         micro_batches = self.batch // replicas // (self.micro_batch or 1)
         return whole_s(
-            lambda count: self.asked(efficiency, count).step().step_s, micro_batches, self.pipeline
+            lambda count: self.training(efficiency, count).step().step_s, micro_batches, self.pipeline
         )
 
 
-def steps() -> Iterator[Step]:
-    """Yield all rows, one series after another, each by GPUs."""
-    with Path(__file__).with_name("dgxc.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            words = [row[name] for name in Step._fields[:5]]
-            numbers = [int(row[name] or 0) for name in Step._fields[5:14]]
-            yield Step._make([*words, *numbers, float(row["step_s"])])
+def steps() -> list[DgxcStep]:
+    """Return all rows, one series after another, each by GPUs."""
+    return read_rows(DgxcStep, "dgxc.csv")
 
 
-def predictions(sets: Step, rows: Iterable[Step]) -> list[float]:
+def predictions(sets: DgxcStep, rows: Iterable[DgxcStep]) -> list[float]:
     """Return the seconds of steps, from the row that sets the efficiency of their series."""
-    if not sets.is_asked:
+    if not sets.is_modelled:
         return [sets.step_s * _slowest(row.gpus) / _slowest(sets.gpus) for row in rows]
     efficiency = solved(sets.predicted_s, sets.step_s, device("h100").narrower)
     return [row.predicted_s(efficiency) for row in rows]
@@ -127,8 +122,8 @@ def judged() -> list[JudgedRow]:
         sets, *others = group
         degrees = zip(("tp", "pp", "cp", "ep"), sets[7:11], strict=True)
         layout = " ".join(f"{name}{degree}" for name, degree in degrees if degree > 1)
-        words = (sets.release, sets.framework, sets.model, sets.tuning, sets.precision, layout)
-        series = " ".join(word for word in words if word)
+        names = (sets.release, sets.framework, sets.model, sets.tuning, sets.precision, layout)
+        series = " ".join(name for name in names if name)
         for row, predicted_s in zip(others, predictions(sets, others), strict=True):
             results.append(
                 JudgedRow(series, f"on {row.gpus}", row.step_s, predicted_s, sets.step_s, sets.framework)

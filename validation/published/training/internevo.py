@@ -4,21 +4,20 @@ github.com/InternLM/InternEvo, doc/en/train_performance.md @ c628a8c87411 (Apach
 GPU, sequences of 2,048, a step of 16,384 tokens a GPU. Machines have 8 A100 of 80 GB and four cards of
 100 Gb/s (RoCE), as ABCI's (A) node with slower cards. Of each series the row on 8 GPUs sets the pace.
 
-One number is fitted, for each row on all others: how much longer than NCCL's tuner believes a broadcast takes
-for each rank that it passes, which the tuner's figures have for small buffers alone. A step has a broadcast
-for each rank of the group, one after another, so that it matters by the square of the group. The naive
-rule is a constant speed of each GPU.
+One number is fitted, for each row on all others: the time that a broadcast takes per rank that it passes, in
+addition to the tuner's estimate, which includes it for small buffers only. A step has a broadcast for each
+rank of the group, one after another, so it grows with the square of the group. The naive rule is a constant
+speed of each GPU.
 """
 
-import csv
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.zero.partition import dealt
+from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import solved
 from ringside.validation.questions.question import Question, question
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
@@ -31,14 +30,14 @@ CLUSTER, CARDS = "abci-a100", {"nic": "12.5GB/s"}
 MACHINE = 8
 
 TOKENS = 16_384
-"""Of a step and GPU."""
+"""Tokens per step and GPU."""
 
 HOP_S = (0.0, 2.5e-6, 5e-6, 7.5e-6, 1e-5, 1.5e-5, 2e-5)
-"""Seconds for each rank that a broadcast passes, of which all other rows choose."""
+"""Options for the seconds per rank that a broadcast passes; all other rows choose."""
 
 
-class Run(NamedTuple):
-    """A row; optimizers are dealt out among ``group`` ranks, ``tokens_per_s`` are a GPU's."""
+class InternEvoRun(NamedTuple):
+    """A row; optimizers are sharded over ``group`` ranks, ``tokens_per_s`` are per GPU."""
 
     tensor: int
     group: int
@@ -58,16 +57,9 @@ class Run(NamedTuple):
         return TOKENS / self.tokens_per_s
 
 
-def runs() -> Iterator[tuple[str, list[Run]]]:
+def runs() -> Iterator[tuple[str, list[InternEvoRun]]]:
     """Yield each series' name and rows, from the fewest GPUs on."""
-    with Path(__file__).with_name("internevo.csv").open(encoding="utf-8", newline="") as file:
-        rows = [
-            Run(
-                int(row["tensor"]), int(row["group"]), int(row["micro_batch"]), row["checkpointing"],
-                int(row["gpus"]), float(row["tokens_per_s"]),
-            )
-            for row in csv.DictReader(file)
-        ]  # fmt: skip
+    rows = read_rows(InternEvoRun, "internevo.csv")
     # a group of a machine's ranks spans all of them on one machine: there the series stand one after another
     starts = [place for place, row in enumerate(rows) if row.gpus == MACHINE]
     for start, stop in zip(starts, [*starts[1:], len(rows)], strict=True):
@@ -76,7 +68,7 @@ def runs() -> Iterator[tuple[str, list[Run]]]:
         yield f"tensor {own[0].tensor}, groups of {group}, checkpointing {own[0].checkpointing}", own
 
 
-def asked(row: Run, efficiency: float) -> Question:
+def training(row: InternEvoRun, efficiency: float) -> Question:
     """Return the training with products at this share of the peak."""
     return question(
         MODEL, f"{CLUSTER}:{row.gpus // MACHINE}", settings=CARDS, precision="bf16",
@@ -86,12 +78,12 @@ def asked(row: Run, efficiency: float) -> Question:
     )  # fmt: skip
 
 
-def predicted_s(row: Run, efficiency: float, hop_s: float) -> float:
+def predicted_s(row: InternEvoRun, efficiency: float, hop_s: float) -> float:
     """Return the seconds of a step, the hops of broadcasts included."""
     return _simulated_s(row, efficiency) + hop_s * passed(row)
 
 
-def passed(row: Run) -> int:
+def passed(row: InternEvoRun) -> int:
     """Return the number of ranks that the broadcasts of a step pass."""
     parts = dealt([tensor for layer in _layers(row.tensor) for tensor in layer.parameters], row.group)
     return sum(map(bool, parts)) * (row.group - 1)
@@ -104,24 +96,24 @@ def judged() -> list[JudgedRow]:
         hop_s: [predicted_s(row, _efficiency(sets, hop_s), hop_s) for _, sets, row in rows] for hop_s in HOP_S
     }
     off = {
-        hop_s: [abs(found / row.step_s - 1) for found, (_, _, row) in zip(steps[hop_s], rows, strict=True)]
+        hop_s: [abs(step_s / row.step_s - 1) for step_s, (_, _, row) in zip(steps[hop_s], rows, strict=True)]
         for hop_s in HOP_S
     }
-    found = []
+    results = []
     for place, (name, sets, row) in enumerate(rows):
         hop_s = min(HOP_S, key=lambda one: fmean([*off[one][:place], *off[one][place + 1 :]]))
-        found.append(
+        results.append(
             JudgedRow(
                 f"InternLM 7B, {name}, from {sets.gpus}", f"on {row.gpus}", row.step_s, steps[hop_s][place],
                 sets.step_s, "groups of all" if row.spans else "groups of a machine's",
             )
         )  # fmt: skip
-    return found
+    return results
 
 
 @cache
-def _simulated_s(row: Run, efficiency: float) -> float:
-    return asked(row, efficiency).step().step_s
+def _simulated_s(row: InternEvoRun, efficiency: float) -> float:
+    return training(row, efficiency).step().step_s
 
 
 @cache
@@ -131,7 +123,7 @@ def _layers(tensor: int) -> tuple[RankLayer, ...]:
 
 
 @cache
-def _efficiency(row: Run, hop_s: float) -> float:
+def _efficiency(row: InternEvoRun, hop_s: float) -> float:
     """Return the efficiency that the row's step implies."""
     return solved(lambda share: predicted_s(row, share, hop_s), row.step_s)
 

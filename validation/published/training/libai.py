@@ -1,18 +1,16 @@
 """BERT and GPT-2 under Megatron-LM's data, tensor and pipeline parallelism on 1 to 32 V100.
 
 github.com/Oneflow-Inc/libai, docs/source/tutorials/get_started/Benchmark.md @ 9dcbe3b281c9, the column of
-Megatron-LM (e156d2fe), in float16: 24 or 48 layers of width 1,024. The page does not say the machines; its
-authors' others (DLPerf) have eight V100 and one card of 100 Gb/s, which four cards of a quarter stand for.
-Of each model, with and without checkpointing, the row on one GPU sets the efficiency of products for all
-layouts. The naive rule is linear scaling with the pipeline's bubble, over as many layers.
+Megatron-LM (e156d2fe), in float16: 24 or 48 layers of width 1,024. The page does not name the machines; other
+benchmarks of its authors (DLPerf) used eight V100 and one card of 100 Gb/s, modelled as four cards of a
+quarter of that. For each model, with and without checkpointing, the row on one GPU sets the efficiency of
+products for all layouts. The naive rule is linear scaling by layers with the pipeline's bubble.
 """
 
-import csv
-from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from ringside.sim.calibration import shipped
+from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import ONE_BUCKET_MB, solved, whole_s
 from ringside.validation.questions.question import Question, question
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
@@ -24,7 +22,7 @@ NIC = {"nic": "3.125GB/s"}
 MEASURED = shipped("dgx1-v100")
 
 
-class Step(NamedTuple):
+class LibaiStep(NamedTuple):
     """A row; ``batch`` counts the sequences of all GPUs."""
 
     section: str
@@ -40,7 +38,7 @@ class Step(NamedTuple):
 
     @property
     def gpus(self) -> int:
-        """All of them."""
+        """The number of GPUs."""
         return self.data * self.tensor * self.pipeline
 
     @property
@@ -54,7 +52,7 @@ class Step(NamedTuple):
         vocabulary, tokens = SHAPES[self.model]
         return f"gpt2-medium:{tokens},layers={self.layers},vocabulary={vocabulary},positions={tokens}"
 
-    def asked(self, efficiency: float, micro_batches: int) -> Question:
+    def training(self, efficiency: float, micro_batches: int) -> Question:
         """Return the training with products at this share of the peak, of this number of micro-batches."""
         return question(
             self.decoder, f"dgx1-v100:{-(-self.gpus // 8)}", settings=NIC, calibration=MEASURED,
@@ -68,29 +66,25 @@ class Step(NamedTuple):
         """Return the seconds of a step."""
         micro_batches = self.batch // self.data // self.micro_batch
         return whole_s(
-            lambda count: self.asked(efficiency, count).step().step_s, micro_batches, self.pipeline
+            lambda count: self.training(efficiency, count).step().step_s, micro_batches, self.pipeline
         )
 
     @property
     def work(self) -> float:
-        """Layers that each GPU computes for a sample of its own, the bubble with them."""
+        """The layers that each GPU computes, times samples per GPU, the bubble included."""
         micro_batches = self.batch / self.data / self.micro_batch
         bubble = 1 + (self.pipeline - 1) / micro_batches
         return self.batch / self.gpus * self.layers * bubble
 
 
-def steps() -> Iterator[Step]:
-    """Yield all rows."""
-    with Path(__file__).with_name("libai.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            numbers = [int(row[name]) for name in Step._fields[2:8]]
-            samples = float(row["samples_per_s"])
-            yield Step._make([row["section"], row["model"], *numbers, row["checkpointing"], samples])
+def steps() -> list[LibaiStep]:
+    """Return all rows."""
+    return read_rows(LibaiStep, "libai.csv")
 
 
 def judged() -> list[JudgedRow]:
     """Return all rows on several GPUs."""
-    rows = list(steps())
+    rows = steps()
     alone = {(row.model, row.checkpointing): row for row in rows if row.gpus == 1}
     reached = {key: solved(row.predicted_s, row.step_s) for key, row in alone.items()}
     return [

@@ -10,17 +10,16 @@ thumb is a constant utilization. Clipping is not asked for in view of these rows
 2.1 % instead of 1.5 %.
 """
 
-import csv
 from collections.abc import Iterator
 from functools import partial
 from itertools import groupby
-from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 from ringside.sim.training.utilization import Utilization
 from ringside.sim.workload.decoder import Decoder, decoder
 from ringside.sim.workload.devices import Device, device
+from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import solved, whole_s
 from ringside.validation.questions.question import Question, question
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
@@ -47,7 +46,7 @@ HOST_S = (0.0, 0.005, 0.01, 0.015, 0.02)
 """Seconds of a step in which GPUs may wait for the host, of which the other models' rows choose."""
 
 
-class Run(NamedTuple):
+class MptRun(NamedTuple):
     """A row; ``precision`` is default, with parameters in float32, or pure, with all in bfloat16."""
 
     gpu: str
@@ -106,20 +105,12 @@ class Run(NamedTuple):
         ).hfu  # fmt: skip
 
 
-def runs() -> Iterator[Run]:
-    """Yield all rows in the table's order."""
-    with Path(__file__).with_name("llm_foundry.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            sequence, gpus, micro_batch, accumulation = (
-                int(row[name]) for name in ("sequence", "gpus", "micro_batch", "accumulation")
-            )
-            yield Run(
-                row["gpu"], row["model"], sequence, gpus, micro_batch, accumulation, row["precision"],
-                row["checkpointing"], float(row["tokens_per_s"]),
-            )  # fmt: skip
+def runs() -> list[MptRun]:
+    """Return all rows in the table's order."""
+    return read_rows(MptRun, "llm_foundry.csv")
 
 
-def asked(row: Run, efficiency: float, micro_batches: int) -> Question:
+def training(row: MptRun, efficiency: float, micro_batches: int) -> Question:
     """Return the training with products at this share of the peak, of this number of micro-batches."""
     return question(
         row.model_text, f"{row.cluster}:{row.gpus // 8}", device=GPUS[row.gpu], precision="bf16",
@@ -129,22 +120,22 @@ def asked(row: Run, efficiency: float, micro_batches: int) -> Question:
     )  # fmt: skip
 
 
-def predicted_s(row: Run, efficiency: float) -> float:
+def predicted_s(row: MptRun, efficiency: float) -> float:
     """Return the seconds of a step without the host's part."""
-    return whole_s(lambda count: asked(row, efficiency, count).step().step_s, row.accumulation)
+    return whole_s(lambda count: training(row, efficiency, count).step().step_s, row.accumulation)
 
 
 def judged() -> list[JudgedRow]:
     """Return the rows with more GPUs than the one that sets their model's efficiency."""
-    found = {host_s: list(_judged(host_s)) for host_s in HOST_S}
-    models = [row.series.split()[0] for row in found[0.0]]
+    by_host = {host_s: list(_judged(host_s)) for host_s in HOST_S}
+    models = [row.series.split()[0] for row in by_host[0.0]]
 
     def others_error(model: str, host_s: float) -> float:
-        rows = zip(found[host_s], models, strict=True)
+        rows = zip(by_host[host_s], models, strict=True)
         return median(abs(row.error) for row, name in rows if name != model)
 
     chosen = {model: min(HOST_S, key=partial(others_error, model)) for model in models}
-    return [found[chosen[model]][place] for place, model in enumerate(models)]
+    return [by_host[chosen[model]][place] for place, model in enumerate(models)]
 
 
 def _judged(host_s: float) -> Iterator[JudgedRow]:
@@ -162,7 +153,7 @@ def _judged(host_s: float) -> Iterator[JudgedRow]:
             )
 
 
-def _solved(row: Run, step_s: float) -> float:
+def _solved(row: MptRun, step_s: float) -> float:
     """Return the efficiency that this step time of a row implies."""
     return solved(partial(predicted_s, row), step_s)
 

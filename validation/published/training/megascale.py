@@ -1,18 +1,18 @@
-"""A model of 175 billion parameters on 256 to 1024 Ampere GPUs: Megatron-LM and MegaScale, a batch for all.
+"""A model of 175 billion parameters on 256 to 1024 Ampere GPUs under Megatron-LM and MegaScale.
 
 Jiang et al., "MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs", NSDI 2024
 (arXiv:2402.15627), table 2: 768 sequences of 2,048 tokens a step, tensor parallelism of 8, pipelines of 8
-ranks with six stages each, the rest replicas; machines of eight GPUs and eight cards of 200 Gb/s. Of each
-framework the row on 256 GPUs sets the efficiency of products. Gradients are summed in float32 when all passes
-are over. What the input pipeline and the garbage collector take, which the authors name and measure nowhere
-apart, is not in the answer. The naive rule counts micro-batches and the pipeline's bubble.
+ranks with six stages each, data parallelism for the rest; machines of eight GPUs and eight cards of 200 Gb/s.
+The row on 256 GPUs sets each framework's efficiency of products. Gradients are summed in float32 after all
+passes. The input pipeline and the garbage collector, which the authors name but do not measure separately,
+are not included. The naive rule counts micro-batches and the pipeline's bubble.
 """
 
-import csv
 from functools import partial
 from itertools import groupby
-from pathlib import Path
+from typing import NamedTuple
 
+from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import ONE_BUCKET_MB, solved, whole_s
 from ringside.validation.questions.question import Question, question
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
@@ -22,12 +22,20 @@ PIPELINE, VIRTUAL = 8, 6
 BATCH = 768
 
 
+class FrameworkStep(NamedTuple):
+    """A row of the table."""
+
+    framework: str
+    gpus: int
+    step_s: float
+
+
 def micro_batches(gpus: int) -> int:
     """Return the number of micro-batches of a replica."""
     return BATCH // (gpus // 8 // PIPELINE)
 
 
-def asked(gpus: int, efficiency: float, batch: int) -> Question:
+def training(gpus: int, efficiency: float, batch: int) -> Question:
     """Return the training with products at this share of the peak, of this batch of a replica."""
     return question(
         MODEL, f"dgx-a100:{gpus // 8}", precision="bf16", dtype="fp32", compute_efficiency=efficiency,
@@ -38,7 +46,9 @@ def asked(gpus: int, efficiency: float, batch: int) -> Question:
 
 def predicted_s(gpus: int, efficiency: float) -> float:
     """Return the seconds of a step with products at this share of the peak."""
-    return whole_s(lambda batch: asked(gpus, efficiency, batch).step().step_s, micro_batches(gpus), PIPELINE)
+    return whole_s(
+        lambda batch: training(gpus, efficiency, batch).step().step_s, micro_batches(gpus), PIPELINE
+    )
 
 
 def work(gpus: int) -> float:
@@ -48,16 +58,15 @@ def work(gpus: int) -> float:
 
 def judged() -> list[JudgedRow]:
     """Return the rows on more than 256 GPUs."""
-    with Path(__file__).with_name("megascale.csv").open(encoding="utf-8", newline="") as file:
-        rows = [(row["framework"], int(row["gpus"]), float(row["step_s"])) for row in csv.DictReader(file)]
-    found = []
-    for framework, group in groupby(rows, key=lambda row: row[0]):
-        (_, fewest, sets_s), *others = group
-        efficiency = solved(partial(predicted_s, fewest), sets_s)
-        for _, gpus, step_s in others:
-            rule_s = sets_s * work(gpus) / work(fewest)
-            found.append(JudgedRow(framework, f"on {gpus}", step_s, predicted_s(gpus, efficiency), rule_s))
-    return found
+    results = []
+    for framework, group in groupby(read_rows(FrameworkStep, "megascale.csv"), key=lambda row: row.framework):
+        sets, *others = group
+        efficiency = solved(partial(predicted_s, sets.gpus), sets.step_s)
+        for row in others:
+            rule_s = sets.step_s * work(row.gpus) / work(sets.gpus)
+            predicted = predicted_s(row.gpus, efficiency)
+            results.append(JudgedRow(framework, f"on {row.gpus}", row.step_s, predicted, rule_s))
+    return results
 
 
 TABLE = JudgedTable(

@@ -2,18 +2,16 @@
 
 github.com/NVIDIA/Megatron-LM, images/tables.tex @ 5281919420: weak scaling on a DGX-2 with V100 and on DGX
 A100, a model for each degree of tensor parallelism, in float16 with full checkpointing, sequences of 1,024
-tokens and one micro-batch a step; on 128 replicas with 16 sequences each. Of each kind of GPU the model on
-one sets the efficiency of products for the others (tensor), and each model on one replica that on 128 (data).
-The naive rules are a constant utilization and steps as long as those of one replica. Later tables of the same
-repository do not say their micro-batches.
+tokens and one micro-batch a step; on 128 replicas with 16 sequences each. For each kind of GPU the model on
+one GPU sets the efficiency of products for the others (part tensor), and each model on one replica sets that
+on 128 (part data). The naive rules are a constant utilization and steps as long as those of one replica.
+Later tables of the same repository do not state their micro-batches.
 """
 
-import csv
-from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from ringside.sim.workload.decoder import decoder
+from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import ONE_BUCKET_MB, solved
 from ringside.validation.questions.question import Question, question
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
@@ -21,7 +19,7 @@ from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 MACHINES = {"v100": ("dgx2-v100", 16), "a100": ("dgx-a100", 8)}
 
 
-class Step(NamedTuple):
+class MegatronStep(NamedTuple):
     """A row; ``batch`` counts the sequences of all GPUs."""
 
     gpu: str
@@ -32,7 +30,12 @@ class Step(NamedTuple):
     tensor: int
     gpus: int
     batch: int
-    step_s: float
+    step_ms: float
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step, as measured."""
+        return self.step_ms / 1e3
 
     @property
     def decoder(self) -> str:
@@ -45,7 +48,7 @@ class Step(NamedTuple):
         """Copies of the model."""
         return self.gpus // self.tensor
 
-    def asked(self, efficiency: float) -> Question:
+    def training(self, efficiency: float) -> Question:
         """Return the training with products at this share of the peak."""
         name, each = MACHINES[self.gpu]
         batch = self.batch // self.replicas
@@ -57,26 +60,23 @@ class Step(NamedTuple):
 
     def predicted_s(self, efficiency: float) -> float:
         """Return the seconds of a step."""
-        return self.asked(efficiency).step().step_s
+        return self.training(efficiency).step().step_s
 
     @property
     def flops(self) -> float:
-        """What a GPU computes in a step, checkpointing with it."""
+        """The FLOPs of a GPU in a step, recomputation included."""
         model = decoder(self.decoder)
         return self.batch / self.gpus * (model.training_flops() + model.recomputed_flops("full"))
 
 
-def steps() -> Iterator[Step]:
-    """Yield all rows."""
-    with Path(__file__).with_name("megatron.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            numbers = [int(row[name]) for name in Step._fields[2:8]]
-            yield Step._make([row["gpu"], row["model"], *numbers, float(row["step_ms"]) / 1e3])
+def steps() -> list[MegatronStep]:
+    """Return all rows."""
+    return read_rows(MegatronStep, "megatron.csv")
 
 
 def judged() -> list[JudgedRow]:
-    """Wider models on more GPUs, then more replicas."""
-    rows, found = list(steps()), []
+    """Return wider models on more GPUs, then more replicas."""
+    rows, results = steps(), []
     for gpu in MACHINES:
         sets, *others = [row for row in rows if row.gpu == gpu and row.replicas == 1]
         efficiency = solved(sets.predicted_s, sets.step_s)
@@ -84,14 +84,14 @@ def judged() -> list[JudgedRow]:
             rule_s = sets.step_s * row.flops / sets.flops
             predicted_s = row.predicted_s(efficiency)
             series = f"{gpu}, from {sets.model}"
-            found.append(JudgedRow(series, row.model, row.step_s, predicted_s, rule_s, "tensor"))
+            results.append(JudgedRow(series, row.model, row.step_s, predicted_s, rule_s, "tensor"))
     alone = {(row.gpu, row.model): row for row in rows if row.replicas == 1}
     for row in (row for row in rows if row.replicas > 1):
         sets = alone[row.gpu, row.model]
         predicted_s = row.predicted_s(solved(sets.predicted_s, sets.step_s))
         series = f"{row.gpu} {row.model}, from {sets.gpus}"
-        found.append(JudgedRow(series, f"on {row.gpus}", row.step_s, predicted_s, sets.step_s, "data"))
-    return found
+        results.append(JudgedRow(series, f"on {row.gpus}", row.step_s, predicted_s, sets.step_s, "data"))
+    return results
 
 
 TABLE = JudgedTable(

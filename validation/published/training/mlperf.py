@@ -1,19 +1,17 @@
-"""GPT-3 175B on 512 to 10,752 H100, as MLPerf Training 3.0 and 3.1 have it.
+"""GPT-3 175B on 512 to 10,752 H100 in MLPerf Training 3.0 and 3.1.
 
 github.com/mlcommons/training_results_v3.0 and _v3.1 (Apache-2.0): the step times that the runs log
-(``train_step_timing``, median of medians), and the layouts by which they add up; the environment of eos_n64
-names another batch. Interleaved 1F1B with one layer a stage, sequence parallelism, and a distributed
-optimizer that overlaps both exchanges, as the submissions say; they sum gradients in bfloat16, and `train`
-sums them in float32. Of each round the row on 512 GPUs sets the efficiency of products. The naive rule counts
+(``train_step_timing``, median of medians), with the layouts that are consistent with them: the environment of
+eos_n64 names another batch. The submissions use interleaved 1F1B with one layer a stage, sequence
+parallelism, and a distributed optimizer that overlaps both exchanges; they sum gradients in bfloat16, `train`
+sums them in float32. The row on 512 GPUs sets each round's efficiency of products. The naive rule counts
 micro-batches and the pipeline's bubble.
 """
 
-import csv
-from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from ringside.sim.workload.devices import device
+from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import solved, whole_s
 from ringside.validation.questions.question import Question, question
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
@@ -43,7 +41,7 @@ class Submission(NamedTuple):
         """The length of the step in micro-batches, the bubble included."""
         return self.micro_batches + (self.pipeline - 1) / self.virtual
 
-    def asked(self, efficiency: float, micro_batches: int) -> Question:
+    def training(self, efficiency: float, micro_batches: int) -> Question:
         """Return the training with products at this share of the peak, of this number of micro-batches."""
         return question(
             MODEL, f"dgx-h100:{self.gpus // 8}", precision="bf16", dtype="bf16",
@@ -55,22 +53,19 @@ class Submission(NamedTuple):
     def predicted_s(self, efficiency: float) -> float:
         """Return the seconds of a step."""
         return whole_s(
-            lambda count: self.asked(efficiency, count).step().step_s, self.micro_batches, self.pipeline
+            lambda count: self.training(efficiency, count).step().step_s, self.micro_batches, self.pipeline
         )
 
 
-def submissions() -> Iterator[Submission]:
-    """Yield all rows, those of a round by GPUs."""
-    with Path(__file__).with_name("mlperf_gpt3.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            numbers = {name: int(row[name]) for name in Submission._fields[2:7]}
-            yield Submission(row["round"], row["system"], **numbers, step_s=float(row["step_s"]))
+def submissions() -> list[Submission]:
+    """Return all rows, those of a round by GPUs."""
+    return read_rows(Submission, "mlperf_gpt3.csv")
 
 
 def judged() -> list[JudgedRow]:
     """Return the rows of each round but the first."""
     results = []
-    rows = list(submissions())
+    rows = submissions()
     for number in dict.fromkeys(row.round for row in rows):
         sets, *others = [row for row in rows if row.round == number]
         efficiency = solved(sets.predicted_s, sets.step_s, device("h100").narrower)

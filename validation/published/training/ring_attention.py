@@ -10,9 +10,7 @@ way. What is judged is the exchange of ``train --cp 8 --cp-method ring`` in a pr
 attention, because `train` asks for whole layers; rows of torchtitan judge these.
 """
 
-import csv
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from ringside.sim.program import Operation, Program
@@ -25,6 +23,7 @@ from ringside.sim.training.rank import RankList
 from ringside.sim.training.stage import Stage, Unshared
 from ringside.sim.training.tensor.context import Attention, ContextParallel
 from ringside.sim.workload.devices import MEMORY_EFFICIENCY, Device, device
+from ringside.validation.published.training.rows import read_rows
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 GPUS, TOKENS, QUERY, KEY_VALUE = 8, 8192, 4096, 1024
@@ -32,7 +31,7 @@ FITTED = ("a100", "forward", "ring")
 """The row that sets what unmasked blocks save."""
 
 
-class Rate(NamedTuple):
+class RingRate(NamedTuple):
     """A row: iterations of forward, or of ``both`` passes, of all GPUs and of one alone."""
 
     gpu: str
@@ -53,21 +52,16 @@ class Rate(NamedTuple):
 
     @property
     def naive_per_s(self) -> float:
-        """The rate by arithmetic."""
+        """The rate by the naive rule."""
         return self.ideal_per_s * (GPUS / (2 * GPUS - 1) if self.method == "ring" else 1.0)
 
 
-def rates() -> list[Rate]:
+def rates() -> list[RingRate]:
     """Return all rows in the table's order."""
-    with Path(__file__).with_name("ring_attention.csv").open(encoding="utf-8", newline="") as file:
-        return [
-            Rate(row["gpu"], row["phase"], row["method"], float(row["iterations_per_s"]),
-                 float(row["alone_per_s"]))
-            for row in csv.DictReader(file)
-        ]  # fmt: skip
+    return read_rows(RingRate, "ring_attention.csv")
 
 
-def predicted_per_s(row: Rate) -> float:
+def predicted_per_s(row: RingRate) -> float:
     """Return iterations/s of all GPUs, which together have 64 times the scores of one alone."""
     forward_s, both_s = (_alone_s(row.gpu, phase) for phase in ("forward", "both"))
     roofline = row.device.roofline("bfloat16", memory_efficiency=MEMORY_EFFICIENCY)

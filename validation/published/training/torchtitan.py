@@ -11,16 +11,15 @@ sequences were cut is not said, and with balanced work the rates of 2, 4 and 8 r
 that rate over the tokens, as if scores took all the time.
 """
 
-import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
-from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 from scipy.optimize import brentq
 
+from ringside.validation.published.training.rows import read_rows
 from ringside.validation.questions.question import Question, question
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
@@ -28,11 +27,11 @@ ATTENTION = 0.35
 """Share of the peak that attention proper reaches."""
 
 SPREADS = (0.015, 0.02, 0.025, 0.03, 0.035)
-"""By how much GPUs may differ, of which the other series' rows choose; the first is the usual."""
+"""Options for the spread of GPUs; the other series' rows choose. The first is the usual one."""
 
 
-class Run(NamedTuple):
-    """A row: ``role`` says that it sets its series' efficiency, or what it is judged for."""
+class TorchtitanRun(NamedTuple):
+    """A row; ``role`` says whether it sets its series' efficiency, or what it is judged for."""
 
     series: str
     role: str
@@ -46,7 +45,7 @@ class Run(NamedTuple):
     float8_gather: bool
     async_tp: bool
     tokens_per_s: float
-    """Of one GPU."""
+    """Tokens per second of one GPU."""
 
     @property
     def step_s(self) -> float:
@@ -54,21 +53,12 @@ class Run(NamedTuple):
         return self.micro_batch * self.sequence / self.tensor / self.context / self.tokens_per_s
 
 
-def runs() -> Iterator[Run]:
-    """All rows, in the tables' order."""
-    with Path(__file__).with_name("torchtitan.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            gpus, sequence, micro_batch, tensor, context = (
-                int(row[name]) for name in ("gpus", "sequence", "micro_batch", "tensor", "context")
-            )
-            yield Run(
-                row["series"], row["role"], row["gpu"], gpus, sequence, micro_batch, tensor, context,
-                row["checkpointing"], row["float8_gather"] == "1", row["async_tp"] == "1",
-                float(row["tokens_per_s"]),
-            )  # fmt: skip
+def runs() -> list[TorchtitanRun]:
+    """Return all rows, in the tables' order."""
+    return read_rows(TorchtitanRun, "torchtitan.csv")
 
 
-def asked(row: Run, efficiency: float, spread: float | None = None) -> Question:
+def training(row: TorchtitanRun, efficiency: float, spread: float | None = None) -> Question:
     """Return the training with products at this share of bfloat16's peak."""
     return question(
         f"llama3.1-8b:{row.sequence},longest=262144", f"dgx-{row.gpu}:{row.gpus // 8}",
@@ -82,9 +72,9 @@ def asked(row: Run, efficiency: float, spread: float | None = None) -> Question:
     )  # fmt: skip
 
 
-def predicted_s(row: Run, efficiency: float, spread: float | None = None) -> float:
+def predicted_s(row: TorchtitanRun, efficiency: float, spread: float | None = None) -> float:
     """Return the seconds of a step."""
-    return asked(row, efficiency, spread).step().step_s
+    return training(row, efficiency, spread).step().step_s
 
 
 def judged() -> list[JudgedRow]:
@@ -102,7 +92,7 @@ def judged() -> list[JudgedRow]:
     return [*scaled, *(row for one in others for row in _judged(one))]
 
 
-def _judged(series: Sequence[Run], spread: float | None = None) -> list[JudgedRow]:
+def _judged(series: Sequence[TorchtitanRun], spread: float | None = None) -> list[JudgedRow]:
     """Return the rows of a series but its first, which sets the efficiency."""
     sets, *others = series
     efficiency = brentq(lambda share: predicted_s(sets, share, spread) - sets.step_s, 0.05, 1.0, xtol=1e-4)

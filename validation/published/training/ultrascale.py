@@ -1,4 +1,4 @@
-"""Layouts of Llama shapes of 1 to 80 billion parameters on 8 to 64 H100: which of those measured is quickest.
+"""The fastest measured layout of Llama shapes of 1 to 80 billion parameters on 8 to 64 H100.
 
 nanotron's sweep for the Ultra-Scale Playbook (huggingface.co/spaces/nanotron/ultrascale-playbook,
 fragments/benchmarks_interactive.html @ 924e4d0b88e0): 1F1B, sequence parallelism, no checkpointing,
@@ -6,20 +6,18 @@ bfloat16 with float32 gradients, 256 sequences of 4,096 tokens a step. Products 
 efficiency and no row sets it; across machines collectives have the bandwidths measured on the same cluster,
 and stages are cut as nanotron cuts them. What a rank computes of each layer is `train`'s. Its step is not:
 `train` cuts stages as evenly as layers allow, and fits nothing to a framework. What framework and cluster
-add (`Fitted`) is fitted for each model on the rows of the others. The naive rule is the least product of
-tensor parallelism and pipeline.
+add (`FrameworkCosts`) is fitted for each model on the rows of the others. The naive rule is the least product
+of tensor parallelism and pipeline.
 
-The form, and what figures are chosen among, come from a look at all rows. Two parts of it say what rows have
-in common, without a known cause: `Fitted.crowded_s`, and that pipelines on several machines whose gradients
-are all-reduced (no ZeRO) have messages as slow as those whose memory is short.
+The form and the options of each figure come from a look at all rows. Two of its terms describe what rows have
+in common without a known cause: `FrameworkCosts.crowded_s`, and that pipelines on several machines whose
+gradients are all-reduced (no ZeRO) have messages as slow as those that are short of memory.
 """
 
-import csv
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import groupby
 from math import ceil, log
-from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
 
@@ -33,6 +31,7 @@ from ringside.sim.training.tensor.alone import pass_s
 from ringside.sim.workload.decoder import Decoder, decoder
 from ringside.sim.workload.devices import GIB, device
 from ringside.validation.published.training.aleph_alpha import NORMS
+from ringside.validation.published.training.rows import read_rows
 from ringside.validation.questions.question import question
 from ringside.validation.scorecard.judged import Correlated, Counted, JudgedRow, JudgedTable
 
@@ -52,10 +51,10 @@ SEQUENCE = 4096
 SAMPLES = 256
 GPU = device("h100")
 MACHINE = 8
-"""GPUs of one."""
+"""GPUs per machine."""
 
 NEAR = 0.1
-"""By how much the layout that is chosen may be slower than the best."""
+"""The share by which the chosen layout may be slower than the best and still count."""
 
 BANDWIDTHS = {
     1: (436e9, 250e9),
@@ -66,17 +65,17 @@ BANDWIDTHS = {
     32: (64.9e9, 28.0e9),
     64: (32.9e9, 11.1e9),
 }
-"""Bytes/s on as many whole machines of the cluster, the mean of many runs: of all-reduces, and of gathers and
-scatters (fragments/pp_comm_bandwidth.html of the same source). They are taken as bus bandwidths."""
+"""Bytes/s by number of whole machines, the mean of many runs: of all-reduces, and of gathers and scatters
+(fragments/pp_comm_bandwidth.html of the same source). They are treated as bus bandwidths."""
 
 
-class Fitted(NamedTuple):
-    """What the framework and the cluster add, in seconds, and the bytes of a GPU that no layout has.
+class FrameworkCosts(NamedTuple):
+    """The seconds that the framework and the cluster add, and the bytes of a GPU in reserve.
 
-    The host needs ``host_s`` for the kernels of a layer, forward and backward, whatever a rank's share
-    of the work; for each tensor-parallel rank ``network_s`` more where their group is on several machines,
-    and ``crowded_s`` where stages are. A message between stages takes ``message_s``, and ``slow_s`` where
-    memory is short and is given back and asked for anew.
+    The host needs ``host_s`` for the kernels of a layer, forward and backward, independent of a rank's share
+    of the work; ``network_s`` more per tensor-parallel rank where their group spans machines, and
+    ``crowded_s`` where stages do. A message between stages takes ``message_s``, and ``slow_s`` where memory
+    is short, so that it is freed and allocated again.
     """
 
     host_s: float
@@ -95,14 +94,14 @@ OPTIONS: dict[str, tuple[float, ...]] = {
     "slow_s": (0.2, 0.4, 0.5, 0.6, 0.7, 0.8),
     "reserve": tuple(GIB * number for number in range(6, 26, 2)),
 }
-"""What they are chosen among, one after another."""
+"""The options of each figure, chosen one after another."""
 
 ROUNDS = 3
-"""How often each is chosen anew beside the others."""
+"""The number of times that each figure is chosen again, given the others."""
 
 
-class Run(NamedTuple):
-    """A row; ``zero`` is 1 where the optimizer is dealt out."""
+class NanotronRun(NamedTuple):
+    """A row; ``zero`` is 1 where the optimizer is sharded."""
 
     model: str
     gpus: int
@@ -115,7 +114,7 @@ class Run(NamedTuple):
 
     @property
     def model_text(self) -> str:
-        """The model, in the words of ``train``."""
+        """The model as ``train --model`` takes it."""
         layers, width, heads, hidden = MODELS[self.model]
         shape = f"layers={layers},width={width},heads={heads},hidden={hidden},vocabulary={VOCABULARY}"
         return f"llama2-7b:{SEQUENCE},longest={SEQUENCE},{shape}"
@@ -132,17 +131,17 @@ class Run(NamedTuple):
 
     @property
     def micro_batches(self) -> int:
-        """Those of a replica's step."""
+        """The number of micro-batches in a replica's step."""
         return SAMPLES // self.replicas // self.micro_batch
 
     @property
     def machines(self) -> int:
-        """Those of the job."""
+        """The number of machines."""
         return ceil(self.gpus / MACHINE)
 
 
-class Parts(NamedTuple):
-    """What a layout's step is made of: stages' layers and which of them has the head, times, bytes."""
+class StepTerms(NamedTuple):
+    """The terms of a layout's step: layers per stage, the stage of the head, times, and bytes of a rank."""
 
     stages: tuple[int, ...]
     head: int
@@ -153,88 +152,81 @@ class Parts(NamedTuple):
 
 
 @cache
-def runs() -> tuple[Run, ...]:
+def runs() -> tuple[NanotronRun, ...]:
     """All rows."""
-    with Path(__file__).with_name("ultrascale.csv").open(encoding="utf-8", newline="") as file:
-        return tuple(
-            Run(
-                model=row["model"], **{name: int(row[name]) for name in Run._fields[1:7]},
-                tokens_per_s_per_gpu=float(row["tokens_per_s_per_gpu"]),
-            )
-            for row in csv.DictReader(file)
-        )  # fmt: skip
+    return tuple(read_rows(NanotronRun, "ultrascale.csv"))
 
 
-def predicted_s(run: Run, fitted: Fitted) -> float:
-    """Seconds of a step: the longest stage sets the pace, the others fill and drain, gradients are summed."""
-    parts = parts_of(run)
+def predicted_s(run: NanotronRun, fitted: FrameworkCosts) -> float:
+    """Return the seconds of a step: the longest stage sets the pace, the others fill and drain."""
+    terms = terms_of(run)
     least_s = fitted.host_s
     if run.tensor > 1 and run.pipeline > 1 and run.machines > 1:
         least_s += fitted.crowded_s * run.tensor
     elif run.tensor > MACHINE:
         least_s += fitted.network_s * run.tensor
-    layer_s = max(parts.layer_s, least_s)
-    stages = [layers * layer_s for layers in parts.stages]
-    stages[parts.head] += parts.head_s
+    layer_s = max(terms.layer_s, least_s)
+    stages = [layers * layer_s for layers in terms.stages]
+    stages[terms.head] += terms.head_s
     passed_s = (run.micro_batches - 1) * max(stages) + sum(stages)
     if run.pipeline > 1:
-        short = parts.nbytes > GPU.memory - fitted.reserve
+        short = terms.nbytes > GPU.memory - fitted.reserve
         slow = short or (not run.zero and run.replicas > 1 and run.machines > 1)
         # messages that one waits for after another where sends and receives are exchanged in pairs
         waits = 2 * (run.pipeline - 1) * run.micro_batches / run.pipeline + 2 * (run.pipeline - 2)
         passed_s += waits * (fitted.slow_s if slow else fitted.message_s)
-    return passed_s + parts.reduced_s
+    return passed_s + terms.reduced_s
 
 
 @cache
-def fitted(model: str) -> Fitted:
+def fitted(model: str) -> FrameworkCosts:
     """Fit the figures of a model: those of the least mean logarithmic error for the other models."""
     others = [run for run in runs() if run.model != model]
 
-    def off(chosen: Fitted) -> float:
+    def off(chosen: FrameworkCosts) -> float:
         return fmean(abs(log(predicted_s(run, chosen) / run.step_s)) for run in others)
 
-    best = Fitted(**{name: options[len(options) // 2] for name, options in OPTIONS.items()})
+    best = FrameworkCosts(**{name: options[len(options) // 2] for name, options in OPTIONS.items()})
     for name, options in [*OPTIONS.items()] * ROUNDS:
         best = min((best._replace(**{name: value}) for value in options), key=off)
     return best
 
 
-def ranked_s(run: Run) -> float:
+def ranked_s(run: NanotronRun) -> float:
     """Return the seconds by which the layouts of a cell are ranked."""
     return predicted_s(run, fitted(run.model))
 
 
 @cache
-def cells() -> tuple[tuple[Run, ...], ...]:
+def cells() -> tuple[tuple[NanotronRun, ...], ...]:
     """Return the rows of each model and number of GPUs."""
     rows = sorted(runs(), key=lambda run: run[:2])
     return tuple(tuple(group) for _, group in groupby(rows, key=lambda run: run[:2]))
 
 
-def correlation(rows: Sequence[Run], rank: Callable[[Run], float]) -> float:
-    """Spearman's, between times as measured and as ranked."""
+def correlation(rows: Sequence[NanotronRun], rank: Callable[[NanotronRun], float]) -> float:
+    """Return Spearman's correlation between measured and ranked times."""
     return float(spearmanr([run.step_s for run in rows], [rank(run) for run in rows]).statistic)
 
 
-def ruled(run: Run) -> float:
-    """By what the naive rule has the layouts of a cell in order."""
+def ruled(run: NanotronRun) -> float:
+    """Return the number by which the naive rule ranks layouts."""
     return run.tensor * run.pipeline + run.tensor / SAMPLES
 
 
 def judged() -> list[JudgedRow]:
-    """For each cell the throughput of the best layout, of the one that is chosen, and of the naive rule's."""
-    found = []
+    """Return for each cell the throughput of the best, of the chosen, and of the naive rule's layout."""
+    results = []
     for cell in cells():
         best = max(run.tokens_per_s_per_gpu for run in cell)
         chosen = min(cell, key=ranked_s).tokens_per_s_per_gpu
         rule = min(cell, key=ruled).tokens_per_s_per_gpu
-        found.append(JudgedRow(f"{cell[0].model} on {cell[0].gpus}", "the choice", best, chosen, rule))
-    return found
+        results.append(JudgedRow(f"{cell[0].model} on {cell[0].gpus}", "the choice", best, chosen, rule))
+    return results
 
 
 def counted() -> list[Counted]:
-    """In how many cells the choice is nearly the best."""
+    """Count the cells in which the choice is nearly the best."""
     rows = judged()
     return [
         Counted(
@@ -245,11 +237,11 @@ def counted() -> list[Counted]:
 
 
 def correlated() -> list[Correlated]:
-    """How alike the orders are: over all rows, and in the middle one of the cells."""
-    found, rule = (median(correlation(cell, rank) for cell in cells()) for rank in (ranked_s, ruled))
+    """Return the correlations of orders: over all rows, and the median of the cells."""
+    ours, rule = (median(correlation(cell, rank) for cell in cells()) for rank in (ranked_s, ruled))
     return [
         Correlated(f"steps of all {len(runs())} layouts", correlation(runs(), ranked_s)),
-        Correlated("steps of a cell, the median", found, rule),
+        Correlated("steps of a cell, the median", ours, rule),
     ]
 
 
@@ -265,7 +257,7 @@ def _layers(model: str, tensor: int, micro_batch: int) -> tuple[RankLayer, ...]:
 
 
 @cache
-def parts_of(run: Run) -> Parts:
+def terms_of(run: NanotronRun) -> StepTerms:
     """Return the parts of a layout's step."""
     decoder, tensor = run.decoder, run.tensor
     layers = _layers(run.model_text, tensor, run.micro_batch)
@@ -283,7 +275,7 @@ def parts_of(run: Run) -> Parts:
         states * own + min(run.pipeline - stage, run.micro_batches) * count * kept
         for stage, (own, count) in enumerate(zip(parameters, stages, strict=True))
     ]
-    return Parts(stages, head, layer_s, head_s, _reduced_s(run, 4 * max(parameters)), max(nbytes))
+    return StepTerms(stages, head, layer_s, head_s, _reduced_s(run, 4 * max(parameters)), max(nbytes))
 
 
 @cache
@@ -303,15 +295,15 @@ def cut(model: str, pipeline: int) -> tuple[tuple[int, ...], int]:
     return tuple(stages), stage
 
 
-def _parameters(run: Run, stages: Sequence[int], head: int) -> list[float]:
+def _parameters(run: NanotronRun, stages: Sequence[int], head: int) -> list[float]:
     """Return the number of parameters of a rank of each stage."""
     decoder = run.decoder
-    found = [count * decoder.layer_parameters(0) / run.tensor for count in stages]
+    parameters = [count * decoder.layer_parameters(0) / run.tensor for count in stages]
     vocabulary = VOCABULARY * decoder.width / run.tensor
-    found[0] += vocabulary
+    parameters[0] += vocabulary
     if head or run.model not in TIED:
-        found[head] += vocabulary
-    return found
+        parameters[head] += vocabulary
+    return parameters
 
 
 @cache
@@ -332,7 +324,7 @@ def _measured_s(collective: Collective, *, machines: int) -> float:
     return passes * share * collective.nbytes / rate
 
 
-def _reduced_s(run: Run, nbytes: float) -> float:
+def _reduced_s(run: NanotronRun, nbytes: float) -> float:
     """Return the seconds of summing gradients at the end; each group has its share of a machine's network."""
     if run.replicas == 1:
         return 0.0

@@ -1,4 +1,4 @@
-"""Training throughputs that others published, one source a file; each file names its source."""
+"""Published training throughputs, one publication per file."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ class _Strict(BaseModel):
 
 
 class PublishedStep(_Strict):
-    """One cell: what ``nodes`` x ``gpus_per_node`` GPUs trained, at ``batch`` samples a GPU and pass."""
+    """The throughput of ``nodes`` x ``gpus_per_node`` GPUs at ``batch`` samples per GPU and pass."""
 
     nodes: int
     gpus_per_node: int
@@ -21,15 +21,15 @@ class PublishedStep(_Strict):
 
     @property
     def gpus(self) -> int:
-        """How many GPUs in all."""
+        """The number of GPUs."""
         return self.nodes * self.gpus_per_node
 
 
-class Series(_Strict):
+class PublishedSeries(_Strict):
     """One training at several sizes: a column of a published table (``table``, ``line`` of its page).
 
-    ``model``, ``machine``, ``device``, ``precision``, ``optimizer`` and ``bucket_cap_mb`` say how Ringside
-    takes it; ``reads_images`` that every sample was decoded from a file.
+    ``model``, ``machine``, ``device``, ``precision``, ``optimizer`` and ``bucket_cap_mb`` are options of
+    `train`; ``reads_images`` says that every sample was decoded from a file.
     """
 
     id: str
@@ -46,18 +46,18 @@ class Series(_Strict):
     rows: tuple[PublishedStep, ...]
 
 
-class Source(_Strict):
-    """One publication; ``no_sync`` says that accumulated gradients were reduced once a step."""
+class Publication(_Strict):
+    """One publication; ``no_sync`` says that accumulated gradients were reduced once per step."""
 
     source: str
     framework: str
     hardware: str = ""
     no_sync: bool = False
     notes: str
-    series: tuple[Series, ...]
+    series: tuple[PublishedSeries, ...]
 
 
-def sources() -> Iterator[Source]:
-    """All publications, in the order of their files' names."""
+def sources() -> Iterator[Publication]:
+    """Yield all publications, in the order of their files' names."""
     for file in sorted(Path(__file__).parent.glob("*.json")):
-        yield Source.model_validate_json(file.read_text(encoding="utf-8"))
+        yield Publication.model_validate_json(file.read_text(encoding="utf-8"))

@@ -1,14 +1,13 @@
 """Published training throughput against the model: predict many GPUs from one GPU, or from one node.
 
-The first row of a series sets one number, the time of a pass over one GPU's batch (layers share it as
-the roofline says), and nothing else does. What NCCL takes is what was measured of the machine's family where
-that is shipped, else its tuner's belief, of release 2.30 where these trainings ran older ones. What is asked
-of each row is what `train` answers, at the throughput measured of its series' first row. One GPU alone
-copies nothing into buckets; an optimizer steps once, however many passes there are. Two things that no
-publication states are read off its rows: that a framework hides nothing (`HIDE_NOTHING`), and that GPUs
-reach each other through the host alone (`HOST_GB_PER_S`). All wait for the slowest GPU; by how much GPUs
-differ (`SPREAD` of `ringside.sim.training.ddp.scaling`) is the one number that is chosen here, for each
-publication by the others alone. The baseline to beat is linear scaling.
+The first row of a series sets one number, the time of a pass over one GPU's batch, which layers share by the
+roofline. NCCL's times are those measured on the machine's family where these are shipped, else its tuner's
+estimates of release 2.30; the trainings ran older releases. `train` predicts each row at the throughput of
+its series' first row. A single GPU copies nothing into buckets; an optimizer steps once per step, whatever
+the number of passes. Two facts that no publication states are read off its rows: that a framework hides
+nothing (`HIDE_NOTHING`), and that GPUs reach each other only through the host (`HOST_GB_PER_S`). All wait for
+the slowest GPU; the spread of GPUs (`SPREAD` of `ringside.sim.training.ddp.scaling`) is the one number chosen
+here, for each publication by the others. The naive rule is linear scaling.
 """
 
 from collections.abc import Iterable
@@ -18,7 +17,12 @@ from statistics import median
 from ringside.sim.calibration import AUTO, Calibration, shipped
 from ringside.sim.training.ddp.scaling import SPREAD
 from ringside.sim.training.ddp.step import TrainingStep
-from ringside.validation.published.training.ddp.sources import PublishedStep, Series, Source, sources
+from ringside.validation.published.training.ddp.sources import (
+    Publication,
+    PublishedSeries,
+    PublishedStep,
+    sources,
+)
 from ringside.validation.questions.question import Question, question
 from ringside.validation.scorecard.judged import NAIVE, JudgedRow, score
 
@@ -29,7 +33,7 @@ EXPLAINED = 1.05
 """The factor up to which a step without overlap still explains a measured one."""
 
 SPREADS = (0.0, 0.01, 0.015, 0.02, 0.03)
-"""Among which the spread of GPUs is chosen."""
+"""Options for the spread of GPUs."""
 
 HIDE_NOTHING = ("MindSpore", "tf_cnn_benchmarks")
 """Frameworks whose trainings lose the same time per step at every batch, so compute hides none of it:
@@ -40,9 +44,8 @@ ONE_BUCKET_MB = 1e6
 """A cap that no model fills: one bucket, which nothing can hide."""
 
 HOST_GB_PER_S = 24
-"""What the one link to the host's memory carries, which every byte crosses on machines whose GPUs cannot
-reach each other's, as GeForce cards cannot over PCIe: what NCCL reckons PCIe 4 x16 to carry, fitted to
-nothing."""
+"""The rate of the link to the host's memory, which every byte crosses on machines whose GPUs cannot reach
+each other's memory, such as GeForce cards over PCIe: NCCL's figure for PCIe 4 x16, not fitted."""
 
 
 SETS_COMPUTE = "sets compute"
@@ -107,10 +110,10 @@ def table(rows: Iterable[JudgedRow]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _judge(source: Source, series: Series, spread: float) -> Iterable[JudgedRow]:
+def _judge(source: Publication, series: PublishedSeries, spread: float) -> Iterable[JudgedRow]:
     base = series.rows[0]
     for row in series.rows:
-        step = asked(source, series, row, spread).step()
+        step = training(source, series, row, spread).step()
         assert isinstance(step, TrainingStep)
         linear = base.samples_per_s / base.gpus * row.gpus
         yield JudgedRow(
@@ -124,7 +127,7 @@ def _judge(source: Source, series: Series, spread: float) -> Iterable[JudgedRow]
         )
 
 
-def asked(source: Source, series: Series, row: PublishedStep, spread: float) -> Question:
+def training(source: Publication, series: PublishedSeries, row: PublishedStep, spread: float) -> Question:
     """Return the training at the pace of its series' first row."""
     base = series.rows[0]
     cap_mb = ONE_BUCKET_MB if source.framework.startswith(HIDE_NOTHING) else series.bucket_cap_mb
@@ -145,7 +148,7 @@ def asked(source: Source, series: Series, row: PublishedStep, spread: float) -> 
     )  # fmt: skip
 
 
-def _limit(series: Series, row: PublishedStep, linear: float, step: TrainingStep) -> str:
+def _limit(series: PublishedSeries, row: PublishedStep, linear: float, step: TrainingStep) -> str:
     if row.samples_per_s > linear * (1 - LOST):
         return "compute"
     if step.samples / row.samples_per_s <= step.upper_s * EXPLAINED:

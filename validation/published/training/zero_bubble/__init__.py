@@ -25,6 +25,7 @@ from ringside.sim.training.pipeline.actions import Table
 from ringside.sim.training.pipeline.placement import Placement
 from ringside.sim.training.pipeline.program import find_runtime, pipeline
 from ringside.sim.training.pipeline.schedules import PassTimes, tables, zb_2p
+from ringside.validation.published.training.rows import read_rows
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 HERE = Path(__file__).parent
@@ -40,7 +41,7 @@ SYNCHRONOUS = ("1F1B", "1F1B-I")
 
 
 @dataclass(frozen=True, slots=True)
-class Profiled:
+class ProfiledPipeline:
     """One row of tables 9 and 5, times in seconds; ``bubbles`` are shares of the step, by schedule."""
 
     model: str
@@ -50,7 +51,7 @@ class Profiled:
     bubbles: dict[str, float]
 
 
-class Measured(NamedTuple):
+class MeasuredPipeline(NamedTuple):
     """One cell of tables 4 or 6."""
 
     table: int
@@ -62,10 +63,10 @@ class Measured(NamedTuple):
     samples_per_gpu_per_s: float
 
 
-def profiled() -> tuple[Profiled, ...]:
+def profiled() -> tuple[ProfiledPipeline, ...]:
     """Return the profiled pipelines."""
     return tuple(
-        Profiled(
+        ProfiledPipeline(
             row["model"],
             int(row["ranks"]),
             int(row["micro_batches"]),
@@ -76,20 +77,9 @@ def profiled() -> tuple[Profiled, ...]:
     )
 
 
-def measured() -> tuple[Measured, ...]:
+def measured() -> list[MeasuredPipeline]:
     """Return the measured throughputs."""
-    return tuple(
-        Measured(
-            int(row["table"]),
-            row["model"],
-            int(row["ranks"]),
-            int(row["micro_batches"]),
-            int(row["samples_a_micro_batch"]),
-            row["schedule"],
-            float(row["samples_per_gpu_per_s"]),
-        )
-        for row in _rows("measured.csv")
-    )
+    return read_rows(MeasuredPipeline, "zero_bubble/measured.csv")
 
 
 def step_s(
@@ -111,13 +101,13 @@ def step_s(
     return done.makespan_s if schedule in SYNCHRONOUS else _longest(done)
 
 
-def bubble(schedule: str, row: Profiled) -> float:
+def bubble(schedule: str, row: ProfiledPipeline) -> float:
     """Return the share of a step in which a rank is idle; messages delay no rank."""
     work = row.micro_batches * sum(row.times[:3])
     return 1 - work / step_s(schedule, row.model, row.ranks, row.micro_batches, row.times)
 
 
-def predicted(row: Measured) -> float:
+def predicted(row: MeasuredPipeline) -> float:
     """Return samples per GPU and second, up to a factor of the model and table.
 
     Synchronous schedules have Megatron-LM's runtime. The micro-batches and stages of table 6 were not
