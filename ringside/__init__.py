@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from ringside.validation.calibrate import calibrate as calibrate
     from ringside.validation.compare import Compared as Compared
     from ringside.validation.compare import compare as compare
+    from ringside.validation.pairs import PairsVerdict as PairsVerdict
     from ringside.validation.pairs import SlowNode as SlowNode
     from ringside.validation.pairs import SlowPair as SlowPair
-    from ringside.validation.pairs import Verdict as Verdict
     from ringside.validation.questions.comparison import Comparison as Comparison
     from ringside.validation.questions.ddp_measurement import DdpMeasurement as DdpMeasurement
     from ringside.validation.questions.emulated_validation import CollectiveValidation as CollectiveValidation
@@ -102,6 +102,7 @@ else:
         "JobProfile": "ringside.validation.questions.job_profile",
         "LayoutSearch": "ringside.validation.questions.layout_search",
         "ParallelStep": "ringside.sim.training.step",
+        "PairsVerdict": "ringside.validation.pairs",
         "Pick": "ringside.sim.pick",
         "PowerSGD": "ringside.sim.training.ddp.powersgd",
         "Prediction": "ringside.sim.libraries.library",
@@ -119,7 +120,6 @@ else:
         "TrainingMeasurement": "ringside.real.questions.training_measurement",
         "TrainingStep": "ringside.sim.training.ddp.step",
         "TrainingValidation": "ringside.validation.questions.emulated_validation",
-        "Verdict": "ringside.validation.pairs",
         "WhatIf": "ringside.validation.questions.what_if",
         "calibrate": "ringside.validation.calibrate",
         "compare": "ringside.validation.compare",

@@ -14,7 +14,7 @@ from ringside.sim.record import Record
 from ringside.sim.training.ddp.step import TrainingStep
 from ringside.sim.training.step import ParallelStep
 from ringside.validation.compare import Compared
-from ringside.validation.pairs import Matrix, SlowNode, SlowPair
+from ringside.validation.pairs import PairMatrix, SlowNode, SlowPair
 
 Cell = str | int | float | bool | None
 
@@ -32,7 +32,7 @@ Result = (
     | Stored
     | SlowNode
     | SlowPair
-    | Matrix
+    | PairMatrix
     | Goodput
 )
 
@@ -58,7 +58,7 @@ def _columns(result: object) -> Iterator[tuple[str, Cell]]:
             continue
         if isinstance(value, Collective):
             yield from (("collective", value.kind), ("ranks", value.ranks), ("nbytes", value.nbytes))
-        elif isinstance(value, Matrix):
+        elif isinstance(value, PairMatrix):
             yield from ((key, getattr(value, key)) for key in ("collective", "gpus_per_node", "nbytes"))
         elif value is None or isinstance(value, str | int | float):
             yield name, value

@@ -17,7 +17,7 @@ from ringside.validation.fit import NAMES, fit
 from ringside.validation.measurements import Measurements, measurements_of
 from ringside.validation.mpi.calibrate import calibrate_mpi, report_mpi
 from ringside.validation.nccl.calibrate import calibrate_nccl, report_nccl
-from ringside.validation.rows import Row, rows
+from ringside.validation.rows import PlacedRecord, rows
 
 MIN_ROWS = 4
 WORST_ROWS = 3
@@ -47,7 +47,7 @@ def calibrate_measurements(measured: Measurements, sources: Mapping[str, str]) -
     own = {Mpi.name, Nccl.name} if is_machine(cluster) else {Mpi.name}
     of_nccl = [record for record in measured.ran if record.library == Nccl.name and Nccl.name in own]
     of_mpi = [record for record in records if record.library == Mpi.name]
-    groups: dict[tuple[str, str, str], list[Row]] = {}
+    groups: dict[tuple[str, str, str], list[PlacedRecord]] = {}
     for row in rows([record for record in records if record.library not in own], cluster, settings):
         key = row.record.library, row.record.algorithm, row.record.protocol
         groups.setdefault(key, []).append(row)
@@ -96,7 +96,7 @@ def report(calibration: Calibration) -> str:
     return "\n".join(lines)
 
 
-def _fit(library: str, algorithm: str, protocol: str, group: list[Row]) -> Fit:
+def _fit(library: str, algorithm: str, protocol: str, group: list[PlacedRecord]) -> Fit:
     solution = fit(group)
     errors = 1 / solution.ratios - 1
     summary = summarize(errors.tolist())

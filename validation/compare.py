@@ -16,7 +16,7 @@ from ringside.validation.errors import summarize
 from ringside.validation.measurements import Measurements, measurements_of
 from ringside.validation.mpi.observed import algorithm_of
 from ringside.validation.mpi.predict import predictions
-from ringside.validation.rows import Row, rows
+from ringside.validation.rows import PlacedRecord, rows
 
 SETS = ("fitted", "held_out", "unfitted")
 """Rows that set a parameter; other rows of a calibrated algorithm; rows without calibration."""
@@ -62,7 +62,7 @@ def _way(record: Record) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ComparisonSummary:
     """Absolute relative errors of a set of rows, and the median of the rows' own spread.
 
     ``geomean_error`` is the geometric mean of the rows' `Compared.factor`, minus one. ``median_spread`` is
@@ -90,7 +90,7 @@ class Comparisons:
 
     compared: Sequence[Compared]
     basis: str
-    summaries: Mapping[str, Summary]
+    summaries: Mapping[str, ComparisonSummary]
 
 
 def compare(
@@ -156,7 +156,7 @@ def _shipped(measured: Measurements) -> tuple[Calibration | None, str]:
     )
 
 
-def _predicted(row: Row, calibration: Calibration | None, fitted: str, cluster: str) -> Compared:
+def _predicted(row: PlacedRecord, calibration: Calibration | None, fitted: str, cluster: str) -> Compared:
     """Predict a row by the fitted textbook parameters if any, else by its library's own model."""
     record = row.record
     if calibration and row.fit:
@@ -168,7 +168,7 @@ def _predicted(row: Row, calibration: Calibration | None, fitted: str, cluster: 
     return Compared(record, *ends, fitted if is_measured else "unfitted", candidate.name)
 
 
-def summaries(compared: Sequence[Compared]) -> dict[str, Summary]:
+def summaries(compared: Sequence[Compared]) -> dict[str, ComparisonSummary]:
     """Summarise each set that has rows; sets are never mixed."""
     return {
         name: _summary([row for row in compared if row.set == name])
@@ -177,11 +177,11 @@ def summaries(compared: Sequence[Compared]) -> dict[str, Summary]:
     }
 
 
-def _summary(compared: Sequence[Compared]) -> Summary:
+def _summary(compared: Sequence[Compared]) -> ComparisonSummary:
     errors = summarize([row.error for row in compared])
     factors = summarize([row.factor for row in compared])
     spreads = [row.record.spread for row in compared if row.record.spread]
-    return Summary(
+    return ComparisonSummary(
         rows=errors.rows,
         median_error=errors.median,
         geomean_error=math.exp(fmean(abs(math.log1p(row.error)) for row in compared)) - 1,

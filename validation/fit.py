@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares, lsq_linear
 
 from ringside.sim.parameters import Parameters
-from ringside.validation.rows import Row
+from ringside.validation.rows import PlacedRecord
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +41,7 @@ class Solution:
     ratios: Floats
 
 
-def fit(rows: Sequence[Row]) -> Solution:
+def fit(rows: Sequence[PlacedRecord]) -> Solution:
     """Fit the parameters to the rows' times, with equal weights in relative error."""
     measured = np.array([row.record.time_s for row in rows])
     scale = _scale(rows, measured)
@@ -60,7 +60,12 @@ def fit(rows: Sequence[Row]) -> Solution:
 
 
 def _walk(
-    rows: Sequence[Row], measured: Floats, theta: Floats, predicted: Floats, target: Floats, free: list[int]
+    rows: Sequence[PlacedRecord],
+    measured: Floats,
+    theta: Floats,
+    predicted: Floats,
+    target: Floats,
+    free: list[int],
 ) -> tuple[Floats, Floats] | None:
     """Step from ``theta`` towards ``target`` as far as the rows' true times improve; None where they do not.
 
@@ -82,7 +87,7 @@ def _cost(ratios: Floats) -> float:
     return float(np.sum(np.sqrt(1 + (np.log(np.maximum(ratios, _TINY)) / _ROBUST) ** 2) - 1))
 
 
-def _times(rows: Sequence[Row], theta: Floats) -> Floats:
+def _times(rows: Sequence[PlacedRecord], theta: Floats) -> Floats:
     parameters = _parameters(theta)
     return np.array([row.time(parameters) for row in rows])
 
@@ -91,14 +96,14 @@ def _parameters(theta: Floats) -> Parameters:
     return Parameters(**dict(zip(NAMES, theta.tolist(), strict=True)))
 
 
-def _scale(rows: Sequence[Row], measured: Floats) -> Floats:
+def _scale(rows: Sequence[PlacedRecord], measured: Floats) -> Floats:
     """Return an upper bound of each parameter: the fastest row is all messages, or all bytes."""
     nbytes = np.array([max(row.record.nbytes, 1) for row in rows])
     message, byte = measured.min(), (measured / nbytes).min()
     return np.array([message, byte, message, byte])
 
 
-def _slopes(rows: Sequence[Row], theta: Floats, predicted: Floats, step: Floats) -> Floats:
+def _slopes(rows: Sequence[PlacedRecord], theta: Floats, predicted: Floats, step: Floats) -> Floats:
     """Return the growth of each row's predicted time per parameter, from ``theta`` over a ``step``."""
     columns = [
         (_times(rows, theta + delta * axis) - predicted) / delta

@@ -35,7 +35,7 @@ Logs = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Matrix:
+class PairMatrix:
     """All pairs of one collective, at one size, with the same number of GPUs per node.
 
     Natural logarithms, each positive for "slower": ``slower`` is a pair's time over ``median_s``, symmetric,
@@ -73,7 +73,7 @@ class SlowNode:
 
     node: str
     factor: float
-    worst: Matrix
+    worst: PairMatrix
     matrices: int
     of: int
 
@@ -94,26 +94,26 @@ class SlowPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PairsVerdict:
     """The findings; ``untold`` are nodes that no matrix distinguishes from their links.
 
     ``failed`` are runs that began and gave no row: both nodes, if known, and the file.
     """
 
-    matrices: tuple[Matrix, ...]
+    matrices: tuple[PairMatrix, ...]
     nodes: tuple[SlowNode, ...]
     pairs: tuple[SlowPair, ...]
     untold: tuple[str, ...]
     failed: tuple[tuple[tuple[str, ...], str], ...] = ()
 
 
-def judge_files(files: Sequence[Path], ranks: int = 2) -> Verdict:
+def judge_files(files: Sequence[Path], ranks: int = 2) -> PairsVerdict:
     """Judge files, which `ringside.validation.readers.pairs.read_pairs` reads."""
     pairs = read_pairs(files, ranks)
     return replace(judge(pairs.measured), failed=pairs.failed)
 
 
-def judge(pairs: Sequence[Pair]) -> Verdict:
+def judge(pairs: Sequence[Pair]) -> PairsVerdict:
     """Return nodes that are slow in any matrix, and pairs that are slow at half of a collective's sizes."""
     matrices = matrices_of(pairs)
     looked_at = sum(int(m.judged.sum()) for m in matrices)
@@ -121,10 +121,10 @@ def judge(pairs: Sequence[Pair]) -> Verdict:
     slow_pairs = _slow_pairs(matrices, CHANCE / max(sum(m.pairs for m in matrices), 1))
     known = {node for m in matrices for node, judged in zip(m.nodes, m.judged, strict=True) if judged}
     untold = sorted({node for m in matrices for node in m.nodes} - known)
-    return Verdict(tuple(matrices), nodes, slow_pairs, tuple(untold))
+    return PairsVerdict(tuple(matrices), nodes, slow_pairs, tuple(untold))
 
 
-def matrices_of(pairs: Sequence[Pair]) -> list[Matrix]:
+def matrices_of(pairs: Sequence[Pair]) -> list[PairMatrix]:
     """Return one matrix per collective, GPUs per node and size; unconnected clusters are separate."""
     groups: dict[tuple[str, int, int], dict[tuple[str, str], list[float]]] = {}
     for pair in pairs:
@@ -147,7 +147,7 @@ def _matrix(
     nodes: tuple[str, ...],
     times: dict[tuple[str, str], float],
     odd_cycle: bool,
-) -> Matrix:
+) -> PairMatrix:
     """Fit one matrix. Without an odd cycle, one side's slow nodes are indistinguishable from the other's."""
     slower = np.full((len(nodes), len(nodes)), np.nan)
     middle = median(times.values())
@@ -159,7 +159,7 @@ def _matrix(
     effects, residuals = _polish(slower)
     free = len(times) - len(nodes)
     spread = max(_scale(effects), _RESOLUTION)
-    return Matrix(
+    return PairMatrix(
         collective, gpus, nbytes, nodes, middle, slower, effects, residuals,
         noise=_noise(residuals, free), spread=spread,
         judged=(partners >= LEAST_PARTNERS) & (odd_cycle and free > 0),
@@ -205,8 +205,8 @@ def _sure(chance: float, free: int) -> float:
     return -float(stdtrit(max(free, 1), chance))
 
 
-def _slow_nodes(matrices: Sequence[Matrix], chance: float) -> tuple[SlowNode, ...]:
-    effects: dict[str, list[tuple[float, Matrix]]] = {}
+def _slow_nodes(matrices: Sequence[PairMatrix], chance: float) -> tuple[SlowNode, ...]:
+    effects: dict[str, list[tuple[float, PairMatrix]]] = {}
     seen: dict[str, int] = {}
     for m in matrices:
         partners = np.isfinite(m.slower).sum(axis=1)
@@ -224,7 +224,7 @@ def _slow_nodes(matrices: Sequence[Matrix], chance: float) -> tuple[SlowNode, ..
     return tuple(sorted(slow, key=lambda entry: -entry.factor))
 
 
-def _slow_pairs(matrices: Sequence[Matrix], chance: float) -> tuple[SlowPair, ...]:
+def _slow_pairs(matrices: Sequence[PairMatrix], chance: float) -> tuple[SlowPair, ...]:
     factors: dict[tuple[tuple[str, str], str, int], list[tuple[float, bool]]] = {}
     for m in matrices:
         free = m.pairs - len(m.nodes)

@@ -59,7 +59,7 @@ class SizedCluster:
 
 
 @dataclass(frozen=True)
-class Row:
+class PlacedRecord:
     """A record, its collective, its library, and the topology on which parameters are fitted.
 
     ``fit`` are the fitted parameters of its way of carrying out the collective.
@@ -109,7 +109,7 @@ def rows(
     settings: Mapping[str, str],
     network: str = "fifo",
     calibration: Calibration | None = None,
-) -> list[Row]:
+) -> list[PlacedRecord]:
     """Return the records on the cluster's topology, each with its own number of ranks and nodes.
 
     NCCL's part of the ``calibration`` is for machines that NCCL's model knows, its fits are for others.
@@ -135,7 +135,7 @@ def rows(
         fit = None
         if calibration and not is_modelled:
             fit = calibration.fit_for(record.library, record.algorithm, record.protocol)
-        made.append(Row(record, collective_of(record), libraries[way], placed, fit))
+        made.append(PlacedRecord(record, collective_of(record), libraries[way], placed, fit))
     return made
 
 

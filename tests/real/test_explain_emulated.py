@@ -15,7 +15,7 @@ from ringside.sim.record import Record
 from ringside.topologies import Topology, star
 from ringside.validation.calibrate import calibrate
 from ringside.validation.explain.schedules import ScheduleFamily
-from ringside.validation.explain.verdict import Verdict, judge
+from ringside.validation.explain.verdict import LogVerdict, judge
 
 pytestmark = pytest.mark.netadmin
 
@@ -61,7 +61,7 @@ def sound(forks: Forks) -> Calibration:
 _SOUND: list[Calibration] = []
 
 
-def explained(records, sound) -> Verdict:
+def explained(records, sound) -> LogVerdict:
     return judge(ScheduleFamily(records, "star:4", {"bandwidth": f"{RATE / 1e6}MB/s"}, sound))
 
 

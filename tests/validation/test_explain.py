@@ -18,7 +18,7 @@ from ringside.topologies import star
 from ringside.validation.calibrate import calibrate
 from ringside.validation.explain.nccl import NcclFamily
 from ringside.validation.explain.schedules import ScheduleFamily
-from ringside.validation.explain.verdict import Verdict, judge
+from ringside.validation.explain.verdict import LogVerdict, judge
 from ringside.validation.readers import read
 
 PUBLISHED = Path(__file__).parents[2] / "validation" / "published"
@@ -66,7 +66,7 @@ def log(
     return records
 
 
-def explained(records: list[Record]) -> Verdict:
+def explained(records: list[Record]) -> LogVerdict:
     machine = records[0].cluster
     return judge(NcclFamily(records, machine, {}, shipped(machine).nccl.model, {}))
 

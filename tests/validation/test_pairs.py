@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ringside.sim.record import RecordError
-from ringside.validation.pairs import Verdict, judge
+from ringside.validation.pairs import PairsVerdict, judge
 from ringside.validation.readers.pairs import Pair, read_pairs
 
 DATA = Path(__file__).parent
@@ -39,11 +39,11 @@ def cluster(
     return pairs
 
 
-def nodes_of(verdict: Verdict) -> set[str]:
+def nodes_of(verdict: PairsVerdict) -> set[str]:
     return {node.node for node in verdict.nodes}
 
 
-def pairs_of(verdict: Verdict) -> set[tuple[str, str]]:
+def pairs_of(verdict: PairsVerdict) -> set[tuple[str, str]]:
     return {pair.nodes for pair in verdict.pairs}
 
 

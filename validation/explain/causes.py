@@ -15,7 +15,7 @@ WAITS = tuple(float(wait) for wait in 2.0 ** np.arange(1, 12.01, 0.5))
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class SlowCause:
     """A cause; ``looks_at`` names the affected part of the machine, ``says`` holds the value as ``{0}``.
 
     ``values`` are those tried; ``free`` means that one of them is fitted, not chosen by name.
@@ -33,49 +33,49 @@ class Cause:
         return self.says.format(value)
 
 
-LINK = Cause(
+LINK = SlowCause(
     "link_rate",
     "link rate between nodes",
     "a node's cards carry {0:.2f} of the family's bandwidth",
     "ib_write_bw or sendrecv_perf between two nodes; link speed and width, GPUDirect, congestion",
     SLOWER,
 )
-INSIDE = Cause(
+INSIDE = SlowCause(
     "inside_rate",
     "link rate inside a node",
     "a GPU's links in the node carry {0:.2f} of the family's bandwidth",
     "nvidia-smi nvlink -s, nvidia-smi topo -m; NCCL_P2P_LEVEL, NCCL_P2P_DISABLE; power and clock limits",
     SLOWER,
 )
-BETWEEN_LATENCY = Cause(
+BETWEEN_LATENCY = SlowCause(
     "between_latency",
     "latency between nodes",
     "a hop between nodes takes {0:.1f} times the family's latency",
     "ib_write_lat between two nodes; NCCL_DEBUG=INFO names the network plugin; GPUDirect, the proxy's CPU",
     LONGER,
 )
-INSIDE_LATENCY = Cause(
+INSIDE_LATENCY = SlowCause(
     "inside_latency",
     "latency inside a node",
     "a hop inside a node takes {0:.1f} times the family's latency",
     "nvidia-smi topo -m for the paths; GPU clocks; NCCL_P2P_LEVEL",
     LONGER,
 )
-WAIT = Cause(
+WAIT = SlowCause(
     "wait",
     "wait per collective",
     "every collective takes {0:.3g} us more, whatever its size",
     "run one process per GPU; CPU binding and load of each host; leave out one host at a time",
     WAITS,
 )
-CHANNELS = Cause(
+CHANNELS = SlowCause(
     "channels",
     "channels in use",
     "no more than {0:.0f} of a GPU's channels are in use",
     "NCCL_DEBUG=INFO shows the channels; unset NCCL_MAX_NCHANNELS, NCCL_MAX_CTAS; GPUs with fewer SMs",
     (1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0),
 )
-PROTOCOL = Cause(
+PROTOCOL = SlowCause(
     "protocol",
     "protocol",
     "one protocol is used at every size: {0}",
@@ -83,7 +83,7 @@ PROTOCOL = Cause(
     ("ll", "ll128", "simple"),
     free=False,
 )
-ALGORITHM = Cause(
+ALGORITHM = SlowCause(
     "algorithm",
     "algorithm",
     "one algorithm is used at every size: {0}",
@@ -91,7 +91,7 @@ ALGORITHM = Cause(
     ("ring", "tree"),
     free=False,
 )
-PROCESS = Cause(
+PROCESS = SlowCause(
     "process",
     "GPUs of one process",
     "one thread launches on {0:.0f} GPUs in turn",
@@ -100,9 +100,9 @@ PROCESS = Cause(
 )
 
 
-def cards(number: int) -> Cause:
+def cards(number: int) -> SlowCause:
     """Return the cause for a node with ``number`` network cards."""
-    return Cause(
+    return SlowCause(
         "cards",
         "network cards",
         f"{{0:.0f}} of a node's {number} network cards are in use",
@@ -111,21 +111,21 @@ def cards(number: int) -> Cause:
     )
 
 
-HOST_LINKS = Cause(
+HOST_LINKS = SlowCause(
     "host_links",
     "one host's links",
     "the links of one host, or one of them, carry {0:.2f} of their bandwidth",
     "iperf3 or sendrecv between every two hosts; ethtool for speed and errors; ringside pairs names the host",
     SLOWER,
 )
-ALL_LINKS = Cause(
+ALL_LINKS = SlowCause(
     "all_links",
     "all links",
     "every link carries {0:.2f} of its bandwidth",
     "iperf3 between some hosts: if all pairs are slow it is the network, or other traffic on it",
     SLOWER,
 )
-MESSAGE = Cause(
+MESSAGE = SlowCause(
     "message_latency",
     "latency of a message",
     "a message takes {0:.1f} times its normal latency",

@@ -27,13 +27,13 @@ from ringside.validation.explain.causes import (
     PROCESS,
     PROTOCOL,
     WAIT,
-    Cause,
+    SlowCause,
     cards,
 )
-from ringside.validation.explain.verdict import Prediction
+from ringside.validation.explain.verdict import LogPrediction
 from ringside.validation.machines import with_nodes
 from ringside.validation.nccl.anchor import as_before
-from ringside.validation.nccl.observed import Observed, choose, observed
+from ringside.validation.nccl.observed import NcclRow, choose, observed
 
 Floats = NDArray[np.float64]
 
@@ -77,7 +77,7 @@ class NcclFamily:
         self.bound_s = np.array([least_traffic(row.comm, collective_of(row.record)) for row in self._rows])
 
     @property
-    def causes(self) -> tuple[Cause, ...]:
+    def causes(self) -> tuple[SlowCause, ...]:
         """Return the causes that may apply: all but those that the log itself rules out."""
         comms = [row.comm for row in self._rows]
         several = any(comm.nodes > 1 for comm in comms)
@@ -93,7 +93,7 @@ class NcclFamily:
             *(() if any(row.launch != Launch() for row in self._rows) else (PROCESS,)),
         )
 
-    def under(self, cause: Cause, value: float | str) -> Prediction:
+    def under(self, cause: SlowCause, value: float | str) -> LogPrediction:
         """Predict similar machines under the cause; NaN where NCCL cannot run."""
         model = self._model
         if cause.key in _SCALED:
@@ -101,7 +101,7 @@ class NcclFamily:
             return self._ask(self._rows, replace(model, values={**model.values, **scaled}))
         if cause.key == WAIT.key:
             later = np.logaddexp(self.as_family.mean, np.log(float(value) * 1e-6))
-            return Prediction(later, self.as_family.sigma)
+            return LogPrediction(later, self.as_family.sigma)
         if cause.key == PROCESS.key:
             launch = Launch(gpus=int(value))
             return self._ask([replace(row, launch=launch) for row in self._rows], model)
@@ -113,7 +113,7 @@ class NcclFamily:
         pins = {cause.key: str(value)}
         return self._ask(self._changed(lambda comm: _pinned(comm, pins)), model)
 
-    def as_usual(self) -> Prediction:
+    def as_usual(self) -> LogPrediction:
         """Predict similar machines with one process per GPU and nothing pinned."""
         rows = self._changed(lambda comm: replace(comm, settings=replace(comm.settings, pins=Pins())))
         return self._ask([replace(row, launch=Launch()) for row in rows], self._model)
@@ -135,7 +135,7 @@ class NcclFamily:
         }
         return ", ".join(sorted(settings - {""}))
 
-    def _with_cards(self, count: int) -> Prediction:
+    def _with_cards(self, count: int) -> LogPrediction:
         share = count / min(row.comm.system.nics for row in self._rows)
         model, facts = self._model, self._model.facts
         if facts.channels is not None:
@@ -144,7 +144,7 @@ class NcclFamily:
         rows = self._changed(lambda comm: _fewer_channels(comm, share))
         return self._ask(rows, replace(model, values={**model.values, **scaled}, facts=facts))
 
-    def _changed(self, change: Callable[[Communicator], Communicator]) -> list[Observed]:
+    def _changed(self, change: Callable[[Communicator], Communicator]) -> list[NcclRow]:
         """Return the rows with changed communicators, one per original."""
         made: dict[int, Communicator] = {}
         for row in self._rows:
@@ -153,7 +153,7 @@ class NcclFamily:
                 self._before[comm] = change(self._before[row.comm])
         return [replace(row, comm=made[id(row.comm)]) for row in self._rows]
 
-    def _ask(self, rows: Sequence[Observed], model: Measured) -> Prediction:
+    def _ask(self, rows: Sequence[NcclRow], model: Measured) -> LogPrediction:
         chosen = choose(rows, model.facts)
         mean, sigma = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
         if chosen.kept:
@@ -166,7 +166,7 @@ class NcclFamily:
             change = np.log([ratio for _, ratio in before])
             mean[chosen.kept] = logs + np.log(1e-6) + change
             sigma[chosen.kept] = np.hypot(deviation, OPEN / EIGHTY * change)
-        return Prediction(mean, sigma)
+        return LogPrediction(mean, sigma)
 
 
 def _at_most(facts: SiteFacts, channels: int) -> SiteFacts:

@@ -11,9 +11,9 @@ from ringside.sim.parameters import Parameters
 from ringside.sim.record import Record, RecordError
 from ringside.topologies import Topology
 from ringside.topologies.graph import ranks
-from ringside.validation.explain.causes import ALL_LINKS, HOST_LINKS, MESSAGE, WAIT, Cause
-from ringside.validation.explain.verdict import Prediction
-from ringside.validation.rows import Row, rows
+from ringside.validation.explain.causes import ALL_LINKS, HOST_LINKS, MESSAGE, WAIT, SlowCause
+from ringside.validation.explain.verdict import LogPrediction
+from ringside.validation.rows import PlacedRecord, rows
 
 _NINE_OF_TEN = 1.645
 
@@ -23,12 +23,12 @@ class ScheduleFamily:
 
     runs = 1
     told = ""
-    causes: Sequence[Cause] = (HOST_LINKS, ALL_LINKS, MESSAGE, WAIT)
+    causes: Sequence[SlowCause] = (HOST_LINKS, ALL_LINKS, MESSAGE, WAIT)
 
     def __init__(
         self, records: Sequence[Record], cluster: str, values: Mapping[str, str], calibration: Calibration
     ) -> None:
-        self._rows: list[tuple[Row, Parameters]] = []
+        self._rows: list[tuple[PlacedRecord, Parameters]] = []
         self.records: list[Record] = []
         sigmas = []
         for row in rows(records, cluster, values):
@@ -46,28 +46,28 @@ class ScheduleFamily:
         self.as_family = self._ask()
         self.bound_s = np.array([_bound(row, parameters) for row, parameters in self._rows])
 
-    def under(self, cause: Cause, value: float | str) -> Prediction:
+    def under(self, cause: SlowCause, value: float | str) -> LogPrediction:
         """Predict the rows under the cause."""
         factor = float(value)
         if cause is WAIT:
             later = np.logaddexp(self.as_family.mean, np.log(factor * 1e-6))
-            return Prediction(later, self._sigma)
+            return LogPrediction(later, self._sigma)
         if cause is MESSAGE:
             return self._ask(alpha=factor)
         return self._ask(share=factor, hosts=1 if cause is HOST_LINKS else None)
 
-    def as_usual(self) -> Prediction:
+    def as_usual(self) -> LogPrediction:
         """Return the same prediction: these logs record no unusual settings."""
         return self.as_family
 
-    def _ask(self, alpha: float = 1.0, share: float = 1.0, hosts: int | None = None) -> Prediction:
+    def _ask(self, alpha: float = 1.0, share: float = 1.0, hosts: int | None = None) -> LogPrediction:
         seconds = []
         for row, parameters in self._rows:
             later = replace(parameters, alpha=parameters.alpha * alpha)
             graph = later.on(row.placed.graph, row.placed.routes)
             slow = _with_slow_links(graph, share, hosts)
             seconds.append(evaluate(row.schedule, slow, later, "simpy", routes=row.placed.routes)[0])
-        return Prediction(np.log(seconds), self._sigma)
+        return LogPrediction(np.log(seconds), self._sigma)
 
 
 def _with_slow_links(graph: Topology, share: float, hosts: int | None) -> Topology:
@@ -79,7 +79,7 @@ def _with_slow_links(graph: Topology, share: float, hosts: int | None) -> Topolo
     return graph
 
 
-def _bound(row: Row, parameters: Parameters) -> float:
+def _bound(row: PlacedRecord, parameters: Parameters) -> float:
     """Return the seconds for the bytes that must enter or leave one rank at its links' nominal rates."""
     graph = row.placed.graph
     rate = min(

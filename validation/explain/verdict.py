@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ringside.sim.libraries.gaussian import EIGHTY
 from ringside.sim.record import Record
-from ringside.validation.explain.causes import Cause
+from ringside.validation.explain.causes import SlowCause
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -42,7 +42,7 @@ _LEAST_SIGMA = 0.05
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Prediction:
+class LogPrediction:
     """Log seconds of each row, and their uncertainty; NaN where the row cannot run."""
 
     mean: Floats
@@ -56,18 +56,18 @@ class Family(Protocol):
     """
 
     records: list[Record]
-    as_family: Prediction
+    as_family: LogPrediction
     bound_s: Floats
     runs: int
 
     @property
-    def causes(self) -> Sequence[Cause]:
+    def causes(self) -> Sequence[SlowCause]:
         """Return the causes that may apply to these rows."""
 
-    def under(self, cause: Cause, value: float | str) -> Prediction:
+    def under(self, cause: SlowCause, value: float | str) -> LogPrediction:
         """Predict the rows under the cause."""
 
-    def as_usual(self) -> Prediction:
+    def as_usual(self) -> LogPrediction:
         """Predict the rows without the log's own unusual settings."""
 
     @property
@@ -76,10 +76,10 @@ class Family(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CauseFit:
     """A cause at its best value; ``left`` is the factor by which slow rows remain off."""
 
-    cause: Cause
+    cause: SlowCause
     value: float | str
     cost: float
     left: float
@@ -87,7 +87,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class UnusualSettings:
     """The log's own unusual settings and their cost: at most ``factor``, in these ``rows``.
 
     ``shown`` is whether the rows are closer to similar machines with the settings than without.
@@ -100,7 +100,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LogVerdict:
     """The judgement; ``rows`` lie above their uncertainty, ``slower`` is by how much, typically.
 
     ``typical`` is the factor of all rows, below 1 where they are faster. ``named`` are the causes that
@@ -119,12 +119,12 @@ class Verdict:
     departs: bool
     clear: bool
     left: float
-    named: tuple[Candidate, ...]
-    tried: tuple[Candidate, ...]
-    told: Told | None
+    named: tuple[CauseFit, ...]
+    tried: tuple[CauseFit, ...]
+    told: UnusualSettings | None
 
 
-def judge(family: Family) -> Verdict:
+def judge(family: Family) -> LogVerdict:
     """Try every cause on all rows."""
     measured = np.log([record.time_s for record in family.records])
     expected = family.as_family
@@ -143,7 +143,7 @@ def judge(family: Family) -> Verdict:
     told_apart = tried[0].cost + max(ALIKE, ALIKE_PART * gain) if clear or departs else -np.inf
     named = [one for one in tried if one.cost <= min(told_apart, cost - least)]
     wide = EIGHTY * expected.sigma
-    return Verdict(
+    return LogVerdict(
         tuple(family.records),
         *(_seconds(expected.mean), _seconds(expected.mean - wide), _seconds(expected.mean + wide)),
         bound_s=tuple(map(float, family.bound_s)),
@@ -159,18 +159,18 @@ def judge(family: Family) -> Verdict:
     )
 
 
-def _best(family: Family, measured: Floats, cause: Cause, slow: Places) -> Candidate:
+def _best(family: Family, measured: Floats, cause: SlowCause, slow: Places) -> CauseFit:
     """Return the best value of a cause; a fitted value costs one."""
     candidates = []
     for value in cause.values:
         prediction = family.under(cause, value)
         cost = _cost(family, measured, prediction) + float(cause.free)
         left = _left(measured - prediction.mean, slow)
-        candidates.append(Candidate(cause, value, cost, left, _seconds(prediction.mean)))
+        candidates.append(CauseFit(cause, value, cost, left, _seconds(prediction.mean)))
     return min(candidates, key=lambda one: one.cost)
 
 
-def _cost(family: Family, measured: Floats, prediction: Prediction) -> float:
+def _cost(family: Family, measured: Floats, prediction: LogPrediction) -> float:
     if np.isnan(prediction.mean).any():
         return float("inf")
     z = (measured - prediction.mean) / np.maximum(family.as_family.sigma, _LEAST_SIGMA)
@@ -178,14 +178,14 @@ def _cost(family: Family, measured: Floats, prediction: Prediction) -> float:
     return float(weight * np.sum(2.5 * np.log1p(z**2 / 4)))
 
 
-def _told(family: Family, measured: Floats, cost: float) -> Told | None:
+def _told(family: Family, measured: Floats, cost: float) -> UnusualSettings | None:
     if not family.told:
         return None
     usual = family.as_usual()
     more = np.nan_to_num(family.as_family.mean - usual.mean)
     rows = np.flatnonzero(more > np.log(1.05))
     factor = float(np.exp(more.max(initial=0.0)))
-    return Told(family.told, factor, tuple(map(int, rows)), cost < _cost(family, measured, usual))
+    return UnusualSettings(family.told, factor, tuple(map(int, rows)), cost < _cost(family, measured, usual))
 
 
 def _left(over: Floats, slow: Places) -> float:

@@ -12,7 +12,7 @@ from scipy.optimize import least_squares
 
 from ringside.sim.libraries.mpi.form import time_us, work_of
 from ringside.sim.libraries.mpi.measured import EXPECTED, KEPT_MIB, PARAMETERS, Measured, corrected
-from ringside.validation.mpi.observed import Observed
+from ringside.validation.mpi.observed import MpiRow
 
 Floats = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ SHARED = ("inside_us", "inside_GBps", "memory_GBps")
 more."""
 
 
-def fit(rows: Sequence[Observed]) -> Measured:
+def fit(rows: Sequence[MpiRow]) -> Measured:
     """Fit the machine's parameters to rows of one machine."""
     work = work_of([row.task for row in rows])
     log_us = np.log([row.record.time_s * 1e6 for row in rows])
@@ -40,7 +40,7 @@ def fit(rows: Sequence[Observed]) -> Measured:
     return Measured(values, correction, noise, nodes, tasks)
 
 
-def _values(rows: Sequence[Observed]) -> dict[str, float]:
+def _values(rows: Sequence[MpiRow]) -> dict[str, float]:
     """Fit rows with one rank per node first, if any; then the shared parameters to the others."""
     usual = {name: one.value for name, one in EXPECTED.items()}
     alone = [row for row in rows if row.task.port.per_node == 1]
@@ -51,7 +51,7 @@ def _values(rows: Sequence[Observed]) -> dict[str, float]:
 
 
 def _descend(
-    rows: Sequence[Observed], values: Mapping[str, float], free: Sequence[str]
+    rows: Sequence[MpiRow], values: Mapping[str, float], free: Sequence[str]
 ) -> tuple[float, dict[str, float]]:
     """Return the maximum a posteriori, and its cost; parameters without rows stay at their priors."""
     work = work_of([row.task for row in rows])

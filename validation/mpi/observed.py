@@ -16,7 +16,7 @@ from ringside.topologies.placement import EVEN, machines_of, spread_over, stretc
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class MpiRow:
     """A record, and the task that it timed."""
 
     record: Record
@@ -35,7 +35,7 @@ def algorithm_of(record: Record) -> str:
     return decide(collective_of(record)) if record.algorithm == "auto" else record.algorithm
 
 
-def observed(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> list[Observed]:
+def observed(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> list[MpiRow]:
     """Return the records on the cluster's ports; ranks and nodes are each record's own."""
     name = split(cluster)[0]
     ports: dict[tuple[int, int], Port] = {}
@@ -50,7 +50,7 @@ def observed(records: Sequence[Record], cluster: str, settings: Mapping[str, str
         if shape not in ports:
             ports[shape] = _port(name, settings, *shape)
         collective = collective_of(record)
-        rows.append(Observed(record, Task(collective, algorithm_of(record), ports[shape])))
+        rows.append(MpiRow(record, Task(collective, algorithm_of(record), ports[shape])))
     return rows
 
 

@@ -22,7 +22,7 @@ from ringside.sim.libraries.nccl.measured import (
     log_form,
 )
 from ringside.sim.libraries.nccl.message_times import Work, time_us, work_of
-from ringside.validation.nccl.observed import Chosen, Observed, choose
+from ringside.validation.nccl.observed import Chosen, NcclRow, choose
 from ringside.validation.nccl.priors import Prior, priors
 
 Floats = NDArray[np.float64]
@@ -57,11 +57,11 @@ class Fitted:
     model: Measured
     priors: tuple[Prior, ...]
     chosen: Chosen
-    rows: list[Observed]
+    rows: list[NcclRow]
     cost: float
 
 
-def fit(rows: Sequence[Observed], *, pooled: bool = False) -> Fitted:
+def fit(rows: Sequence[NcclRow], *, pooled: bool = False) -> Fitted:
     """Fit the machine's parameters to rows of one machine.
 
     Where sites are ``pooled`` each may be slower or faster than the machine in latency and in bandwidth.
@@ -96,7 +96,7 @@ class _Map:
     covariance: Floats
 
 
-def _map(rows: Sequence[Observed], facts: SiteFacts, expected: Sequence[Prior], pooled: bool) -> _Map:
+def _map(rows: Sequence[NcclRow], facts: SiteFacts, expected: Sequence[Prior], pooled: bool) -> _Map:
     """Return the best of several descents: times have kinks, at which a single one may end."""
     chosen = choose(rows, facts)
     kept = [rows[place] for place in chosen.kept]
@@ -111,7 +111,7 @@ def _map(rows: Sequence[Observed], facts: SiteFacts, expected: Sequence[Prior], 
     return min((_descend(mine, facts, expected, way) for way in _WAYS), key=lambda one: one.cost)
 
 
-def _sites(rows: Sequence[Observed]) -> Floats:
+def _sites(rows: Sequence[NcclRow]) -> Floats:
     """Return an indicator column per site; a single site's rows are the machine's."""
     where = [(row.record.site, row.comm.nodes == 1) for row in rows]
     several = {one for one in (True, False) if len({site for site, scale in where if scale == one}) > 1}
@@ -160,7 +160,7 @@ def _descend(rows: _Rows, facts: SiteFacts, expected: Sequence[Prior], way: Sequ
     return _Map(facts, rows, values(x), by_site @ x[many:], float(solved.cost), covariance)
 
 
-def _finished(rows: Sequence[Observed], best: _Map, expected: tuple[Prior, ...], pooled: bool) -> Fitted:
+def _finished(rows: Sequence[NcclRow], best: _Map, expected: tuple[Prior, ...], pooled: bool) -> Fitted:
     explained, values = best.rows, best.values
     left = explained.log_us - np.log(time_us(explained.work, values)) - best.sites
     correction = corrected(explained.work, left, REPEATED * explained.scale)
@@ -172,7 +172,7 @@ def _finished(rows: Sequence[Observed], best: _Map, expected: tuple[Prior, ...],
     return Fitted(model, expected, explained.chosen, kept, best.cost)
 
 
-def _candidates(rows: Sequence[Observed]) -> list[tuple[SiteFacts, float]]:
+def _candidates(rows: Sequence[NcclRow]) -> list[tuple[SiteFacts, float]]:
     """Return the possible graphs between nodes, the preset's first, and the cost of each."""
     between = [row.comm for row in rows if row.comm.nodes > 1]
     if not between:
@@ -188,17 +188,17 @@ def _candidates(rows: Sequence[Observed]) -> list[tuple[SiteFacts, float]]:
     ]
 
 
-def _spread(rows: Sequence[Observed], pooled: bool) -> Floats:
+def _spread(rows: Sequence[NcclRow], pooled: bool) -> Floats:
     """Return the expected log spread of each row around the form."""
     usual = POOLED if pooled else ONE_SITE
     return np.array([DIGITISED if _is_digitised(row) else usual for row in rows])
 
 
-def _is_digitised(row: Observed) -> bool:
+def _is_digitised(row: NcclRow) -> bool:
     return "digitised" in row.record.source
 
 
-def _weights(rows: Sequence[Observed], pooled: bool) -> Floats:
+def _weights(rows: Sequence[NcclRow], pooled: bool) -> Floats:
     """Return 1 each; equal weights per run where sites are pooled."""
     if not pooled:
         return np.ones(len(rows))

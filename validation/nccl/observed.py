@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class NcclRow:
     """A record with the communicator that made it. ``run`` distinguishes runs."""
 
     record: Record
@@ -46,7 +46,7 @@ class Chosen:
 _CLEAR = 0.1
 
 
-def observed(records: Sequence[Record], machine: str, values: Mapping[str, str]) -> list[Observed]:
+def observed(records: Sequence[Record], machine: str, values: Mapping[str, str]) -> list[NcclRow]:
     """Return the NCCL records of collectives with a form, on the named machine."""
     communicators: dict[tuple[str | int, ...], Communicator | None] = {}
     rows = []
@@ -61,7 +61,7 @@ def observed(records: Sequence[Record], machine: str, values: Mapping[str, str])
         comm = communicators[key]
         if comm:
             launch = Launch(options.gpus_per_thread, options.threads_per_process)
-            rows.append(Observed(record, comm, launch, _run_of(record)))
+            rows.append(NcclRow(record, comm, launch, _run_of(record)))
     return rows
 
 
@@ -76,7 +76,7 @@ def _run_of(record: Record) -> str:
     return f"{record.source} {fields} {record.collective} {record.algorithm} {record.protocol} {record.ranks}"
 
 
-def choose(rows: Sequence[Observed], facts: SiteFacts) -> Chosen:
+def choose(rows: Sequence[NcclRow], facts: SiteFacts) -> Chosen:
     """Return NCCL's choice per row under these facts, without rows that cannot run or have no form."""
     alike: dict[tuple[int, str, str, str], list[int]] = {}
     for place, row in enumerate(rows):

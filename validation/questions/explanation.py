@@ -11,7 +11,7 @@ from ringside.topologies.catalogue import split
 from ringside.topologies.load import in_catalogue
 from ringside.validation.explain.nccl import NcclFamily
 from ringside.validation.explain.schedules import ScheduleFamily
-from ringside.validation.explain.verdict import Family, Verdict, judge
+from ringside.validation.explain.verdict import Family, LogVerdict, judge
 from ringside.validation.measurements import Measurements
 from ringside.validation.questions.fields import ByCalibration
 
@@ -50,7 +50,7 @@ class Explained:
     """The answer: the verdict on what was measured, beside the measurements of ``family``."""
 
     measured: Measurements
-    verdict: Verdict
+    verdict: LogVerdict
     family: str
 
     @property

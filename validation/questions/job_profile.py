@@ -15,7 +15,7 @@ from ringside.sim.questions.fields import (
 )
 from ringside.sim.questions.question import Question, QuestionError, option
 from ringside.sim.questions.sizes import settings_option
-from ringside.validation.readers.kineto import Trace, Traced, read_traces
+from ringside.validation.readers.kineto import RankTrace, Traced, read_traces
 from ringside.validation.traces.analysis import Analysis, RankRow, Row, analyse
 from ringside.validation.traces.replay import Replay, WhatIf, predicted, what_if
 
@@ -108,7 +108,7 @@ class ProfiledJob:
         }  # fmt: skip
 
 
-def _trace(trace: Trace) -> dict[str, Any]:
+def _trace(trace: RankTrace) -> dict[str, Any]:
     return {
         "file": str(trace.path), "rank": trace.rank, "ranks": trace.ranks, "backend": trace.backend,
         "library_version": trace.library_version, "gpu": trace.gpu, "origin_ns": trace.origin_ns,

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ringside.sim.questions.fields import files_argument
 from ringside.sim.questions.question import Question, option
-from ringside.validation.pairs import Verdict, judge_files
+from ringside.validation.pairs import PairsVerdict, judge_files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +23,6 @@ class SlowNodes(Question):
         "Ranks of a run, on both nodes, where a file does not say.", "-g", "--ranks", default=2
     )
 
-    def ask(self) -> Verdict:
+    def ask(self) -> PairsVerdict:
         """Judge the measurements; raise `ringside.sim.record.RecordError` where no pair was measured."""
         return judge_files(list(self.files), self.ranks)

@@ -86,7 +86,7 @@ class Cells:
         return Timing(time_s, min_s or 0.0, max_s or 0.0)
 
 
-class Table:
+class BenchmarkTable:
     """A table that is being read: started by its header, fed line by line, complete when closed."""
 
     def __init__(self, place: str, columns: list[str]) -> None:

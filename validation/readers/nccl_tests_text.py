@@ -19,8 +19,8 @@ from ringside.sim.collective import KINDS, kind_of
 from ringside.sim.record import RecordError
 from ringside.validation.readers.nccl_tests_run import PROGRAM, BenchmarkRun, RankDevice, nccl_version
 from ringside.validation.readers.nccl_tests_table import (
+    BenchmarkTable,
     Cells,
-    Table,
     factor_fits,
     fitting,
     header,
@@ -127,7 +127,7 @@ def read_text(text: str, path: Path) -> Reading:
 def runs(text: str, path: Path) -> list[tuple[BenchmarkRun, list[Cells]]]:
     """Return each run of a log with its rows, which are empty where it died before the first."""
     above = _Above()
-    tables: list[tuple[BenchmarkRun, Table]] = []
+    tables: list[tuple[BenchmarkRun, BenchmarkTable]] = []
     table = None
     for line in _lines(text):
         place = f"{path}, line {line.number}"
@@ -135,7 +135,7 @@ def runs(text: str, path: Path) -> list[tuple[BenchmarkRun, list[Cells]]]:
         if columns or _FOOTER.match(line.text):
             if table:
                 table.close()
-            table = Table(place, columns) if columns else None
+            table = BenchmarkTable(place, columns) if columns else None
             if table:
                 tables.append((above.run(place, f"nccl-tests ({path.name})"), table))
         elif table is None or not table.take(place, line.text, bool(line.message)):

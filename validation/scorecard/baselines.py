@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 from ringside.sim.libraries.nccl.figures import steps
 from ringside.sim.libraries.nccl.library import LAUNCH_S
 from ringside.sim.libraries.nccl.tuner import cost_table
-from ringside.validation.nccl.observed import Observed
+from ringside.validation.nccl.observed import NcclRow
 
 Floats = NDArray[np.float64]
 
-Baseline = Callable[[Sequence[Observed], Sequence[Observed]], Floats]
+Baseline = Callable[[Sequence[NcclRow], Sequence[NcclRow]], Floats]
 """Predicts the seconds of the second rows from the first; NaN where the rule does not apply."""
 
 
-def alpha_beta_ring(fitted: Sequence[Observed], rows: Sequence[Observed]) -> Floats:
+def alpha_beta_ring(fitted: Sequence[NcclRow], rows: Sequence[NcclRow]) -> Floats:
     """Fit a ring of messages with a latency and a bandwidth, with equal weights for all rows."""
     seconds = _seconds(fitted)
     slopes = _ring(fitted) / seconds[:, None]
@@ -25,15 +25,15 @@ def alpha_beta_ring(fitted: Sequence[Observed], rows: Sequence[Observed]) -> Flo
     return np.where(times > 0, times, np.nan)
 
 
-def tuner(fitted: Sequence[Observed], rows: Sequence[Observed]) -> Floats:
+def tuner(fitted: Sequence[NcclRow], rows: Sequence[NcclRow]) -> Floats:
     """Return the tuner's estimate of its choice, plus a launch of 2 us; nothing is fitted."""
     return np.array([_believed(row) for row in rows])
 
 
-def linear_in_log_nodes(fitted: Sequence[Observed], rows: Sequence[Observed]) -> Floats:
+def linear_in_log_nodes(fitted: Sequence[NcclRow], rows: Sequence[NcclRow]) -> Floats:
     """Fit a line in the logarithm of the nodes per size; constant with a single node count."""
 
-    def line(row: Observed) -> float:
+    def line(row: NcclRow) -> float:
         same = [one for one in fitted if _alike(one, row) and one.record.nbytes == row.record.nbytes]
         same = [one for one in same if one.comm.nodes > 1] or same
         if not same:
@@ -47,17 +47,17 @@ def linear_in_log_nodes(fitted: Sequence[Observed], rows: Sequence[Observed]) ->
     return np.array([line(row) for row in rows])
 
 
-def interpolated(fitted: Sequence[Observed], rows: Sequence[Observed]) -> Floats:
+def interpolated(fitted: Sequence[NcclRow], rows: Sequence[NcclRow]) -> Floats:
     """Interpolate over the sizes of runs with equal ranks, log-log; constant outside."""
 
-    def between(row: Observed) -> float:
+    def between(row: NcclRow) -> float:
         same = [one for one in fitted if _alike(one, row) and one.comm.ranks == row.comm.ranks]
         return _along(same, row.record.nbytes)
 
     return np.array([between(row) for row in rows])
 
 
-def pooled_curve(fitted: Sequence[Observed], rows: Sequence[Observed]) -> Floats:
+def pooled_curve(fitted: Sequence[NcclRow], rows: Sequence[NcclRow]) -> Floats:
     """Interpolate one curve of time over size through all rows of the collective."""
     return np.array([_along([one for one in fitted if _alike(one, row)], row.record.nbytes) for row in rows])
 
@@ -71,12 +71,12 @@ BASELINES: dict[str, Baseline] = {
 }
 
 
-def _alike(one: Observed, other: Observed) -> bool:
+def _alike(one: NcclRow, other: NcclRow) -> bool:
     """Return whether two rows are of one collective, pinned to one algorithm."""
     return (one.record.collective, one.record.algorithm) == (other.record.collective, other.record.algorithm)
 
 
-def _along(rows: Sequence[Observed], nbytes: int) -> float:
+def _along(rows: Sequence[NcclRow], nbytes: int) -> float:
     """Interpolate the median times over the sizes, log-log."""
     if not rows:
         return np.nan
@@ -88,18 +88,18 @@ def _along(rows: Sequence[Observed], nbytes: int) -> float:
     return float(np.exp(np.interp(np.log(nbytes), np.log(sizes), middles)))
 
 
-def _ring(rows: Sequence[Observed]) -> Floats:
+def _ring(rows: Sequence[NcclRow]) -> Floats:
     """Return the factors of a message's latency, and of a byte's time."""
     hops = np.array([steps(row.record.collective, row.comm.ranks) for row in rows], dtype=np.float64)
     nbytes = np.array([row.record.nbytes / row.comm.ranks for row in rows])
     return np.stack([hops, hops * nbytes], axis=1)
 
 
-def _seconds(rows: Sequence[Observed]) -> Floats:
+def _seconds(rows: Sequence[NcclRow]) -> Floats:
     return np.array([row.record.time_s for row in rows])
 
 
-def _believed(row: Observed) -> float:
+def _believed(row: NcclRow) -> float:
     record = row.record
     table = cost_table(row.comm, record.collective, record.dtype or "float32", record.redop or "sum")
     return float(table.times_us(record.nbytes).min()) * 1e-6 + LAUNCH_S

@@ -12,7 +12,7 @@ import numpy as np
 from ringside.sim.libraries.nccl.measured import Answer
 from ringside.sim.record import Record
 from ringside.validation.nccl.fit import fit
-from ringside.validation.nccl.observed import Observed, choose, is_observable, observed
+from ringside.validation.nccl.observed import NcclRow, choose, is_observable, observed
 from ringside.validation.published import published
 from ringside.validation.published.calibrations import is_left_out, mates_of
 from ringside.validation.scorecard.baselines import BASELINES
@@ -42,8 +42,8 @@ class Split:
 
     name: str
     machine: str
-    fitted: list[Observed]
-    judged: list[Observed]
+    fitted: list[NcclRow]
+    judged: list[NcclRow]
     pooled: bool = False
     factor: float = 1.0
 
@@ -117,7 +117,7 @@ def judge(split: Split) -> list[JudgedRow]:
     return judged
 
 
-def _beside(split: Split, name: str, rows: Sequence[Observed], answer: Answer) -> list[JudgedRow]:
+def _beside(split: Split, name: str, rows: Sequence[NcclRow], answer: Answer) -> list[JudgedRow]:
     others = {rule: find(split.fitted, rows) for rule, find in BASELINES.items()}
     return [
         JudgedRow(
@@ -191,7 +191,7 @@ def _order(name: str) -> tuple[int, str]:
     return (int(float(factor) * 100), "") if factor != name else (0, name)
 
 
-def _more_nodes(machine: str, own: Sequence[Observed]) -> Iterator[Split]:
+def _more_nodes(machine: str, own: Sequence[NcclRow]) -> Iterator[Split]:
     """Fit the smaller node counts, judge the larger; each count but the first two is a split."""
     counts = sorted({row.comm.nodes for row in own})
     for most in counts[1:-1] if len(counts) > 2 else counts[:1] * (len(counts) == 2 and counts[0] > 1):
@@ -203,7 +203,7 @@ def _more_nodes(machine: str, own: Sequence[Observed]) -> Iterator[Split]:
             yield Split(MORE, machine, fitted, rows, factor=nodes / most)
 
 
-def _other_sites(machine: str, own: Sequence[Observed], mates: Sequence[Observed]) -> Iterator[Split]:
+def _other_sites(machine: str, own: Sequence[NcclRow], mates: Sequence[NcclRow]) -> Iterator[Split]:
     """Fit all sites of the box but one, judge that one."""
     for site in dict.fromkeys(row.record.site for row in own):
         others = [row for row in (*own, *mates) if row.record.site != site]
@@ -212,7 +212,7 @@ def _other_sites(machine: str, own: Sequence[Observed], mates: Sequence[Observed
             yield Split(ANOTHER, machine, others, judged, pooled=True)
 
 
-def _of_run(machine: str, run: Sequence[Observed]) -> Iterator[Split]:
+def _of_run(machine: str, run: Sequence[NcclRow]) -> Iterator[Split]:
     """Judge sizes between, a gap in the middle, and all larger sizes."""
     if len({row.record.nbytes for row in run}) < _LOG:
         return

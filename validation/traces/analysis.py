@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ringside.sim.collective import KINDS
 from ringside.sim.program.timeline import length, union
-from ringside.validation.readers.kineto import Trace, Traced
+from ringside.validation.readers.kineto import RankTrace, Traced
 from ringside.validation.traces.clocks import Clocks, align
 from ringside.validation.traces.matching import Match, Matched, group_size, match
 
@@ -134,7 +134,7 @@ class RankRow(NamedTuple):
 class Analysis:
     """The analysis of a job's traces; ``meetings`` and ``clocks`` need two ranks or more."""
 
-    traces: tuple[Trace, ...]
+    traces: tuple[RankTrace, ...]
     rows: tuple[Row, ...]
     ranks: tuple[RankRow, ...]
     meetings: tuple[Meeting, ...] = ()
@@ -151,7 +151,7 @@ class Analysis:
         return median(differences) if differences else None
 
 
-def analyse(traces: Sequence[Trace]) -> Analysis:
+def analyse(traces: Sequence[RankTrace]) -> Analysis:
     """Match collectives, align clocks and summarise."""
     if len(traces) == 1:
         trace = traces[0]
@@ -167,17 +167,17 @@ def analyse(traces: Sequence[Trace]) -> Analysis:
     return Analysis(tuple(traces), tuple(rows), tuple(ranks), tuple(meetings), matched, clocks)
 
 
-def busy(trace: Trace) -> list[tuple[float, float]]:
+def busy(trace: RankTrace) -> list[tuple[float, float]]:
     """Return the times of a rank's work other than collectives."""
     return union((span.begin_s, span.end_s) for span in trace.work)
 
 
-def communicating(trace: Trace) -> list[tuple[float, float]]:
+def communicating(trace: RankTrace) -> list[tuple[float, float]]:
     """Return the times in which a rank's collectives or messages are in progress, including waits."""
     return union((one.begin_s, one.end_s) for one in trace.collectives if one.end_s is not None)
 
 
-def window(trace: Trace) -> tuple[float, float]:
+def window(trace: RankTrace) -> tuple[float, float]:
     """Return the window from a rank's first work or collective to its last."""
     spans = [*busy(trace), *communicating(trace)]
     return (min(spans)[0], max(end for _, end in spans)) if spans else (0.0, 0.0)
@@ -217,7 +217,7 @@ def _rows(meetings: Sequence[Meeting]) -> list[Row]:
     return sorted(rows, key=_largest_first)
 
 
-def _rows_alone(seen: Iterable[tuple[Trace, Traced]]) -> list[Row]:
+def _rows_alone(seen: Iterable[tuple[RankTrace, Traced]]) -> list[Row]:
     """Return rows of collectives seen on one rank only, or unmatched: each is counted."""
     groups: dict[Key, list[Traced]] = defaultdict(list)
     for trace, one in seen:
@@ -248,7 +248,7 @@ def _largest_first(row: Row) -> tuple[str, int, int]:
     return row.kind or "~", -(row.nbytes or 0), row.ranks or 0
 
 
-def _rank(trace: Trace, meetings: Sequence[Meeting]) -> RankRow:
+def _rank(trace: RankTrace, meetings: Sequence[Meeting]) -> RankRow:
     communication, work = communicating(trace), busy(trace)
     begin, end = window(trace)
     is_timed = bool(communication) or not trace.collectives

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
-from ringside.validation.readers.kineto import Trace
+from ringside.validation.readers.kineto import RankTrace
 from ringside.validation.traces.matching import Match
 
 TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
@@ -32,7 +32,7 @@ class Clocks(NamedTuple):
     used: int
 
 
-def align(traces: Sequence[Trace], matches: Sequence[Match]) -> Clocks:
+def align(traces: Sequence[RankTrace], matches: Sequence[Match]) -> Clocks:
     """Align clocks by the ends of collectives; without any they stay as they are."""
     origin = min(trace.origin_ns for trace in traces)
     own = {trace.rank: (trace.origin_ns - origin) / 1e9 for trace in traces if trace.rank is not None}

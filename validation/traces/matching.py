@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
-from ringside.validation.readers.kineto import Trace, Traced
+from ringside.validation.readers.kineto import RankTrace, Traced
 from ringside.validation.readers.kineto.trace import BATCH, MESSAGES, UNTOLD
 
 UNEVEN = ("all_to_all", UNTOLD, "send", "recv", BATCH)
@@ -37,14 +37,14 @@ class Matched(NamedTuple):
     alone: int
 
 
-def world(trace: Trace) -> int | None:
+def world(trace: RankTrace) -> int | None:
     """Return the ranks of an unnamed group: all, where the trace lists no group of other ranks."""
     if trace.ranks is None or any(group.size != trace.ranks for group in trace.groups):
         return None
     return trace.ranks
 
 
-def group_size(trace: Trace, one: Traced) -> int | None:
+def group_size(trace: RankTrace, one: Traced) -> int | None:
     """Return the number of ranks of a collective: from the trace, its sizes, or `world`."""
     if one.group.size is not None:
         return one.group.size
@@ -55,9 +55,9 @@ def group_size(trace: Trace, one: Traced) -> int | None:
     return world(trace)
 
 
-def match(traces: Sequence[Trace]) -> Matched:
+def match(traces: Sequence[RankTrace]) -> Matched:
     """Match the collectives of all ranks; messages are left out."""
-    by_key: dict[Key, dict[int, tuple[Trace, Traced]]] = defaultdict(dict)
+    by_key: dict[Key, dict[int, tuple[RankTrace, Traced]]] = defaultdict(dict)
     for trace in traces:
         assert trace.rank is not None
         for key, one in _keys(trace, traces):
@@ -79,7 +79,7 @@ def match(traces: Sequence[Trace]) -> Matched:
     return Matched(matches, mismatches, alone)
 
 
-def _wanted(trace: Trace, one: Traced, traced: Sequence[int | None]) -> int:
+def _wanted(trace: RankTrace, one: Traced, traced: Sequence[int | None]) -> int:
     """Return how many traced ranks take part in a collective; all where the trace does not say which.
 
     A group of fewer ranks than the job, without a list in any trace, is identified by its ``Comms Id`` alone.
@@ -110,7 +110,7 @@ def _counted(counts: Counter[int]) -> str:
     return ", ".join(f"{count} on rank {rank}" for rank, count in sorted(counts.items())[:8])
 
 
-def _made(members: dict[int, tuple[Trace, Traced]]) -> Match:
+def _made(members: dict[int, tuple[RankTrace, Traced]]) -> Match:
     known = [(trace, one) for trace, one in members.values()]
     size = group_size(*known[0])
     sizes = [one.nbytes(size) for _, one in known]
@@ -120,7 +120,7 @@ def _made(members: dict[int, tuple[Trace, Traced]]) -> Match:
     return Match(kind, mean, size, {rank: one for rank, (_, one) in members.items()})
 
 
-def _keys(trace: Trace, traces: Sequence[Trace]) -> Iterator[tuple[Key, Traced]]:
+def _keys(trace: RankTrace, traces: Sequence[RankTrace]) -> Iterator[tuple[Key, Traced]]:
     """Yield each collective of a rank with the key that it shares with its matches."""
     groups: dict[Key, list[Traced]] = defaultdict(list)
     for one in sorted(trace.collectives, key=_order):
@@ -164,11 +164,11 @@ def _order(one: Traced) -> tuple[bool, float]:
     return one.called_s is not None, one.begin_s if one.called_s is None else one.called_s
 
 
-def _when(trace: Trace, one: Traced) -> float:
+def _when(trace: RankTrace, one: Traced) -> float:
     return trace.origin_ns / 1e9 + one.begin_s
 
 
-def _disagree(members: dict[int, tuple[Trace, Traced]]) -> str:
+def _disagree(members: dict[int, tuple[RankTrace, Traced]]) -> str:
     """Describe how the members of a collective differ; empty if they do not."""
     ranks = list(members)
     first_trace, first = members[ranks[0]]
@@ -182,7 +182,7 @@ def _disagree(members: dict[int, tuple[Trace, Traced]]) -> str:
     return ""
 
 
-def _told(trace: Trace, one: Traced) -> str:
+def _told(trace: RankTrace, one: Traced) -> str:
     nbytes = one.nbytes(group_size(trace, one))
     return f"{one.kind or one.name}" + ("" if nbytes is None else f" of {nbytes} B")
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ringside.sim.collective import KINDS, Collective
 from ringside.sim.libraries.rules import RULES, rules_of
 from ringside.sim.program.operations import Call, Compute, Group, Operation, Program
-from ringside.validation.readers.kineto import Trace, Traced
+from ringside.validation.readers.kineto import RankTrace, Traced
 from ringside.validation.traces.analysis import Analysis, Meeting, window
 from ringside.validation.traces.matching import group_size
 
@@ -97,7 +97,7 @@ def program_of(analysis: Analysis) -> TracedProgram:
     )
 
 
-def _ranks(traces: Sequence[Trace]) -> int:
+def _ranks(traces: Sequence[RankTrace]) -> int:
     """Return the number of ranks of the job, or the minimum that the traces imply."""
     count = next((trace.ranks for trace in traces if trace.ranks), 0)
     sizes = [group_size(trace, one) or 0 for trace in traces for one in trace.collectives]
@@ -137,7 +137,7 @@ def _members(meeting: Meeting, ranks: int) -> tuple[int, ...] | None:
     return tuple(sorted(meeting.arrivals)) if size == len(meeting.arrivals) else None
 
 
-def _of_one(trace: Trace, ranks: int, library: str) -> dict[int, list[_Piece]]:
+def _of_one(trace: RankTrace, ranks: int, library: str) -> dict[int, list[_Piece]]:
     """Return the collectives of a single traced rank, each with its whole group."""
     groups: dict[tuple[str | None, tuple[int, ...], str], Group] = {}
     shortest: dict[tuple[str | None, int | None, int | None], float] = {}
@@ -170,7 +170,7 @@ def _collective(kind: str | None, nbytes: int | None, ranks: int) -> Collective 
     return Collective(kind, ranks, nbytes)
 
 
-def _alike(trace: Trace, one: Traced) -> tuple[str | None, int | None, int | None]:
+def _alike(trace: RankTrace, one: Traced) -> tuple[str | None, int | None, int | None]:
     """Return the key of collectives that take equally long without skew."""
     size = group_size(trace, one)
     return one.kind, one.nbytes(size), size
@@ -188,7 +188,7 @@ def _piece(one: Traced, call: Call | None, transfer: float, wait: float = 0.0) -
 class _Writer:
     """Writes the operations of one rank, from ``start`` on its own clock."""
 
-    def __init__(self, trace: Trace, start: float, pieces: Sequence[_Piece]) -> None:
+    def __init__(self, trace: RankTrace, start: float, pieces: Sequence[_Piece]) -> None:
         self.operations: list[Operation] = []
         self.seconds: dict[int, float] = {}
         self._trace, self._start = trace, start

@@ -16,7 +16,7 @@ from ringside.sim.program.timeline import ProgramTimeline
 from ringside.sim.record import Record, RecordError
 from ringside.topologies.placement import EVEN
 from ringside.validation.machines import infer_machine
-from ringside.validation.readers.kineto import Trace, TraceError
+from ringside.validation.readers.kineto import RankTrace, TraceError
 from ringside.validation.traces.analysis import Analysis, Row
 from ringside.validation.traces.program import TracedProgram, program_of
 
@@ -81,7 +81,7 @@ def what_if(
     )  # fmt: skip
 
 
-def _own(traced: TracedProgram, trace: Trace) -> tuple[Replay | None, str]:
+def _own(traced: TracedProgram, trace: RankTrace) -> tuple[Replay | None, str]:
     """Replay on a cluster like the recorded one, where NCCL is modelled there; return the evidence too."""
     named, why = own_cluster(trace)
     if named is None:
@@ -116,7 +116,7 @@ def replay(
     return Replay(cluster, library, libraries, simulate([job], libraries)[0])
 
 
-def own_cluster(trace: Trace) -> tuple[str | None, str]:
+def own_cluster(trace: RankTrace) -> tuple[str | None, str]:
     """Return the named cluster of a trace, from its GPUs; else ``None``, and why."""
     if not trace.gpu or not trace.ranks:
         return None, "the trace names no GPU, or not how many ranks there were"

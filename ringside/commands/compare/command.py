@@ -12,7 +12,7 @@ from ringside.pictures.style import check_format
 from ringside.report.page import Page, Table, check_page, write_page
 from ringside.sim.record import DDP_SCHEMA, schema_of
 from ringside.topologies.disk import check_outputs
-from ringside.validation.compare import Compared, Summary, summaries
+from ringside.validation.compare import Compared, ComparisonSummary, summaries
 from ringside.validation.questions.comparison import Comparison
 
 HEADS = (
@@ -109,7 +109,7 @@ def compared_page(title: str, rows: Sequence[Compared], notes: Sequence[str], ra
     )
 
 
-def headline(sums: Mapping[str, Summary]) -> str:
+def headline(sums: Mapping[str, ComparisonSummary]) -> str:
     """Summarize the errors in a sentence: of held-out rows if there are any, else of the others."""
     kinds = {
         "held_out": "held out",
@@ -139,7 +139,7 @@ def percent(text: str) -> float:
     return value
 
 
-def summary_lines(sums: Mapping[str, Summary]) -> list[str]:
+def summary_lines(sums: Mapping[str, ComparisonSummary]) -> list[str]:
     """Return one line per set of rows."""
     return [
         f"{name}: {s.rows} rows, typically {s.typical_factor:.2f}x off, nine of ten within "

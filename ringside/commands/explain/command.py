@@ -7,7 +7,7 @@ from typing import Any
 from ringside import console, options
 from ringside.commands.fields import asks
 from ringside.topologies.units import format_size
-from ringside.validation.explain.verdict import Candidate, Told, Verdict
+from ringside.validation.explain.verdict import CauseFit, LogVerdict, UnusualSettings
 from ringside.validation.questions.explanation import Explanation
 
 HEADS = (
@@ -46,12 +46,12 @@ def command(
     console.print_comments(lines(verdict))
 
 
-def lines(verdict: Verdict) -> list[str]:
+def lines(verdict: LogVerdict) -> list[str]:
     """Return the answer in sentences."""
     return [*_answer(verdict), *_of_bound(verdict), *_told(verdict), "unknown:", *_untold(verdict)]
 
 
-def _answer(verdict: Verdict) -> list[str]:
+def _answer(verdict: LogVerdict) -> list[str]:
     if verdict.named:
         several = len(verdict.named) > 1
         perhaps = "" if verdict.clear else "perhaps, because similar machines vary widely in these rows: "
@@ -79,12 +79,12 @@ def _answer(verdict: Verdict) -> list[str]:
     return [f"no anomaly compared with similar machines: {how}, within their variation"]
 
 
-def sentence(one: Candidate) -> str:
+def sentence(one: CauseFit) -> str:
     """Describe a cause with its value."""
     return one.cause.sentence(one.value)
 
 
-def _of_bound(verdict: Verdict) -> list[str]:
+def _of_bound(verdict: LogVerdict) -> list[str]:
     """Compare the largest size with the links' capacity."""
     place = max(range(len(verdict.records)), key=lambda row: verdict.records[row].nbytes)
     record = verdict.records[place]
@@ -99,7 +99,7 @@ def _of_bound(verdict: Verdict) -> list[str]:
     return sentences
 
 
-def _told(verdict: Verdict) -> list[str]:
+def _told(verdict: LogVerdict) -> list[str]:
     setting = verdict.told
     if setting is None:
         return []
@@ -111,7 +111,7 @@ def _told(verdict: Verdict) -> list[str]:
     return [f"according to the log, {setting.says}: up to {setting.factor:.2f}x {usual}, in {where}; {agree}"]
 
 
-def _untold(verdict: Verdict) -> list[str]:
+def _untold(verdict: LogVerdict) -> list[str]:
     sizes = [record.nbytes for record in verdict.records]
     gaps = []
     if max(sizes) < 64 * _MIB:
@@ -128,7 +128,7 @@ def _untold(verdict: Verdict) -> list[str]:
     return gaps
 
 
-def _where(verdict: Verdict, rows: Sequence[int]) -> str:
+def _where(verdict: LogVerdict, rows: Sequence[int]) -> str:
     sizes = sorted({verdict.records[row].nbytes for row in rows})
     count = f"{len(rows)} of {len(verdict.records)} rows"
     if len(sizes) == 1:
@@ -136,8 +136,8 @@ def _where(verdict: Verdict, rows: Sequence[int]) -> str:
     return f"{count}, {format_size(sizes[0])} to {format_size(sizes[-1])}"
 
 
-def _table(verdict: Verdict) -> list[tuple[console.Cell, ...]]:
-    def mark(one: Candidate) -> str:
+def _table(verdict: LogVerdict) -> list[tuple[console.Cell, ...]]:
+    def mark(one: CauseFit) -> str:
         if one in verdict.named:
             return "yes" if verdict.clear else "maybe"
         return "no" if verdict.named or verdict.departs else "-"
@@ -148,7 +148,7 @@ def _table(verdict: Verdict) -> list[tuple[console.Cell, ...]]:
     ]
 
 
-def _content(verdict: Verdict) -> dict[str, Any]:
+def _content(verdict: LogVerdict) -> dict[str, Any]:
     return {
         "departs": verdict.departs,
         "clear": verdict.clear,
@@ -162,7 +162,7 @@ def _content(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _cause(one: Candidate) -> dict[str, Any]:
+def _cause(one: CauseFit) -> dict[str, Any]:
     return {
         "cause": one.cause.key,
         "value": one.value,
@@ -173,11 +173,11 @@ def _cause(one: Candidate) -> dict[str, Any]:
     }
 
 
-def _told_content(setting: Told | None) -> dict[str, Any] | None:
+def _told_content(setting: UnusualSettings | None) -> dict[str, Any] | None:
     return None if setting is None else asdict(setting)
 
 
-def _row(verdict: Verdict, place: int) -> dict[str, Any]:
+def _row(verdict: LogVerdict, place: int) -> dict[str, Any]:
     record = verdict.records[place]
     return {
         "size_bytes": record.nbytes,

@@ -10,7 +10,7 @@ from ringside.commands.fields import asks
 from ringside.pictures.style import check_format
 from ringside.topologies.disk import check_outputs
 from ringside.topologies.units import format_size
-from ringside.validation.pairs import Matrix, SlowNode, SlowPair, Verdict
+from ringside.validation.pairs import PairMatrix, PairsVerdict, SlowNode, SlowPair
 from ringside.validation.questions.slow_nodes import SlowNodes
 
 HEADS = (
@@ -51,7 +51,7 @@ def command(
         console.print_comments(lines(verdict))
 
 
-def lines(verdict: Verdict) -> list[str]:
+def lines(verdict: PairsVerdict) -> list[str]:
     """Describe slow nodes and pairs, and what these measurements cannot show."""
     together: dict[tuple[str, str], list[SlowPair]] = {}
     for pair in verdict.pairs:
@@ -69,7 +69,7 @@ def lines(verdict: Verdict) -> list[str]:
     return [*sentences, *_untold(verdict)]
 
 
-def _untold(verdict: Verdict) -> list[str]:
+def _untold(verdict: PairsVerdict) -> list[str]:
     most = max(matrix.gpus_per_node for matrix in verdict.matrices)
     sentences = ["unknown:"]
     if verdict.untold:
@@ -98,7 +98,7 @@ def _gpus(count: int) -> str:
     return f"{count} GPU{'s' * (count > 1)} per node"
 
 
-def _cells(matrix: Matrix) -> tuple[console.Cell, ...]:
+def _cells(matrix: PairMatrix) -> tuple[console.Cell, ...]:
     node = int(np.argmax(matrix.effects))
     i, j = np.unravel_index(np.nanargmax(matrix.residuals), matrix.residuals.shape)
     return (
@@ -113,7 +113,7 @@ def _percent(slower: float) -> float:
     return float(np.expm1(slower)) * 100
 
 
-def _content(verdict: Verdict) -> dict[str, Any]:
+def _content(verdict: PairsVerdict) -> dict[str, Any]:
     return {
         "slow_nodes": [
             {"node": n.node, "factor": n.factor, "worst": _key(n.worst), "matrices": n.matrices, "of": n.of}
@@ -138,7 +138,7 @@ def _content(verdict: Verdict) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _key(matrix: Matrix) -> dict[str, Any]:
+def _key(matrix: PairMatrix) -> dict[str, Any]:
     return {
         "collective": matrix.collective,
         "gpus_per_node": matrix.gpus_per_node,

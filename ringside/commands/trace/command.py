@@ -13,7 +13,7 @@ from ringside.topologies.disk import check_outputs, write_file
 from ringside.topologies.placement import placement_told
 from ringside.topologies.units import format_duration
 from ringside.validation.questions.job_profile import JobProfile
-from ringside.validation.readers.kineto import Trace
+from ringside.validation.readers.kineto import RankTrace
 from ringside.validation.traces.analysis import Analysis, RankRow, Row
 from ringside.validation.traces.matching import group_size, world
 from ringside.validation.traces.replay import Replay, WhatIf, predicted
@@ -178,7 +178,7 @@ def _row(row: Row, *, short: bool) -> list[console.Cell]:
     return [*cells, _in(row.time_s, 1e3), _or(row.stride), _in(row.algbw, 1e-9)]
 
 
-def _rank(row: RankRow, trace: Trace) -> list[console.Cell]:
+def _rank(row: RankRow, trace: RankTrace) -> list[console.Cell]:
     given, got = (
         [size for size in sizes if size is not None]
         for sizes in (
@@ -193,7 +193,7 @@ def _rank(row: RankRow, trace: Trace) -> list[console.Cell]:
     ]  # fmt: skip
 
 
-def _each(traces: Iterable[Trace]) -> Iterator[list[console.Cell]]:
+def _each(traces: Iterable[RankTrace]) -> Iterator[list[console.Cell]]:
     for trace in traces:
         for one in trace.collectives:
             group = one.group.description or one.group.name or "-"

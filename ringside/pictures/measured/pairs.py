@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from numpy.typing import NDArray
 
 from ringside.pictures.style import STYLE, save
-from ringside.validation.pairs import Matrix, Verdict
+from ringside.validation.pairs import PairMatrix, PairsVerdict
 
 _LEAST_FACTOR = 1.5
 """The minimum range of colours, so that noise looks like noise."""
@@ -26,14 +26,14 @@ _MOST_LABELS = 40
 """With more nodes only every second, third, ... name is written."""
 
 
-def draw_pairs(verdict: Verdict, path: Path) -> None:
+def draw_pairs(verdict: PairsVerdict, path: Path) -> None:
     """Draw a column per collective and number of GPUs per node: the pairs above, the nodes below.
 
     A pair's colour is its time over the median of all pairs, the median over sizes; a dot marks named pairs,
     hatching those that were not measured. Below is each node's own factor, a point per size; diamonds are
     named nodes.
     """
-    groups: dict[tuple[str, int, tuple[str, ...]], list[Matrix]] = {}
+    groups: dict[tuple[str, int, tuple[str, ...]], list[PairMatrix]] = {}
     for matrix in verdict.matrices:
         groups.setdefault((matrix.collective, matrix.gpus_per_node, matrix.nodes), []).append(matrix)
     factors = [_factors(group) for group in groups.values()]
@@ -60,7 +60,7 @@ def draw_pairs(verdict: Verdict, path: Path) -> None:
         save(figure, path)
 
 
-def _factors(group: Sequence[Matrix]) -> NDArray[np.float64]:
+def _factors(group: Sequence[PairMatrix]) -> NDArray[np.float64]:
     """Return the median over sizes of each pair's time over its matrix' median; NaN without any size."""
     slower = np.stack([matrix.slower for matrix in group])
     measured = np.isfinite(slower).any(axis=0)
@@ -82,7 +82,7 @@ def _draw_matrix(axes: Axes, factors: NDArray[np.float64], colours: LogNorm) -> 
     return axes.imshow(np.clip(factors, 1, None), cmap="Blues", norm=colours, aspect="auto")
 
 
-def _mark(axes: Axes, verdict: Verdict, matrix: Matrix) -> None:
+def _mark(axes: Axes, verdict: PairsVerdict, matrix: PairMatrix) -> None:
     here = matrix.collective, matrix.gpus_per_node
     for pair in verdict.pairs:
         if (pair.collective, pair.gpus_per_node) == here and set(pair.nodes) <= set(matrix.nodes):
@@ -90,7 +90,7 @@ def _mark(axes: Axes, verdict: Verdict, matrix: Matrix) -> None:
             axes.plot([i, j], [j, i], linestyle="", marker="o", mfc="white", mec="black", markersize=4)
 
 
-def _draw_nodes(axes: Axes, group: Sequence[Matrix], slow: set[str]) -> None:
+def _draw_nodes(axes: Axes, group: Sequence[PairMatrix], slow: set[str]) -> None:
     for matrix in group:
         named = np.array([node in slow for node in matrix.nodes])
         factors, places = np.exp(matrix.effects), np.arange(len(named))

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ringside.validation.readers.kineto.events import RECORD, Event
+from ringside.validation.readers.kineto.events import RECORD, TraceEvent
 from ringside.validation.readers.kineto.names import WIDTHS, annotated, dtype_of, kind_of
-from ringside.validation.readers.kineto.stream import Place
+from ringside.validation.readers.kineto.stream import TracePlace
 from ringside.validation.readers.kineto.trace import TracedGroup, TraceError
 
 _PAIRED = re.compile(r"_base_?$|_tensor|_single")
@@ -22,7 +22,7 @@ _MOST = 2**62
 _MOST_RANKS = 2**24
 
 
-class Told(NamedTuple):
+class CallFacts(NamedTuple):
     """The known properties of a call; ``name`` is the trace's own."""
 
     name: str
@@ -39,7 +39,7 @@ class Told(NamedTuple):
     rank: int | None = None
 
 
-def from_args(args: dict[str, Any], place: Place) -> Told | None:
+def from_args(args: dict[str, Any], place: TracePlace) -> CallFacts | None:
     """Parse the arguments of a kernel, or of ``record_param_comms``; ``None`` without any."""
     name = args.get("Collective name")
     if not isinstance(name, str):
@@ -60,13 +60,13 @@ def from_args(args: dict[str, Any], place: Place) -> Told | None:
     elif rank is not None:
         rank = group.ranks[rank] if group.ranks and rank < len(group.ranks) else None
     identity = args.get("Comms Id")
-    return Told(
+    return CallFacts(
         name, kind, given, got, dtype, group, _count(args, "Seq", place),
         None if identity is None else str(identity), peer, uneven, rank=rank,
     )  # fmt: skip
 
 
-def from_operators(events: Sequence[Event], size: int | None) -> Told | None:
+def from_operators(events: Sequence[TraceEvent], size: int | None) -> CallFacts | None:
     """Parse the operators around a launch; ``size`` is the group's number of ranks, if known.
 
     Raise `TraceError` with the place for invalid shapes.
@@ -94,7 +94,7 @@ def from_operators(events: Sequence[Event], size: int | None) -> Told | None:
     if not name:
         return None
     given, got = _both(kind, given, got, size)
-    return Told(name, kind, given, got, dtype, backend=backend)
+    return CallFacts(name, kind, given, got, dtype, backend=backend)
 
 
 def _both(
@@ -120,7 +120,7 @@ def _bytes(shapes: Sequence[Any], types: Sequence[Any]) -> tuple[int | None, str
     return (total, dtype) if shapes and types else (None, None)
 
 
-def _shapes(event: Event) -> tuple[list[Any], list[Any]]:
+def _shapes(event: TraceEvent) -> tuple[list[Any], list[Any]]:
     shapes = event.args.get("Input Dims", event.args.get("Input dims", []))
     types = event.args.get("Input type", [])
     if not isinstance(shapes, list) or not isinstance(types, list):
@@ -134,7 +134,7 @@ def _shapes(event: Event) -> tuple[list[Any], list[Any]]:
     return shapes, types
 
 
-def _group(args: dict[str, Any], place: Place) -> TracedGroup:
+def _group(args: dict[str, Any], place: TracePlace) -> TracedGroup:
     size = _count(args, "Group size", place)
     texts = [args.get(f"Process Group {what}") for what in ("Name", "Description")]
     ranks = ranks_of(args.get("Process Group Ranks"))
@@ -149,7 +149,7 @@ def _group(args: dict[str, Any], place: Place) -> TracedGroup:
     return TracedGroup(name, description, size, ranks or None)
 
 
-def _count(args: dict[str, Any], key: str, place: Place) -> int | None:
+def _count(args: dict[str, Any], key: str, place: TracePlace) -> int | None:
     value = args.get(key)
     if value is None or value == -1:
         return None

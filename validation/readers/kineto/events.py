@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ringside.validation.readers.kineto.names import annotated, is_communication
-from ringside.validation.readers.kineto.stream import Place
+from ringside.validation.readers.kineto.stream import TracePlace
 from ringside.validation.readers.kineto.trace import TraceError
 
 _GPU = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"})
@@ -27,7 +27,7 @@ RECORD = "record_param_comms"
 """PyTorch's operator around each communication call, with its sizes in newer releases."""
 
 
-class Event(NamedTuple):
+class TraceEvent(NamedTuple):
     """One complete event; times in microseconds of the file."""
 
     name: str
@@ -35,10 +35,10 @@ class Event(NamedTuple):
     end: float
     thread: tuple[Any, Any]
     args: dict[str, Any]
-    place: Place
+    place: TracePlace
 
 
-class Launch(NamedTuple):
+class KernelLaunch(NamedTuple):
     """A runtime call that started work on a GPU."""
 
     at: float
@@ -50,22 +50,22 @@ class Launch(NamedTuple):
 class Events:
     """The events of a trace about communication and the work beside it."""
 
-    kernels: list[Event] = field(default_factory=list)
+    kernels: list[TraceEvent] = field(default_factory=list)
     """Communication kernels."""
     work: list[tuple[float, float, Any, Any]] = field(default_factory=list)
     """Begin, end, correlation and device of all other GPU work."""
-    launches: dict[Any, Launch] = field(default_factory=dict)
-    calls: list[Event] = field(default_factory=list)
+    launches: dict[Any, KernelLaunch] = field(default_factory=dict)
+    calls: list[TraceEvent] = field(default_factory=list)
     """Operators and annotations of communication, on the host."""
     waits: list[tuple[float, tuple[Any, Any]]] = field(default_factory=list)
-    steps: list[Event] = field(default_factory=list)
+    steps: list[TraceEvent] = field(default_factory=list)
     operators: list[tuple[float, float, tuple[Any, Any]]] = field(default_factory=list)
     """All other operators of the host."""
     first: float = math.inf
     known: int = 0
     """The number of events with a category of Kineto's."""
 
-    def take(self, event: Any, place: Place) -> None:
+    def take(self, event: Any, place: TracePlace) -> None:
         """Keep the useful fields of one event of the file."""
         if not isinstance(event, dict):
             raise TraceError(f"{place}: an event that is not an object")
@@ -92,10 +92,16 @@ class Events:
             self._host(event, category, name, begin, end, args, place)
 
     def _on_gpu(
-        self, event: dict[str, Any], name: str, begin: float, end: float, args: dict[str, Any], place: Place
+        self,
+        event: dict[str, Any],
+        name: str,
+        begin: float,
+        end: float,
+        args: dict[str, Any],
+        place: TracePlace,
     ) -> None:
         if event["cat"].lower() == "kernel" and (is_communication(name) or "Collective name" in args):
-            self.kernels.append(Event(name, begin, end, _thread(event), args, place.kept()))
+            self.kernels.append(TraceEvent(name, begin, end, _thread(event), args, place.kept()))
         else:
             device = args.get("device", event.get("pid"))
             self.work.append((begin, end, _hashable(args.get("correlation")), _hashable(device)))
@@ -104,7 +110,7 @@ class Events:
         if _WAITS.match(name):
             self.waits.append((begin, _thread(event)))
         if args.get("correlation") is not None:
-            self.launches[_hashable(args["correlation"])] = Launch(begin, _thread(event), name)
+            self.launches[_hashable(args["correlation"])] = KernelLaunch(begin, _thread(event), name)
 
     def _host(
         self,
@@ -114,19 +120,19 @@ class Events:
         begin: float,
         end: float,
         args: dict[str, Any],
-        place: Place,
+        place: TracePlace,
     ) -> None:
         if name.startswith(_STEP):
-            self.steps.append(Event(name, begin, end, _thread(event), args, place.kept()))
+            self.steps.append(TraceEvent(name, begin, end, _thread(event), args, place.kept()))
         elif name == RECORD and args.get("Collective name") == "wait":
             self.waits.append((begin, _thread(event)))
         elif name == RECORD or name.startswith("c10d::") or annotated(name):
-            self.calls.append(Event(name, begin, end, _thread(event), args, place.kept()))
+            self.calls.append(TraceEvent(name, begin, end, _thread(event), args, place.kept()))
         elif category != "user_annotation":
             self.operators.append((begin, end, _thread(event)))
 
 
-def _times(event: dict[str, Any], place: Place) -> tuple[float, float]:
+def _times(event: dict[str, Any], place: TracePlace) -> tuple[float, float]:
     times = []
     for key in ("ts", "dur"):
         value = event.get(key, 0 if key == "dur" else None)

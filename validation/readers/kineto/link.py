@@ -5,8 +5,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ringside.validation.readers.kineto.calls import Told, from_args, from_operators
-from ringside.validation.readers.kineto.events import RECORD, Event, Events, Launch
+from ringside.validation.readers.kineto.calls import CallFacts, from_args, from_operators
+from ringside.validation.readers.kineto.events import RECORD, Events, KernelLaunch, TraceEvent
 from ringside.validation.readers.kineto.names import annotated
 from ringside.validation.readers.kineto.trace import BATCH, MESSAGES
 
@@ -25,8 +25,8 @@ class Calls:
 
     def __init__(self, events: Events) -> None:
         self._launches = events.launches
-        self._by_thread: dict[Any, list[Event]] = defaultdict(list)
-        self._by_id: dict[Any, list[Event]] = defaultdict(list)
+        self._by_thread: dict[Any, list[TraceEvent]] = defaultdict(list)
+        self._by_id: dict[Any, list[TraceEvent]] = defaultdict(list)
         for call in sorted(events.calls, key=lambda call: (call.begin, -call.end)):
             if call.args.get("Collective name") in _SILENT:
                 continue
@@ -42,13 +42,13 @@ class Calls:
         for launch in sorted(launches, key=lambda launch: launch.at):
             self._moments[launch.thread].append(launch.at)
 
-    def around(self, launch: Launch) -> list[Event]:
+    def around(self, launch: KernelLaunch) -> list[TraceEvent]:
         """Return the calls in progress at a launch, the outermost first."""
         own = self._by_thread.get(launch.thread, [])
         last = bisect_right(self._begins.get(launch.thread, []), launch.at)
         return [call for call in own[max(0, last - _DEPTH) : last] if launch.at <= call.end]
 
-    def of(self, kernel: Event) -> tuple[Told | None, str]:
+    def of(self, kernel: TraceEvent) -> tuple[CallFacts | None, str]:
         """Return the known properties of a kernel from its arguments or its calls, and their source."""
         call = from_args(kernel.args, kernel.place)
         launch = self.launch(kernel)
@@ -68,15 +68,15 @@ class Calls:
             return call, "operator"
         return None, "its operator is not in the trace" if launch else "launched outside of the trace"
 
-    def launch(self, kernel: Event) -> Launch | None:
+    def launch(self, kernel: TraceEvent) -> KernelLaunch | None:
         """Return the launch of a kernel on the host, if the trace has it."""
         correlation = kernel.args.get("correlation")
         return self._launches.get(correlation if isinstance(correlation, int | str) else str(correlation))
 
-    def outermost(self) -> Iterator[tuple[Event, list[Event]]]:
+    def outermost(self) -> Iterator[tuple[TraceEvent, list[TraceEvent]]]:
         """Yield each outermost call, with all calls inside it."""
         for own in self._by_thread.values():
-            inside: list[Event] = []
+            inside: list[TraceEvent] = []
             for call in own:
                 if inside and call.begin <= inside[0].end:
                     inside.append(call)
@@ -91,7 +91,7 @@ class Calls:
         """Return the number of calls that launched several kernels."""
         return sum(count > 1 for count in self._took.values())
 
-    def _group_call(self, launch: Launch) -> Told | None:
+    def _group_call(self, launch: KernelLaunch) -> CallFacts | None:
         """Return the content of a kernel that was launched at the end of a group call.
 
         That is all the thread's calls since its last launch, which launched nothing.
@@ -106,7 +106,7 @@ class Calls:
         return _together(calls) if calls else None
 
 
-def _together(parts: Sequence[Told]) -> Told:
+def _together(parts: Sequence[CallFacts]) -> CallFacts:
     kinds = {part.kind for part in parts}
     first = parts[0]
     if kinds <= set(MESSAGES):
@@ -131,13 +131,13 @@ def _sum(sizes: Sequence[int | None]) -> int | None:
     return sum(known) if len(known) == len(sizes) else None
 
 
-def external_id(event: Event) -> str | None:
+def external_id(event: TraceEvent) -> str | None:
     """Return the id of the operator that an event belongs to."""
     number = event.args.get("External id", event.args.get("external id"))
     return None if number is None else str(number)
 
 
-def told_of_host(inside: Sequence[Event]) -> tuple[Told | None, str]:
+def told_of_host(inside: Sequence[TraceEvent]) -> tuple[CallFacts | None, str]:
     """Return the known properties of a call that the host carries out, or that has no kernel."""
     call = from_operators(inside, None)
     if call is None:
@@ -146,7 +146,7 @@ def told_of_host(inside: Sequence[Event]) -> tuple[Told | None, str]:
     return call, "shapes were not recorded: profile with record_shapes=True" if unsized else "operator"
 
 
-def is_host_backend(call: Event) -> bool:
+def is_host_backend(call: TraceEvent) -> bool:
     """Return whether an annotation is that of a collective on the host, such as Gloo's."""
     operation = annotated(call.name)
     return operation is not None and operation[0] not in ON_DEVICE

@@ -9,18 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ringside.validation.readers.kineto.calls import Told, from_args, ranks_of
-from ringside.validation.readers.kineto.events import Event, Events
+from ringside.validation.readers.kineto.calls import CallFacts, from_args, ranks_of
+from ringside.validation.readers.kineto.events import Events, TraceEvent
 from ringside.validation.readers.kineto.files import EXPECTED, texts
 from ringside.validation.readers.kineto.link import Calls, is_host_backend, told_of_host
 from ringside.validation.readers.kineto.names import kernel_kind
 from ringside.validation.readers.kineto.stream import read_json
-from ringside.validation.readers.kineto.trace import Span, Trace, Traced, TracedGroup, TraceError
+from ringside.validation.readers.kineto.trace import KernelSpan, RankTrace, Traced, TracedGroup, TraceError
 
 _RANK = re.compile(r"(?:rank|worker)[-_]?(\d+)", re.IGNORECASE)
 
 
-def read_traces(paths: Iterable[Path]) -> list[Trace]:
+def read_traces(paths: Iterable[Path]) -> list[RankTrace]:
     """Read all traces of the paths: files, folders, archives; raise `TraceError` for anything else."""
     traces = [trace for path, text in texts(paths) for trace in read_text(path, text)]
     _check_one_job(traces)
@@ -32,7 +32,7 @@ def read_traces(paths: Iterable[Path]) -> list[Trace]:
     return [replace(trace, ranks=ranks) for trace in traces]
 
 
-def read_text(path: Path, text: str) -> list[Trace]:
+def read_text(path: Path, text: str) -> list[RankTrace]:
     """Read the traces of one file's text."""
     events = Events()
     head = read_json(path, text, events.take)
@@ -60,11 +60,11 @@ class _Job:
         base = head.get("baseTimeNanoseconds")
         self._origin_ns = round(events.first * 1000) + (base if isinstance(base, int) else 0)
         self._steps = tuple(
-            Span(self._s(step.begin), self._s(step.end), name=step.name) for step in events.steps
+            KernelSpan(self._s(step.begin), self._s(step.end), name=step.name) for step in events.steps
         )
         self.rank = self._rank()
 
-    def trace(self, device: str | None, rank: int | None) -> Trace:
+    def trace(self, device: str | None, rank: int | None) -> RankTrace:
         """Return the trace of one GPU, or of the whole file where it has at most one GPU."""
         events = self._events
         kernels = [one for one in events.kernels if device is None or str(_device(one)) == device]
@@ -76,7 +76,7 @@ class _Job:
             ]
         work = [span for span in events.work if device is None or str(span[3]) == device]
         ranks = self._info.get("world_size")
-        return Trace(
+        return RankTrace(
             path=self._path,
             rank=rank,
             ranks=ranks if isinstance(ranks, int) and ranks > 0 else None,
@@ -93,7 +93,7 @@ class _Job:
             notes=tuple(self._notes(device, kernels, collectives)),
         )
 
-    def _of_kernel(self, kernel: Event) -> Traced:
+    def _of_kernel(self, kernel: TraceEvent) -> Traced:
         call, source = self._calls.of(kernel)
         launch = self._calls.launch(kernel)
         grid = kernel.args.get("grid")
@@ -105,12 +105,12 @@ class _Job:
             channels=grid[0] if isinstance(grid, list) and grid and isinstance(grid[0], int) else None,
         )
 
-    def _of_host(self, call: Event, inside: Sequence[Event], *, timed: bool = True) -> Traced:
+    def _of_host(self, call: TraceEvent, inside: Sequence[TraceEvent], *, timed: bool = True) -> Traced:
         traced = self._traced(*told_of_host(inside), call, call.begin)
         return traced if timed else replace(traced, end_s=None)
 
-    def _traced(self, call: Told | None, source: str, event: Event, called: float | None) -> Traced:
-        own = call or Told(event.name, None)
+    def _traced(self, call: CallFacts | None, source: str, event: TraceEvent, called: float | None) -> Traced:
+        own = call or CallFacts(event.name, None)
         sized = own.in_bytes is not None or own.out_bytes is not None
         return Traced(
             kind=own.kind,
@@ -133,7 +133,7 @@ class _Job:
         )
 
     def _notes(
-        self, device: str | None, kernels: Sequence[Event], collectives: Sequence[Traced]
+        self, device: str | None, kernels: Sequence[TraceEvent], collectives: Sequence[Traced]
     ) -> list[str]:
         notes = []
         if device is not None:
@@ -144,22 +144,22 @@ class _Job:
             notes.append("the trace has calls, but no kernels of collectives: their durations are unknown")
         return notes
 
-    def _work(self, spans: Iterable[tuple[float, float, Any, Any]]) -> list[Span]:
+    def _work(self, spans: Iterable[tuple[float, float, Any, Any]]) -> list[KernelSpan]:
         launches = self._events.launches
         work = []
         for begin, end, correlation, _ in sorted(spans, key=lambda span: span[:2]):
             launch = launches.get(correlation)
-            work.append(Span(self._s(begin), self._s(end), self._s(launch.at) if launch else None))
+            work.append(KernelSpan(self._s(begin), self._s(end), self._s(launch.at) if launch else None))
         return work
 
-    def _host_work(self) -> list[Span]:
+    def _host_work(self) -> list[KernelSpan]:
         """Return the outermost operators of the host's threads."""
-        spans: list[Span] = []
+        spans: list[KernelSpan] = []
         until: dict[Any, float] = {}
         for begin, end, thread in sorted(self._events.operators, key=lambda one: (one[0], -one[1])):
             if begin >= until.get(thread, begin):
                 until[thread] = end
-                spans.append(Span(self._s(begin), self._s(end), self._s(begin)))
+                spans.append(KernelSpan(self._s(begin), self._s(end), self._s(begin)))
         return spans
 
     def _s(self, at: float) -> float:
@@ -198,7 +198,7 @@ class _Job:
         return int(match[1]) if match and len(match[1]) < 9 else None
 
 
-def _why(call: Told | None, source: str) -> str:
+def _why(call: CallFacts | None, source: str) -> str:
     if call is None:
         return source
     if call.kind == "barrier":
@@ -206,7 +206,7 @@ def _why(call: Told | None, source: str) -> str:
     return source if source not in ("args", "operator") else "shapes or types were not recorded"
 
 
-def _device(kernel: Event) -> Any:
+def _device(kernel: TraceEvent) -> Any:
     return kernel.args.get("device", kernel.thread[0])
 
 
@@ -242,7 +242,7 @@ def _groups(info: dict[str, Any]) -> dict[str, TracedGroup]:
     return groups
 
 
-def _check_one_job(traces: Sequence[Trace]) -> None:
+def _check_one_job(traces: Sequence[RankTrace]) -> None:
     ranks = [trace.rank for trace in traces]
     if len(traces) > 1 and None in ranks:
         lost = traces[ranks.index(None)].path

@@ -15,7 +15,7 @@ _DECODER = json.JSONDecoder(strict=False)
 _BLANK = re.compile(r"[ \t\n\r]*")
 
 
-class Place:
+class TracePlace:
     """A place in a file, computed only on demand."""
 
     __slots__ = ("at", "number", "path", "text")
@@ -23,9 +23,9 @@ class Place:
     def __init__(self, path: Path, text: str, at: int = 0, number: int = 0) -> None:
         self.path, self.text, self.at, self.number = path, text, at, number
 
-    def kept(self) -> "Place":
+    def kept(self) -> "TracePlace":
         """Return a copy that stays while this one advances."""
-        return Place(self.path, self.text, self.at, self.number)
+        return TracePlace(self.path, self.text, self.at, self.number)
 
     def __str__(self) -> str:
         line = self.text.count("\n", 0, self.at) + 1
@@ -33,13 +33,13 @@ class Place:
         return f"{self.path}, line {line}, character {self.at + 1}{event}"
 
 
-def read_json(path: Path, text: str, take: Callable[[Any, Place], None]) -> dict[str, Any]:
+def read_json(path: Path, text: str, take: Callable[[Any, TracePlace], None]) -> dict[str, Any]:
     """Hand each of ``traceEvents`` to ``take``, in order; return all other members.
 
     A bare array of events, which the Chrome trace format allows, has no others. Raise `TraceError` with the
     place of invalid JSON.
     """
-    place = Place(path, text)
+    place = TracePlace(path, text)
     try:
         head = _read(place, take)
     except json.JSONDecodeError as error:
@@ -54,7 +54,7 @@ def read_json(path: Path, text: str, take: Callable[[Any, Place], None]) -> dict
     return head
 
 
-def _read(place: Place, take: Callable[[Any, Place], None]) -> dict[str, Any]:
+def _read(place: TracePlace, take: Callable[[Any, TracePlace], None]) -> dict[str, Any]:
     text = place.text
     at = _skip(text, 0)
     head: dict[str, Any] = {}
@@ -69,7 +69,7 @@ def _read(place: Place, take: Callable[[Any, Place], None]) -> dict[str, Any]:
     return head
 
 
-def _object(place: Place, at: int, head: dict[str, Any], take: Callable[[Any, Place], None]) -> int:
+def _object(place: TracePlace, at: int, head: dict[str, Any], take: Callable[[Any, TracePlace], None]) -> int:
     text = place.text
     at = _skip(text, at + 1)
     while text[at : at + 1] != "}":
@@ -90,7 +90,7 @@ def _object(place: Place, at: int, head: dict[str, Any], take: Callable[[Any, Pl
     return _skip(text, at + 1)
 
 
-def _events(place: Place, at: int, take: Callable[[Any, Place], None]) -> int:
+def _events(place: TracePlace, at: int, take: Callable[[Any, TracePlace], None]) -> int:
     text, decode, skip = place.text, _DECODER.raw_decode, _BLANK.match
     at = _skip(text, at + 1)
     number = 0

@@ -21,7 +21,7 @@ class TraceError(ValueError):
     """An unreadable trace, or traces of different jobs; the message says where and why."""
 
 
-class Span(NamedTuple):
+class KernelSpan(NamedTuple):
     """A span of time; ``called_s`` is the host's call for it, if the trace has it."""
 
     begin_s: float
@@ -105,7 +105,7 @@ class Traced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
+class RankTrace:
     """One rank's activity while it was profiled.
 
     ``work`` are the spans in which it computed: kernels and copies of its GPU, or the host's operators
@@ -122,9 +122,9 @@ class Trace:
     origin_ns: int = 0
     groups: tuple[TracedGroup, ...] = ()
     """Groups in the header of the file."""
-    steps: tuple[Span, ...] = ()
+    steps: tuple[KernelSpan, ...] = ()
     collectives: tuple[Traced, ...] = ()
-    work: tuple[Span, ...] = ()
+    work: tuple[KernelSpan, ...] = ()
     waits: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
 
