@@ -58,6 +58,16 @@ class Clock(simpy.Environment):
         """Return an event ``delay`` seconds from now."""
         return simpy.Timeout(self, ticks(delay), value)
 
+    def since(self, tick: int) -> float:
+        """Return the seconds since a tick."""
+        return (self._now - tick) / TICKS
+
+    def after(self, delay: float, do: Callable[[], None]) -> int:
+        """Run an action ``delay`` seconds from now; return the tick at which it runs."""
+        wait = ticks(delay)
+        simpy.Timeout(self, wait).callbacks.append(lambda _: do())
+        return self._now + wait  # type: ignore[return-value]
+
     def at(self, tick: int) -> simpy.Timeout:
         """Return an event at a moment, or now if that is past."""
         return simpy.Timeout(self, tick - self._now if tick > self._now else 0)

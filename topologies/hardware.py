@@ -44,6 +44,7 @@ class Gpu(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    name: str
     sources: str
     compute_capability: int = Field(ge=10, le=999)
     maker: Literal["nvidia", "amd"] = "nvidia"
@@ -71,7 +72,7 @@ def names() -> tuple[str, ...]:
 def _read(name: str) -> Gpu:
     path = FOLDER / f"{name}.yaml"
     try:
-        return Gpu(**strict_yaml.loads(path.read_text(encoding="utf-8")))
+        return Gpu(name=name, **strict_yaml.loads(path.read_text(encoding="utf-8")))
     except (ValidationError, yaml.YAMLError) as error:
         raise ValueError(f"{path}: {error}") from None
 

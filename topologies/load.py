@@ -13,7 +13,7 @@ from ringside.topologies.fabrics.refitting import parted
 from ringside.topologies.file import read
 from ringside.topologies.graph import Topology, TopologyError
 from ringside.topologies.graph import ranks as ranks_of
-from ringside.topologies.hardware import GPUS
+from ringside.topologies.hardware import GPUS, Gpu
 from ringside.topologies.importers import importer
 from ringside.topologies.machine import machine, machines
 from ringside.topologies.recipe import counted, imported, made_of, original
@@ -66,20 +66,20 @@ def counts(name: str) -> str | None:
     return counted(recipe) if recipe else None
 
 
-def gpu_of(cluster: str, values: Mapping[str, str] | None = None) -> str:
+def gpu_of(cluster: str, values: Mapping[str, str] | None = None) -> Gpu | None:
     """Return the GPU of a cluster's machines, by its name or as the usual one of its compute capability.
 
-    Plain networks, which state neither, get that of 80; the name is empty if none is usual.
+    Plain networks, which state neither, get that of 80. None stands for a GPU without a file.
     """
     name, _ = split(cluster)
     if name in machines() and (gpu := machine(name).gpu):
-        return gpu
+        return GPUS[gpu]
     stated = (make(name, 1) if name in MAKERS else load(cluster, values)).graph
     if "device" in stated:
-        return str(stated["device"])
+        return GPUS.get(stated["device"])
     capability = stated.get("compute_capability", 80)
-    usual = [gpu for gpu, one in GPUS.items() if one.usual and one.compute_capability == capability]
-    return usual[0] if usual else ""
+    usual = [gpu for gpu in GPUS.values() if gpu.usual and gpu.compute_capability == capability]
+    return usual[0] if usual else None
 
 
 def in_catalogue(cluster: str) -> str:

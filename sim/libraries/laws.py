@@ -37,9 +37,18 @@ def check_monotone(what: str, sizes: Sequence[int], times: Sequence[float]) -> N
 
 
 def check_step(
-    what: str, step_s: float, compute_s: float, communication_s: float, overhead_s: float = 0.0
+    what: str,
+    step_s: float,
+    compute_s: float,
+    communication_s: float,
+    overhead_s: float = 0.0,
+    traffic_s: float = 0.0,
 ) -> None:
-    """Refuse a training step shorter than its compute or its communication, or longer than all its parts."""
+    """Refuse a training step shorter than its compute or its communication, or longer than all its parts.
+
+    Its communication is at least ``traffic_s``, which links need for its bytes.
+    """
+    check_time(f"communication of {what}", communication_s, {"traffic": traffic_s})
     check_time(what, step_s, {"compute": compute_s, "communication": communication_s})
     most = compute_s + communication_s + overhead_s
     if step_s > most * (1 + ROUNDING):

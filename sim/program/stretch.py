@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Mapping
 from math import inf
 
-from ringside.sim.clock import Clock, seconds, ticks
+from ringside.sim.clock import Clock
 
 
 class PacedWork:
@@ -27,13 +27,12 @@ class PacedWork:
         now = self._env.tick
         if self.until <= now:
             return
-        self._left -= seconds(now - self._since) * self.pace
+        self._left -= self._env.since(self._since) * self.pace
         self._since, self.pace = now, pace
         self._turn += 1
         turn = self._turn
         if self._left > 0:
-            self.until = until = now + ticks(self._left / pace)
-            self._env.at(until).callbacks.append(lambda _: self._end(turn))
+            self.until = self._env.after(self._left / pace, lambda: self._end(turn))
         else:
             self.until = now
             self._end(turn)

@@ -8,10 +8,9 @@ precision. ``tfloat32`` is PyTorch's default for convolutions of float32 tensors
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 
 from ringside.sim.collective import ITEMSIZE
-from ringside.topologies.hardware import GPUS, find_gpu
+from ringside.topologies.hardware import GPUS, Gpu, find_gpu
 from ringside.topologies.load import gpu_of
 from ringside.topologies.names import Lazy, one_of
 
@@ -133,14 +132,25 @@ class Device:
         return self.memory_bandwidth * self.memory_efficiency
 
 
-@cache
 def device(name: str) -> Device:
     """Return the GPU of that name; raise ValueError if its peak rates are not known."""
     gpu = find_gpu(name)
     if gpu is None or not gpu.tflops:
         raise ValueError(f"unknown GPU {name!r}; write {one_of(DEVICES, name)}")
+    return _device(gpu)
+
+
+def device_of(cluster: str, values: Mapping[str, str] | None = None) -> Device:
+    """Return the GPU of a cluster's machines; plain networks, which have none, get A100."""
+    gpu = gpu_of(cluster, values)
+    if gpu is None or not gpu.tflops:
+        raise ValueError(f"the peak rates of {cluster}'s GPUs are not known; add --device, for example h100")
+    return _device(gpu)
+
+
+def _device(gpu: Gpu) -> Device:
     return Device(
-        name,
+        gpu.name,
         {SHORT[short]: rate * 1e12 for short, rate in gpu.tflops.items()},
         gpu.memory_bandwidth,
         gpu.memory,
@@ -154,12 +164,3 @@ def device(name: str) -> Device:
 
 DEVICES = Lazy(lambda: [name for name, gpu in GPUS.items() if gpu.tflops], device)
 """The GPUs whose peak rates are known, by name."""
-
-
-def device_of(cluster: str, values: Mapping[str, str] | None = None) -> str:
-    """Return the GPU of a cluster's machines; plain networks, which have none, get A100."""
-    name = gpu_of(cluster, values)
-    gpu = find_gpu(name)
-    if gpu is None or not gpu.tflops:
-        raise ValueError(f"the peak rates of {cluster}'s GPUs are not known; add --device, for example h100")
-    return name

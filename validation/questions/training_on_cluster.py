@@ -53,7 +53,7 @@ class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
     @cached_property
     def gpu(self) -> Device:
         """What each rank computes on, by default the cluster's."""
-        return device(device_of(self.cluster, self.settings) if self.device is None else self.device)
+        return device_of(self.cluster, self.settings) if self.device is None else device(self.device)
 
     @property
     def where(self) -> str:

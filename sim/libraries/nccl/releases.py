@@ -219,10 +219,3 @@ def stand_in(version: str) -> str:
 def constants(version: str) -> Constants:
     """Return the tables of a release, or of the one that stands for it."""
     return RELEASES[release_of(version)]
-
-
-def speeds(version: str, capability: int, *, inter: bool) -> tuple[float, ...]:
-    """Return the GB/s that a release's search tries for GPUs of a compute capability, highest first."""
-    tables = constants(version)
-    lists = tables.between if inter else tables.inside
-    return lists[max(first for first in lists if first <= capability)]

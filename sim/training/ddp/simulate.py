@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from ringside.sim.disturbance.disturbance import Draw
-from ringside.sim.libraries.laws import check_step, check_time
+from ringside.sim.libraries.laws import check_step
 from ringside.sim.program import Compute
 from ringside.sim.program.groups import ProcessGroup, SimulatedGroup, TimedGroup, time_alone
 from ringside.sim.program.simulate import Simulation
@@ -69,8 +69,7 @@ def _check(step: TrainingStep, bound_s: float) -> None:
     what = f"a step of {step.workload} on {step.ranks} ranks"
     # each collective's time is a difference of two times, which are as exact as the step is long
     rounding = 4 * len((*step.buckets, *step.others)) * sys.float_info.epsilon * step.step_s
-    check_time(f"communication of {what}", step.communication_s + rounding, {"traffic": bound_s})
-    check_step(what, step.step_s, step.compute_s, step.communication_s, step.overhead_s)
+    check_step(what, step.step_s, step.compute_s, step.communication_s, step.overhead_s, bound_s - rounding)
 
 
 def _summary(job: StepPlan, made: StepProgram, simulation: Simulation) -> TrainingStep:

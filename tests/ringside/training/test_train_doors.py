@@ -21,7 +21,7 @@ from ringside.sim.training.layout import AT_ONCE, FSDP, STRATEGIES, ULYSSES_STRA
 from ringside.sim.training.memory import room_of
 from ringside.sim.training.mesh import DATA
 from ringside.sim.workload.decoder import Decoder
-from ringside.sim.workload.devices import STORED, device, device_of
+from ringside.sim.workload.devices import STORED, device_of
 from ringside.validation.questions.training import Training, batch_of, find_model, reached, sized_workload
 
 QUESTIONS = 3
@@ -130,7 +130,7 @@ def _layout(chance: np.random.Generator) -> Words:
 def resolved(words: Words) -> Words:
     """Every option that was not said, as what it is then; how that depends on the strategy is stated here."""
     strategy, cluster = words.get("strategy", "ddp"), words["cluster"]
-    gpu = device(device_of(cluster))
+    gpu = device_of(cluster)
     training = Training(**{name: words[name] for name in ("model", "batch", "precision") if name in words})
     library = default_library(cluster)
     ranks = find_library(library, cluster).ranks

@@ -20,7 +20,7 @@ from ringside.sim.libraries.nccl.graph.nodes import Nodes, device
 from ringside.sim.libraries.nccl.graph.paths import Path, Paths
 from ringside.sim.libraries.nccl.graph.results import TREES, Result, SearchRequest, doubled
 from ringside.sim.libraries.nccl.graph.system import GB, System, nics_used
-from ringside.sim.libraries.nccl.releases import constants, speeds
+from ringside.sim.libraries.nccl.releases import constants
 
 MAX_CHANNELS = 32
 MAX_NVLS_HEADS = 32
@@ -35,7 +35,7 @@ def search(system: System, nodes: int, gpus: int, version: str) -> Graphs:
         raise ValueError(f"{system.name} has no NIC, so {nodes} nodes cannot be joined; give it nics and nic")
     reckoned = redrawn(system, nvlink=system.nvlink * _nvlink_then(system, version))
     used = drawing(reckoned, gpus)
-    tried = [round(speed * 1000) for speed in speeds(version, system.compute_capability, inter=nodes > 1)]
+    tried = [round(speed * 1000) for speed in _speeds(version, system.compute_capability, inter=nodes > 1)]
     machine = GraphSearch(Paths(used), tried, inter=nodes > 1)
     ring = machine.find("ring", 1, MAX_CHANNELS)
     assert ring is not None
@@ -237,7 +237,14 @@ def _graph(result: Result, nodes: Nodes) -> Graph:
 
 
 def _collnet(system: System, gpus: int, version: str, tree: Graph) -> dict[str, Graph]:
-    tried = speeds(version, system.compute_capability, inter=True)
+    tried = _speeds(version, system.compute_capability, inter=True)
     speed = next((s for s in tried if s * GB <= system.nic_path), tried[-1]) * GB
     direct = Graph("collnet_direct", nics_used(system, gpus), speed, speed, tree.type_intra, PathClass.PIX)
     return {"collnet_direct": direct, "collnet_chain": tree}
+
+
+def _speeds(version: str, capability: int, *, inter: bool) -> tuple[float, ...]:
+    """Return the GB/s that a release's search tries for GPUs of a compute capability, highest first."""
+    tables = constants(version)
+    lists = tables.between if inter else tables.inside
+    return lists[max(first for first in lists if first <= capability)]
