@@ -24,8 +24,8 @@ LOG = Path(__file__).parents[1] / "validation/data/v2.19_nccl_debug.log"
 QUESTIONS = {
     "simulate all_reduce --cluster dgx-h100:2 --size 64M": 32,
     f"compare {LOG} --cluster dgx-h100:1 --plot comparison.png": 53,
-    "train --model resnet50 --cluster dgx-h100:2": 92,
-    "train --model llama3-8b --cluster dgx-h100:2 --strategy fsdp --pp 2 --batch 4": 125,
+    "train --model resnet50 --cluster dgx-h100:2": 90,
+    "train --model llama3-8b --cluster dgx-h100:2 --strategy fsdp --pp 2 --batch 4": 123,
 }
 
 
