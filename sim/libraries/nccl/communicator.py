@@ -12,13 +12,10 @@ from ringside.sim.libraries.nccl.graph.stored_graphs import graphs as known_grap
 from ringside.sim.libraries.nccl.graph.system import GB, SYSTEMS, System, listed_system
 from ringside.sim.libraries.nccl.names import ALGORITHMS
 from ringside.sim.libraries.nccl.pins import Pins
-from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION, constants, release_of, stand_in
+from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION, RELEASES, constants, stand_in
 from ringside.topologies import Topology
 
 MAX_CHANNELS = 64
-
-_SHARED_GPUS_SINCE = "2.30"
-"""The first release with several ranks on one GPU, with NCCL_MULTI_RANK_GPU_ENABLE=1."""
 
 FEW_AND_FAST = 45 * GB
 """Bytes/s above which fewer than 16 channels are doubled again on Hopper and newer."""
@@ -219,10 +216,9 @@ def communicator(
             f"allowed: 1 to {system.ranks}, more with ranks_per_gpu"
         )
     settings = settings or Settings()
-    if system.ranks_per_gpu > 1 and release_of(settings.version) != _SHARED_GPUS_SINCE:
-        raise ValueError(
-            f"NCCL {settings.version} refuses several ranks on one GPU; write version {_SHARED_GPUS_SINCE}"
-        )
+    if system.ranks_per_gpu > 1 and not constants(settings.version).shared_gpus:
+        since = next(name for name, release in RELEASES.items() if release.shared_gpus)
+        raise ValueError(f"NCCL {settings.version} refuses several ranks on one GPU; write version {since}")
     if nodes * gpus == 1:
         raise ValueError("1 rank has no peers, so NCCL chooses nothing; write 2 ranks or more")
     known = known_graphs(system, nodes, gpus, settings.version) if graphs is None else graphs

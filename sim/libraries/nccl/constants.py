@@ -85,7 +85,8 @@ class Constants:
     several. ``plateau_by_ranks`` and ``plateau`` say when, and by how much, large Simple rings wait
     longer. ``crossings`` is the number of nodes by which a ring's network hops are overcounted.
     ``dealt_in_cells`` says whether small data go to few channels, ``tree_by_depth`` whether a Simple
-    tree's chunks shrink with the data.
+    tree's chunks shrink with the data, ``shared_gpus`` whether several ranks may have one GPU, with
+    NCCL_MULTI_RANK_GPU_ENABLE=1.
     """
 
     release: str
@@ -119,6 +120,7 @@ class Constants:
     ll128_over_nvb: bool = True
     dealt_in_cells: bool = True
     tree_by_depth: bool = False
+    shared_gpus: bool = True
 
 
 V230 = Constants(

@@ -12,8 +12,6 @@ from functools import cache
 
 from ringside.sim.libraries.nccl.constants import V230, Constants, Row, Table
 
-DEFAULT_VERSION = "2.30"
-
 Simple = tuple[float, float, float]
 """An algorithm's microseconds per step with the Simple protocol, over NVLink, PCIe and the network."""
 
@@ -46,6 +44,7 @@ _V229 = replace(
     nvls_tree=(*(V230.nvls_tree or ())[:3], (0.0, 96.0, 43.8)),
     inside=_OLDER_BLACKWELL,
     between=_OLDER_BLACKWELL_NET,
+    shared_gpus=False,
 )
 _V228 = replace(
     _V229,
@@ -170,8 +169,8 @@ RELEASES = {
 }
 """Every release that is modelled, oldest first."""
 
-
-OLDEST = next(iter(RELEASES))
+OLDEST, *_, DEFAULT_VERSION = RELEASES
+"""The first, and the last, which counts where no version is said."""
 
 _NUMBERS = re.compile(r"(\d+)\.(\d+)|\b(\d{4,6})\b")
 

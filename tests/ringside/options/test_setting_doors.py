@@ -11,6 +11,7 @@ import pytest
 
 import ringside as api
 from ringside.sim.collective import Collective
+from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
 from ringside.sim.predict import predict
 from ringside.studies.points import row_of
 from ringside.studies.study import Query
@@ -39,7 +40,7 @@ FAT = (
 
 QUESTIONS = {
     "simulate all_reduce --cluster dgx-h100:2 --size 64M": (
-        *NCCL, *SHARED, *COLLECTIVE, "--protocol auto", "--engine auto", "--nccl-version 2.30",
+        *NCCL, *SHARED, *COLLECTIVE, "--protocol auto", "--engine auto", f"--nccl-version {DEFAULT_VERSION}",
     ),
     "simulate all_gather --cluster dgx-h100:2 -b 1K -e 16M -f 128": (
         "--set nic=400Gb/s", "--set pcie=48GB/s",

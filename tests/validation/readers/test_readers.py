@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ringside.sim.libraries.nccl.library import Nccl
+from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
 from ringside.sim.record import RecordError, write
 from ringside.validation.published import published
 from ringside.validation.readers import Reading, read
@@ -225,7 +226,8 @@ def test_all_published_rows_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "release"), [("2.21.5", "2.21.5"), ("2.3", "2.3"), ("", "2.30"), ("unknown", "2.30")]
+    ("version", "release"),
+    [("2.21.5", "2.21.5"), ("2.3", "2.3"), ("", DEFAULT_VERSION), ("unknown", DEFAULT_VERSION)],
 )
 def test_a_record_is_predicted_with_the_release_that_ran(version: str, release: str) -> None:
     measured = next(record for record in published() if record.cluster == "dgx-h100")

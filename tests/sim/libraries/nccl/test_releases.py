@@ -1,8 +1,18 @@
+import re
+from dataclasses import replace
+
 import pytest
 
-from ringside.sim.libraries.nccl import Settings, communicator, cost_table
+from ringside.sim.libraries.nccl import SYSTEMS, Settings, communicator, cost_table
 from ringside.sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
-from ringside.sim.libraries.nccl.releases import OLDEST, RELEASES, is_older, release_of, stand_in
+from ringside.sim.libraries.nccl.releases import (
+    DEFAULT_VERSION,
+    OLDEST,
+    RELEASES,
+    is_older,
+    release_of,
+    stand_in,
+)
 
 GB = 1e9
 
@@ -19,8 +29,8 @@ GB = 1e9
         ("2.8.4-1", "2.8"),
         ("2.3", "2.8"),
         ("1.3.4", "2.8"),
-        ("2.31.2", "2.30"),
-        ("3.0", "2.30"),
+        ("2.99.2", DEFAULT_VERSION),
+        ("3.0", DEFAULT_VERSION),
         ("2.29.2 (log header nccl-library=22902; the page calls it 2.18.3)", "2.29"),
         ("22902", "2.29"),
         ("2804", "2.8"),
@@ -43,7 +53,8 @@ def test_the_answer_says_which_release_stands_for_another():
 
 @pytest.mark.parametrize("version", ["", "newest", "2", "x.y"])
 def test_what_is_no_version_is_refused(version):
-    with pytest.raises(ValueError, match=r"unknown NCCL version .*; write for example 2\.30 or 2\.21\.5"):
+    example = re.escape(f"; write for example {DEFAULT_VERSION} or 2.21.5")
+    with pytest.raises(ValueError, match=f"unknown NCCL version .*{example}"):
         Settings(version)
 
 
@@ -83,6 +94,17 @@ def test_a_simple_trees_hops_by_release(version, expected):
 def test_an_ll_rings_latency_and_what_ll_leaves_by_release(version, latency, bus):
     found = cell(version, "dgx-a100", 1, "ring", "ll")
     assert found == pytest.approx((latency, bus * 8 / 14))
+
+
+def test_a_newer_release_is_one_entry_and_keeps_the_rules_of_the_one_before(monkeypatch):
+    newest = RELEASES[DEFAULT_VERSION]
+    volta, ampere, _, blackwell = newest.ring_ll128
+    caps = (volta, ampere, (38.0, 38.0, 38.0), blackwell)
+    monkeypatch.setitem(RELEASES, "2.98", replace(newest, release="2.98", ring_ll128=caps))
+    latency, bus = cell(DEFAULT_VERSION, "dgx-h100", 2, "ring", "ll128")
+    assert cell("2.98", "dgx-h100", 2, "ring", "ll128") == pytest.approx((latency, bus * 38.0 / 36.7))
+    shared = communicator(replace(SYSTEMS["dgx-h100"], ranks_per_gpu=2), settings=Settings("2.98"))
+    assert (shared.ranks, shared.notes) == (16, ())
 
 
 def test_older_releases_know_fewer_algorithms():

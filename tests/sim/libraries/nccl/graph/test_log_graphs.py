@@ -19,6 +19,7 @@ from ringside.sim.libraries.nccl import (
     trees,
 )
 from ringside.sim.libraries.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
+from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
 
 GB = 1e9
 
@@ -50,7 +51,7 @@ def table(comm: Communicator) -> list[str]:
 
 def written(comm: Communicator, *, cut: int = 10**6, graph_lines: bool = False) -> str:
     """The log of a communicator, every rank's lines, as NCCL writes them."""
-    lines = ["NCCL version 2.30.7+cuda13.0"]
+    lines = [f"NCCL version {comm.settings.version}.7+cuda13.0"]
     for rank in range(comm.ranks):
         shape = f"nRanks {comm.ranks} nNodes {comm.nodes} localRanks {comm.gpus} localRank {rank % comm.gpus}"
         lines.append(said(f"comm 0x{rank:x}5d rank {rank} {shape} MNNVL 0", rank))
@@ -200,7 +201,7 @@ def test_rings_that_are_cut_off_are_pieced_together_from_every_ranks_neighbours(
 
 
 def test_the_example_of_nccls_own_code_is_two_dgx_h100():
-    text = written(communicator("dgx-h100", 2))
+    text = written(communicator("dgx-h100", 2, settings=Settings("2.30")))
     (logged,) = parse_log(text).communicators
     cells = {
         ("tree", "ll"): (25.2, 16.6),
@@ -219,7 +220,7 @@ def test_the_example_of_nccls_own_code_is_two_dgx_h100():
 def test_communicators_of_one_log_are_kept_apart():
     small, large = communicator("dgx-a100", 1, 4), communicator("dgx-a100", 1)
     log = parse_log(written(large) + written(small) + written(large))
-    assert log.version == "2.30.7"
+    assert log.version == f"{DEFAULT_VERSION}.7"
     assert [comm.ranks for comm in log.communicators] == [8, 4, 8]
     assert [len(comm.trees[0]) for comm in log.communicators] == [8, 4, 8]
     assert log.communicators[0].table == log.communicators[2].table != log.communicators[1].table

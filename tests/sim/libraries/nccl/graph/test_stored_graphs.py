@@ -7,6 +7,7 @@ import pytest
 from ringside.sim.libraries.nccl.graph.search import search
 from ringside.sim.libraries.nccl.graph.stored_graphs import KEPT, graphs, search_results
 from ringside.sim.libraries.nccl.graph.system import SYSTEMS
+from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
 
 NAMES = sorted(path.stem for path in KEPT.glob("*.json"))
 QUICK = ["a100-pcie4", "abci-a100", "aws-p4d", "dgx-a100", "dgx-h100", "rtx4090-pcie"]
@@ -19,8 +20,8 @@ def test_graphs_are_kept_of_listed_machines_alone() -> None:
 @pytest.mark.parametrize("name", QUICK)
 def test_what_is_kept_is_what_the_newest_release_finds(name: str) -> None:
     for nodes in (1, 2):
-        assert graphs(SYSTEMS[name], nodes, SYSTEMS[name].ranks, "2.30") == search(
-            SYSTEMS[name], nodes, SYSTEMS[name].ranks, "2.30"
+        assert graphs(SYSTEMS[name], nodes, SYSTEMS[name].ranks, DEFAULT_VERSION) == search(
+            SYSTEMS[name], nodes, SYSTEMS[name].ranks, DEFAULT_VERSION
         )
 
 
