@@ -4,7 +4,7 @@ import importlib
 import json
 import math
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 
 import pytest
@@ -23,18 +23,19 @@ QUESTIONS = [
     one for name in package.__all__ if isinstance(one := getattr(package, name), type)
     and issubclass(one, Question)
 ]  # fmt: skip
-FILES = [{"files": ["a.log"]}, {"files": ["a.log"], "cluster": "star:2"}]
+FILLED = {
+    "collective": "all_reduce", "cluster": "star:4", "model": "resnet50", "files": ["a.log"],
+    "what": "all_reduce", "ranks": 2,
+}  # fmt: skip
 REQUIRED = {
-    "CollectiveTime": {"collective": "all_reduce", "cluster": "star:4"},
-    "CollectiveMeasurement": {"collective": "all_reduce"},
-    "ProgramTime": {"file": "a.py", "ranks": 2, "cluster": "star:2"},
-    "AlgorithmChoice": {"collective": "all_reduce", "cluster": "star:4"},
-    "StepTime": {"model": "resnet50", "cluster": "star:4"},
-    "LayoutSearch": {"model": "resnet50", "cluster": "star:4"},
-    "WhatIf": {"what": "all_reduce", "cluster": "star:4"},
-    "Fitting": {"files": ["a.log"], "cluster": "star:2"},
-    **{name: {"files": ["a.log"]} for name in ("Comparison", "Explanation", "SlowNodes", "JobProfile")},
-}
+    question.__name__: {
+        one.name: FILLED[one.name] for one in options_of(question)
+        if one.default is MISSING and one.default_factory is MISSING
+    }
+    for question in QUESTIONS
+}  # fmt: skip
+"""What each question cannot be asked without."""
+REQUIRED["ProgramTime"]["file"] = "a.py"  # or jobs
 
 
 def test_there_are_questions():
@@ -65,7 +66,7 @@ def test_every_question_is_documented():
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda one: one.__name__)
 def test_every_field_stands_in_the_inputs_in_plain_values(question):
-    inputs = question(**REQUIRED.get(question.__name__, {})).inputs()
+    inputs = question(**REQUIRED[question.__name__]).inputs()
     assert set(inputs) == {one.name for one in options_of(question)}
     assert json.loads(json.dumps(inputs)) == inputs
 
@@ -133,7 +134,7 @@ def test_no_value_of_a_field_ends_in_a_defect(question):
     for one in options_of(question):
         for value in strange:
             with suppress(ValueError):  # whose text says what to write
-                question(**REQUIRED.get(question.__name__, {}) | {one.name: value})
+                question(**REQUIRED[question.__name__] | {one.name: value})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,11 +34,13 @@ def test_a_reserve_that_is_said_is_the_whole_of_it(name, kept, held):
 
 def test_a_gpu_offers_what_its_driver_offers():
     assert device("h100").memory == 81559 << 20
-    assert {name: round(room_of(gpu).reserve / gpu.memory, 2) for name, gpu in DEVICES.items()} == {
+    shares = {name: round(room_of(gpu).reserve / gpu.memory, 2) for name, gpu in DEVICES.items()}
+    assert all(0.15 < share < 0.4 for share in shares.values())
+    assert shares.items() >= {
         "p40": 0.22, "p100": 0.25, "v100": 0.21, "t4": 0.25, "a100": 0.19, "a100-40gb": 0.22, "a10": 0.22,
         "rtx3090": 0.22, "rtx4090": 0.22, "l40s": 0.2, "h100": 0.21, "h200": 0.19, "b200": 0.19,
         "mi300x": 0.19, "titan-rtx": 0.22, "h100-96gb": 0.2,
-    }  # fmt: skip
+    }.items()  # fmt: skip
 
 
 def test_a_reserve_of_more_than_there_is_is_refused():
