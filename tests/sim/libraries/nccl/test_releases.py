@@ -98,11 +98,11 @@ def test_an_ll_rings_latency_and_what_ll_leaves_by_release(version, latency, bus
 
 def test_a_newer_release_is_one_entry_and_keeps_the_rules_of_the_one_before(monkeypatch):
     newest = RELEASES[DEFAULT_VERSION]
-    volta, ampere, _, blackwell = newest.ring_ll128
-    caps = (volta, ampere, (38.0, 38.0, 38.0), blackwell)
+    volta, ampere, hopper, blackwell = newest.ring_ll128
+    caps = (volta, ampere, tuple(0.9 * cap for cap in hopper), blackwell)
     monkeypatch.setitem(RELEASES, "2.98", replace(newest, release="2.98", ring_ll128=caps))
     latency, bus = cell(DEFAULT_VERSION, "dgx-h100", 2, "ring", "ll128")
-    assert cell("2.98", "dgx-h100", 2, "ring", "ll128") == pytest.approx((latency, bus * 38.0 / 36.7))
+    assert cell("2.98", "dgx-h100", 2, "ring", "ll128") == pytest.approx((latency, bus * 0.9))
     shared = communicator(replace(SYSTEMS["dgx-h100"], ranks_per_gpu=2), settings=Settings("2.98"))
     assert (shared.ranks, shared.notes) == (16, ())
 
