@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from ringside.real.backends import BACKENDS, ON_SOCKETS
 from ringside.real.collective.emulated import measure_emulated
 from ringside.real.collective.measure import DTYPES, Measurement, check_room, measure, warnings
+from ringside.real.launch.forks import Forks
 from ringside.real.launch.torchrun import WorldSpec
 from ringside.real.questions.fields import OnRanks
 from ringside.sim.collective import KINDS, kind_of
@@ -104,11 +105,13 @@ class CollectiveMeasurement(BySize, OnRanks):
             check_room(self.measurement.world.per_node, max(self.sizes))
 
     def ask(
-        self, *, force: bool = False, on_record: Callable[[Record], None] = lambda _: None
-    ) -> "CollectiveMeasurements":
+        self, *, force: bool = False, on_record: Callable[[Record], None] = lambda _: None,
+        forks: Forks | None = None,
+    ) -> "CollectiveMeasurements":  # fmt: skip
         """Measure each size; call ``on_record`` with each record, so that none is lost if a later size fails.
 
-        ``force`` starts any number of ranks with any buffers.
+        ``force`` starts any number of ranks with any buffers. ``forks`` start the ranks of several questions
+        over Gloo on this machine, which saves loading torch in each.
         """
         self.check(force=force)
         records: list[Record] = []
@@ -118,7 +121,7 @@ class CollectiveMeasurement(BySize, OnRanks):
             on_record(record)
 
         if self.graph is None:
-            measure(self.measurement, keep)
+            measure(self.measurement, keep, forks)
         else:
             measure_emulated(self.graph, self.measurement, keep, torchrun=self.torchrun)
         return CollectiveMeasurements(self, records)

@@ -11,17 +11,16 @@ import typer
 
 from ringside import console
 from ringside.commands.compare.command import compared_page, headline, summary_lines
-from ringside.real.collective.measure import Measurement, measure, warnings
 from ringside.real.launch.follow import check_torch
 from ringside.real.launch.forks import Forks
-from ringside.real.launch.torchrun import WorldSpec
+from ringside.real.questions.collective_measurement import CollectiveMeasurement
 from ringside.report.page import Page, write_page
 from ringside.sim.record import Record, RecordError, write
 from ringside.topologies.units import format_size
 from ringside.validation.compare import Compared, compare, summaries
 
 ALGORITHMS = ("ring", "tree", "double_binary_tree", "library")
-SIZES = [2**power for power in range(16, 25)]
+SIZES = tuple(2**power for power in range(16, 25))
 RANKS = (2, 4)
 ITERATIONS = {2: 15, 4: 8}
 FITTED = SIZES[::2]
@@ -61,11 +60,6 @@ def command(
     ] = Path("ringside-demo"),
 ) -> None:
     """Measure, calibrate, compare and draw on this machine, end to end, in under three minutes."""
-    run(output)
-
-
-def run(output: Path) -> None:
-    """Measure, calibrate on every other size, compare on the rest, draw, write the report folder."""
     from ringside.pictures.collectives.comparison import draw_comparison
 
     check_torch()
@@ -77,14 +71,11 @@ def run(output: Path) -> None:
     with starting as forks, console.progress("measuring", count) as bar:
         for ranks in RANKS:
             for algorithm in ALGORITHMS:
-                what = Measurement(
-                    collective="all_reduce",
-                    world=WorldSpec(ranks),
-                    sizes=SIZES,
-                    algorithm=algorithm,
+                question = CollectiveMeasurement(
+                    collective="all_reduce", ranks=ranks, size=SIZES, algorithm=algorithm,
                     iterations=ITERATIONS[ranks],
-                )
-                for warning in warnings(what) if algorithm == ALGORITHMS[0] else ():
+                )  # fmt: skip
+                for warning in question.warnings if algorithm == ALGORITHMS[0] else ():
                     print(f"ringside: {warning}", file=sys.stderr)
 
                 def keep(record: Record) -> None:
@@ -92,7 +83,7 @@ def run(output: Path) -> None:
                     write(records, output / "records.jsonl")
                     bar.done(f"{record.algorithm}, {record.ranks} ranks, {format_size(record.nbytes)}")
 
-                measure(what, keep, forks)
+                question.ask(on_record=keep, forks=forks)
     compared, reports = _analyse(records, output)
     draw_comparison(compared, output / "comparison.png")
     draw_comparison(compared, output / "comparison.svg")

@@ -34,7 +34,7 @@ def test_a_calibration_is_told_as_its_file_has_it(ringside):
 def test_records_are_told_as_their_file_has_them(ringside, monkeypatch):
     made = rows(2)
 
-    def measure(what, keep):
+    def measure(what, keep, *_):
         for row in made:
             keep(row)
 

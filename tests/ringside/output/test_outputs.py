@@ -44,7 +44,7 @@ def folder(tmp_path, monkeypatch):
     lines = [to_line(RECORD)] * 4
     (tmp_path / "fit.jsonl").write_text("\n".join(lines).replace('"nbytes": 1024', '"nbytes": 4096', 2))
 
-    def measure(what, keep):
+    def measure(what, keep, *_):
         keep(RECORD)
         keep(RECORD)
 
@@ -92,7 +92,7 @@ def test_records_are_added_to_a_file_and_poured_into_a_device_once(ringside, fol
 
 
 def test_what_another_process_adds_meanwhile_stays(ringside, folder, monkeypatch):
-    def measure(what, keep):
+    def measure(what, keep, *_):
         for _ in range(3):
             keep(RECORD)
             add(replace(RECORD, site="elsewhere"), folder / "out.jsonl")
