@@ -11,7 +11,7 @@ MOST_SECONDS = 5.0
 
 MEASURED = """
 import time
-from ringside.sim.program.proof.check import check
+from ringside.sim.program.check import check
 from ringside.sim.program.record.distributed import record
 
 MIB = 1 << 20

@@ -31,7 +31,7 @@ MOST_CPU_S = 4.0
 """CPU time after which a job that has not ended is in an endless loop."""
 
 ENDS, HANGS, FAILS = "ends", "hangs", "fails"
-"""Outcomes, by the words of `ringside.sim.program.proof.check`."""
+"""Outcomes, by the words of `ringside.sim.program.check`."""
 
 
 @dataclass(frozen=True, slots=True)

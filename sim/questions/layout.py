@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-from ringside.sim.program.proof.check import FAILS, HANGS, check
+from ringside.sim.program.check import FAILS, HANGS, check
 from ringside.sim.questions.question import Question, choices, option
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.layout import (

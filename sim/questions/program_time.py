@@ -10,10 +10,10 @@ from ringside.sim.disturbance import Disturbance, Draw
 from ringside.sim.disturbance.networks import libraries_under
 from ringside.sim.formats.program_files import holds_program
 from ringside.sim.libraries.find import LIBRARIES, find_library
+from ringside.sim.program.check import PROVED
 from ringside.sim.program.jobs import PlacedProgram, placed, play, simulate
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.operations import Call
-from ringside.sim.program.proof.check import PROVED
 from ringside.sim.program.roles import roles
 from ringside.sim.program.simulate import Simulation
 from ringside.sim.program.timeline import ProgramTimeline

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from ringside.sim.effort import consider_ranks, uncollected
 from ringside.sim.formats.program_files import ProgramFile, holds_program, read
 from ringside.sim.libraries import gloo
+from ringside.sim.program.check import PROVED, Verdict, check
 from ringside.sim.program.operations import Call, Program
-from ringside.sim.program.proof.check import PROVED, Verdict, check
 from ringside.sim.program.record.script import program_of
 from ringside.sim.questions.program_fields import OfProgram
 from ringside.sim.questions.question import QuestionError

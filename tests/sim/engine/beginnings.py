@@ -16,10 +16,10 @@ import numpy as np
 from ringside.sim.algorithms import ALGORITHMS
 from ringside.sim.collective import Collective
 from ringside.sim.libraries import gloo
+from ringside.sim.program.check import check as verdict_of
 from ringside.sim.program.jobs import PlacedProgram, simulate
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.operations import Program
-from ringside.sim.program.proof.check import check as verdict_of
 from ringside.sim.program.record.distributed import record
 from ringside.sim.schedule import Chunks, Schedule, Step, step
 from ringside.topologies import Topology, check, star

@@ -13,9 +13,9 @@ from ringside.sim.formats import FormatError, chakra
 from ringside.sim.formats.chakra import COLLECTIVE, COMPUTE, METADATA, RECV, SEND, Node, dumps, loads_json
 from ringside.sim.formats.chakra_program import losses, nodes_of, program_of
 from ringside.sim.formats.program_files import GROUPS, read, write
+from ringside.sim.program.check import check
 from ringside.sim.program.jobs import PlacedProgram, simulate
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.program.proof.check import check
 from ringside.sim.program.record.distributed import record
 from tests.sim.formats.files import DATA, complaint, programs
 

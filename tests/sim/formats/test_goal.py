@@ -16,10 +16,10 @@ from ringside.sim.formats.goal_flatten import losses, of_program, of_schedule
 from ringside.sim.formats.goal_program import EAGER, program_of
 from ringside.sim.libraries import gloo
 from ringside.sim.predict import predict
+from ringside.sim.program.check import check
 from ringside.sim.program.jobs import PlacedProgram, simulate
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.operations import Recv, Send
-from ringside.sim.program.proof.check import check
 from ringside.sim.program.record.distributed import record
 from ringside.topologies import load
 from tests.sim.formats.files import DATA, complaint, programs

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from ringside.sim.program.check import check
 from ringside.sim.program.jobs import PlacedProgram, simulate
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.program.proof.check import check
 from ringside.sim.program.record.distributed import record
 
 
@@ -204,7 +204,7 @@ def test_too_many_orders_are_unsafe_and_no_proof(monkeypatch: pytest.MonkeyPatch
         for _ in range(10 if rank in (1, 2, 3) else 0):
             dist.send(4, 0)
 
-    monkeypatch.setattr("ringside.sim.program.proof.check.MOST_PLAYED", 20_000)
+    monkeypatch.setattr("ringside.sim.program.check.MOST_PLAYED", 20_000)
     verdict = check(record(main, 5))
     assert verdict.verdict == "unsafe"
     assert verdict.outcomes == {"ends", "hangs", "fails"}

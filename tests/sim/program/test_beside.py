@@ -9,9 +9,9 @@ import pytest
 
 from ringside.sim.network import fifo
 from ringside.sim.network.message import Message
+from ringside.sim.program.check import PROVED, check
 from ringside.sim.program.jobs import PlacedProgram, simulate
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.program.proof.check import PROVED, check
 from ringside.sim.program.record.distributed import record
 from tests.sim.program.test_simulate import follow
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringside.sim.program.proof.check import check
+from ringside.sim.program.check import check
 from ringside.sim.program.record.distributed import record
 from tests.sim.program.cases.known import CASES
 

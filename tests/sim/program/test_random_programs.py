@@ -2,9 +2,9 @@
 
 import pytest
 
+from ringside.sim.program.check import ENDS, FAILS, HANGS, PROVED, UNSAFE, check
 from ringside.sim.program.jobs import PlacedProgram, simulate
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.program.proof.check import ENDS, FAILS, HANGS, PROVED, UNSAFE, check
 from ringside.sim.program.record.distributed import record
 from tests.sim.program.random_programs import random_program
 

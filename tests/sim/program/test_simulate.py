@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import find_library
 from ringside.sim.libraries.library import answer
+from ringside.sim.program.check import check
 from ringside.sim.program.jobs import PlacedProgram, placed, simulate
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.operations import Call, Compute
-from ringside.sim.program.proof.check import check
 from ringside.sim.program.record.distributed import record
 from ringside.sim.program.timeline import ProgramTimeline
 from tests.sim.program.cases.known import CASES

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ringside.sim.program.check import PROVED, check
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.program.proof.check import PROVED, check
 from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layers import Exchange, Work

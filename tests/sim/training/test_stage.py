@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from ringside.sim.collective import Collective
 from ringside.sim.program import Call, Operation, Program
+from ringside.sim.program.check import PROVED, check
 from ringside.sim.program.groups import TimedGroup
-from ringside.sim.program.proof.check import PROVED, check
 from ringside.sim.program.timed import play_in_group
 from ringside.sim.training.layers import Exchange, RankLayer, Work
 from ringside.sim.training.mesh import DIMENSIONS, Communicators, Mesh

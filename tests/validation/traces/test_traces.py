@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringside.sim.program.proof.check import PROVED, check
+from ringside.sim.program.check import PROVED, check
 from ringside.validation.readers.kineto import TraceError, read_traces
 from ringside.validation.traces.analysis import analyse
 from ringside.validation.traces.program import program_of

@@ -3,7 +3,7 @@
 import pytest
 
 from ringside.sim.program import Call, Wait
-from ringside.sim.program.proof.check import PROVED, check
+from ringside.sim.program.check import PROVED, check
 from ringside.sim.training.fsdp_policy import GATHERED, UNREDUCED, FullyShardPolicy
 from ringside.sim.training.fully_shard import FullyShard
 from ringside.sim.training.mesh import Communicators, Mesh

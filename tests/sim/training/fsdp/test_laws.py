@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ringside.sim.collective import ITEMSIZE
 from ringside.sim.program import Compute
+from ringside.sim.program.check import PROVED, check
 from ringside.sim.program.claims import claimed
-from ringside.sim.program.proof.check import PROVED, check
 from ringside.sim.training.flat_shard import STRATEGIES, FlatPolicy, flat_elements
 from ringside.sim.training.fsdp_policy import (
     FLAT,

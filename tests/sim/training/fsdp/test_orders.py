@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ringside.sim.program import Call, Wait
-from ringside.sim.program.proof.check import PROVED, check
+from ringside.sim.program.check import PROVED, check
 from ringside.sim.training.fsdp_policy import FullyShardPolicy
 from ringside.sim.training.mesh import Mesh
 from tests.sim.training.fsdp.models import driven, labels, language_model, layer, program, tensor

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ringside.sim.collective import ITEMSIZE
 from ringside.sim.program import Call
+from ringside.sim.program.check import PROVED, check
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.program.proof.check import PROVED, check
 from ringside.sim.program.roles import roles
 from ringside.sim.training.advice import peak_nbytes
 from ringside.sim.training.ddp.job import Costs, DataParallel

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringside.sim.program import Call, Program
+from ringside.sim.program.check import PROVED, check
 from ringside.sim.program.groups import process_group
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.program.proof.check import PROVED, check
 from ringside.sim.program.roles import roles
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.memory import memory

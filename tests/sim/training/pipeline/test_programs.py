@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringside.sim.program import Program, Recv, Send, Together
-from ringside.sim.program.proof.check import HANGS, PROVED, check
+from ringside.sim.program.check import HANGS, PROVED, check
 from ringside.sim.program.timed import simulate_given
 from ringside.sim.training.layers import RankLayer, Work
 from ringside.sim.training.mesh import Communicators, Mesh

@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ringside.sim.effort import uncollected
+from ringside.sim.program.fold import ends
 from ringside.sim.program.operations import Drop, NewGroup, Operation, Program
 from ringside.sim.program.play import Play
-from ringside.sim.program.proof.anybody import Anybody
-from ringside.sim.program.proof.fold import ends
-from ringside.sim.program.proof.story import failure, story
-from ringside.sim.program.proof.untimed import Post, Take, Untimed
+from ringside.sim.program.story import failure, story
+from ringside.sim.program.untimed import Anybody, Post, Take, Untimed
 
 FOLDED = 32
 """Ranks from which playing one rank per role is tried first."""

@@ -1,1 +1,0 @@
-"""The proof of a program, without time."""
