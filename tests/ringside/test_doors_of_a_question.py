@@ -20,12 +20,14 @@ import ringside
 
 HOUSE = str(Path(ringside.__file__).parent) + os.sep
 LOG = Path(__file__).parents[1] / "validation/data/v2.19_nccl_debug.log"
+SCRIPT = Path(__file__).parents[2] / "examples/halo_exchange.py"
 
 QUESTIONS = {
     "simulate all_reduce --cluster dgx-h100:2 --size 64M": 32,
     f"compare {LOG} --cluster dgx-h100:1 --plot comparison.png": 53,
     "train --model resnet50 --cluster dgx-h100:2": 90,
     "train --model llama3-8b --cluster dgx-h100:2 --strategy fsdp --pp 2 --batch 4": 123,
+    f"program {SCRIPT} -g 4": 20,
 }
 
 
