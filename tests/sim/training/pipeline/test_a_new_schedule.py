@@ -3,7 +3,7 @@
 import pytest
 
 from ringside import StepTime
-from ringside.sim.program.proof.check import PROVED, check
+from ringside.sim.program.check import PROVED, check
 from ringside.sim.training.layers import RankLayer, Work
 from ringside.sim.training.pipeline.actions import Action, Kind
 from ringside.sim.training.pipeline.loops import Slot
