@@ -49,3 +49,91 @@ def test_import_contracts():
     lint = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([lint], cwd=TOP, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+TREES = {
+    file: ast.parse(file.read_text(encoding="utf-8"))
+    for file in FILES
+    if file.relative_to(TOP).parts[0] in PRODUCT
+}
+
+
+def defines(body, names):
+    """Whether a body of statements defines the first name, and that name's body the next one."""
+    for node in body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        known = [getattr(node, "name", None), *(getattr(target, "id", None) for target in targets)]
+        if names[0] in known:
+            return len(names) == 1 or defines(node.body, names[1:])
+    return False
+
+
+def test_every_term_of_the_glossary_stands_in_the_code():
+    _, glossary = (TOP / "docs/design.md").read_text(encoding="utf-8").split("## Glossary")
+    terms = [line.strip("| ").split(" | ") for line in glossary.splitlines() if "`" in line and "| " in line]
+    assert len(terms) > 45
+    assert len({term for term, *_ in terms}) == len(terms)
+    for term, *_, code in terms:
+        parts = code.strip("`").split(".")
+        files = [(TOP.joinpath(*parts[:end]), parts[end:]) for end in range(1, len(parts))]
+        places = [
+            (one, names) for path, names in files for one in (path.with_suffix(".py"), path / "__init__.py")
+        ]
+        assert any(one in TREES and defines(TREES[one].body, names) for one, names in places), (term, code)
+
+
+NAMED_TWICE = {
+    "Anchor", "Answer", "Attention", "Block", "Bounds", "Buffers", "Candidate", "Cell", "Chain",
+    "CollectiveTime", "Compared", "Correction", "Costs", "Decoder", "Device", "Draw", "Exchange",
+    "Experts", "Facts", "Kind", "LibraryProgram", "Link", "Machine", "Measured", "Meeting", "Message",
+    "Messages", "Network", "Node", "Operation", "Order", "Outcome", "Part", "Play", "Port", "RankStep",
+    "Recorder", "Run", "Schedule", "Seen", "Sharing", "Sleeping", "Span", "Stage", "Step", "Streams",
+    "Table", "Task", "Trainee", "Transfer", "Tree", "Validation", "Verdict", "WhatIf", "Work", "World",
+}  # fmt: skip
+"""Names of several public classes until each says what it is."""
+
+
+def test_no_two_classes_share_a_name():
+    classes = Counter(
+        node.name
+        for tree in TREES.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name for name, count in classes.items() if count > 1} <= NAMED_TWICE
+
+
+FORBIDDEN = {
+    "laid_out", "trained", "asking", "telling", "told", "asked", "words", "pools", "carry", "carriers",
+    "found",
+}  # fmt: skip
+"""Identifiers that do not say what they name; `docs/design.md` has the house's terms."""
+
+UNNAMED = {
+    "real/ddp", "real/model", "ringside", "ringside/commands/trace", "ringside/commands/train",
+    "ringside/report", "ringside/studies", "sim/algorithms", "sim/engine/compiled", "sim/formats",
+    "sim/goodput", "sim/libraries", "sim/libraries/mpi", "sim/libraries/nccl", "sim/libraries/nccl/device",
+    "sim/libraries/nccl/files", "sim/network", "sim/program", "sim/program/proof", "sim/training",
+    "sim/training/ddp", "sim/training/search", "topologies/importers", "validation/questions",
+}  # fmt: skip
+"""Folders that still have some of them."""
+
+
+def identifiers(tree):
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=name):
+                yield name
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.alias(name=name, asname=new):
+                yield new or name
+
+
+def test_names_say_what_they_name():
+    vague = {
+        str(file.parent.relative_to(TOP))
+        for file, tree in TREES.items()
+        if FORBIDDEN & {file.stem, *identifiers(tree)}
+    }
+    assert vague <= UNNAMED

@@ -47,7 +47,7 @@ class Table:
 class Page:
     """A command's page.
 
-    ``headline`` is the answer in a sentence with its numbers. ``told`` is what else is needed to judge it,
+    ``headline`` is the answer in a sentence with its numbers. ``notes`` are what else is needed to judge it,
     ``texts`` are texts of fixed width by their titles, ``raw`` is the output of ``--json``.
     """
 
@@ -55,7 +55,7 @@ class Page:
     headline: str
     figures: Mapping[str, "Figure"] = field(default_factory=dict)
     tables: Sequence[Table] = ()
-    told: Sequence[str] = ()
+    notes: Sequence[str] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
     raw: Mapping[str, Any] = field(default_factory=dict)
 

@@ -127,9 +127,9 @@ def test_a_log_that_pins_a_protocol_is_not_asked_for_it_again() -> None:
     ]
     verdict = explained(records)
     assert not verdict.named
-    assert verdict.told.says == "NCCL_PROTO=simple"
-    assert verdict.told.factor > 2
-    assert verdict.told.shown
+    assert verdict.unusual.says == "NCCL_PROTO=simple"
+    assert verdict.unusual.factor > 2
+    assert verdict.unusual.shown
     assert "protocol" not in {one.cause.key for one in verdict.tried}
 
 
@@ -144,10 +144,10 @@ def test_a_log_that_pins_a_protocol_is_not_asked_for_it_again() -> None:
 def test_public_logs_of_one_process_are_bound_by_their_host_at_small_sizes(name, says, factor) -> None:
     verdict = explained(list(read(PUBLISHED / f"{name}.json").records))
     assert not verdict.named
-    assert says in verdict.told.says
-    assert verdict.told.factor > factor
-    assert verdict.told.shown
-    assert max(verdict.records[row].nbytes for row in verdict.told.rows) <= 2**21
+    assert says in verdict.unusual.says
+    assert verdict.unusual.factor > factor
+    assert verdict.unusual.shown
+    assert max(verdict.records[row].nbytes for row in verdict.unusual.rows) <= 2**21
 
 
 def test_one_process_that_the_log_does_not_tell_of_is_found() -> None:

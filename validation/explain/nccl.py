@@ -119,7 +119,7 @@ class NcclFamily:
         return self._ask([replace(row, launch=Launch()) for row in rows], self._model)
 
     @property
-    def told(self) -> str:
+    def unusual(self) -> str:
         """The log's own unusual settings, as one writes them; empty for none."""
         settings = {
             text

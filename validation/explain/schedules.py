@@ -22,7 +22,7 @@ class ScheduleFamily:
     """The rows of one log as the network's calibration predicts them, with and without a cause."""
 
     runs = 1
-    told = ""
+    unusual = ""
     causes: Sequence[SlowCause] = (HOST_LINKS, ALL_LINKS, MESSAGE, WAIT)
 
     def __init__(

@@ -71,7 +71,7 @@ class Family(Protocol):
         """Predict the rows without the log's own unusual settings."""
 
     @property
-    def told(self) -> str:
+    def unusual(self) -> str:
         """The log's own unusual settings; empty for none."""
 
 
@@ -121,7 +121,7 @@ class LogVerdict:
     left: float
     named: tuple[CauseFit, ...]
     tried: tuple[CauseFit, ...]
-    told: UnusualSettings | None
+    unusual: UnusualSettings | None
 
 
 def judge(family: Family) -> LogVerdict:
@@ -155,7 +155,7 @@ def judge(family: Family) -> LogVerdict:
         left=_left(over, slow),
         named=tuple(named),
         tried=tuple(tried),
-        told=_told(family, measured, cost),
+        unusual=_unusual(family, measured, cost),
     )
 
 
@@ -178,14 +178,16 @@ def _cost(family: Family, measured: Floats, prediction: LogPrediction) -> float:
     return float(weight * np.sum(2.5 * np.log1p(z**2 / 4)))
 
 
-def _told(family: Family, measured: Floats, cost: float) -> UnusualSettings | None:
-    if not family.told:
+def _unusual(family: Family, measured: Floats, cost: float) -> UnusualSettings | None:
+    if not family.unusual:
         return None
     usual = family.as_usual()
     more = np.nan_to_num(family.as_family.mean - usual.mean)
     rows = np.flatnonzero(more > np.log(1.05))
     factor = float(np.exp(more.max(initial=0.0)))
-    return UnusualSettings(family.told, factor, tuple(map(int, rows)), cost < _cost(family, measured, usual))
+    return UnusualSettings(
+        family.unusual, factor, tuple(map(int, rows)), cost < _cost(family, measured, usual)
+    )
 
 
 def _left(over: Floats, slow: Places) -> float:

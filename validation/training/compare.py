@@ -72,7 +72,7 @@ class ComparedTraining:
     """The first difference on each rank, in each step."""
     same_order: bool
     same_bytes: bool
-    asked: int
+    planned: int
     predicted_s: float | None
 
     @property
@@ -94,7 +94,7 @@ def compare_training(record: TrainingRecord) -> ComparedTraining:
             [[one.nbytes for one in rank] for rank in plan] == [[one.nbytes for one in rank] for rank in step]
             for step in steps
         ),
-        asked=sum(map(len, plan)),
+        planned=sum(map(len, plan)),
         predicted_s=None
         if record.wires is None
         else predict(program, loads(record.wires.topology, "the measured network")),
@@ -131,7 +131,7 @@ def row_of(name: str, one: ComparedTraining) -> dict[str, Any]:
         "job": name,
         "ranks": one.record.job.mesh.ranks,
         "steps": len(one.record.steps),
-        "asked": one.asked,
+        "asked": one.planned,
         "same_order": one.same_order,
         "same_bytes": one.same_bytes,
         "differences": one.differences,

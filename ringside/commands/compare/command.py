@@ -104,7 +104,7 @@ def compared_page(title: str, rows: Sequence[Compared], notes: Sequence[str], ra
         headline=headline(sums),
         figures=comparison_figures(rows),
         tables=[Table("Every row", HEADS, [cells(row) for row in rows])],
-        told=[*notes, *(line.removeprefix("# ") for line in summary_lines(sums))],
+        notes=[*notes, *(line.removeprefix("# ") for line in summary_lines(sums))],
         raw=raw,
     )
 
@@ -116,13 +116,13 @@ def headline(sums: Mapping[str, ComparisonSummary]) -> str:
         "unfitted": "without a calibration",
         "fitted": "that set the parameters",
     }
-    for kind, words in kinds.items():
+    for kind, which in kinds.items():
         if kind in sums:
             s = sums[kind]
             noise = f"; the measurements' own spread is {s.median_spread:.1%}" if s.median_spread else ""
             rows = "row" if s.rows == 1 else "rows"
             return (
-                f"Predictions are off by {s.median_error:.1%} (median) on {s.rows} {rows} {words}, "
+                f"Predictions are off by {s.median_error:.1%} (median) on {s.rows} {rows} {which}, "
                 f"nine of ten within {s.p90_factor:.2f}x, worst {s.worst_factor:.2f}x{noise}."
             )
     return "There are no rows to compare."

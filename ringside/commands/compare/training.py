@@ -63,7 +63,7 @@ def trainings_page(
         headline=f"{steps_headline(errors)} {same} of {len(judged)} jobs followed their program.",
         figures={"Time of a step": beside(list(judged), times)},
         tables=[Table("Every job", HEADS, [cells(name, one) for name, one in judged.items()])],
-        told=[*notes, *(f"{name}: {line}" for name, one in judged.items()
+        notes=[*notes, *(f"{name}: {line}" for name, one in judged.items()
                        for line in one.differences[:MOST_SHOWN])],
         raw=raw,
     )  # fmt: skip
@@ -73,7 +73,7 @@ def sentences(one: ComparedTraining) -> list[str]:
     """Describe one comparison in sentences."""
     if one.differences:
         return [f"order or bytes differ from the program's: {one.differences[0]}"]
-    lines = [f"all {one.asked} collectives and messages have the program's order and bytes in every step"]
+    lines = [f"all {one.planned} collectives and messages have the program's order and bytes in every step"]
     if one.predicted_s is not None and one.error is not None:
         lines.append(f"predicted from ping-pong {one.predicted_s * 1e3:.1f} ms, error {one.error:+.1%}")
     return lines
@@ -87,5 +87,5 @@ def cells(name: str, one: ComparedTraining) -> tuple[console.Cell, ...]:
         *("identical" if same else "DIFFERS" for same in (one.same_order, one.same_bytes)),
         one.record.step_s * 1e3,
         *(("-", "-") if predicted_s is None or error is None else (predicted_s * 1e3, error * 100)),
-        *(one.record.spread * 100, one.asked),
+        *(one.record.spread * 100, one.planned),
     )

@@ -100,7 +100,7 @@ def _of_bound(verdict: LogVerdict) -> list[str]:
 
 
 def _told(verdict: LogVerdict) -> list[str]:
-    setting = verdict.told
+    setting = verdict.unusual
     if setting is None:
         return []
     if not setting.rows:
@@ -156,7 +156,7 @@ def _content(verdict: LogVerdict) -> dict[str, Any]:
         "typical": verdict.typical,
         "causes": [_cause(one) for one in verdict.named],
         "tried": [_cause(one) for one in verdict.tried],
-        "told": _told_content(verdict.told),
+        "told": _told_content(verdict.unusual),
         "cannot_tell": [line.removeprefix("- ") for line in _untold(verdict)],
         "rows": [_row(verdict, place) for place in range(len(verdict.records))],
     }

@@ -167,9 +167,9 @@ def _page(
     from ringside.report.charts import errors
 
     title, scores = TITLES[answer.question.what], answer.scores
-    told = [*notes, *findings]
+    lines = [*notes, *findings]
     if not scores:
-        return Page(title=title, headline="These tables have no rows.", told=told, raw=answer.content)
+        return Page(title=title, headline="These tables have no rows.", notes=lines, raw=answer.content)
     best, worst = (pick(scores, key=lambda score: score.errors.median) for pick in (min, max))
     kinds = {"Ringside": ([one.errors.median for one in scores], [one.errors.p90 for one in scores])}
     for rule in scores[0].rules:
@@ -184,7 +184,7 @@ def _page(
         figures={"Median errors of the predictions and of simple rules": errors(
             [f"{_label(one)} ({one.errors.rows})" for one in scores], kinds)},
         tables=[Table("Every group of rows", heads, rows)],
-        told=told,
+        notes=lines,
         raw=answer.content,
     )  # fmt: skip
 

@@ -190,7 +190,7 @@ def _page(study: "Study", rows: Any, results: "Summary", notes: list[str], raw: 
             *([effects] if results.effects else []),
             Table(f"Every point{left}", [(str(name), "") for name in shown], cells),
         ],
-        told=notes[1:],
+        notes=notes[1:],
         raw=raw,
     )
 

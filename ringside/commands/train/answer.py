@@ -78,7 +78,7 @@ class Answer:
         if steps.disturbed:
             headline = steps.disturbed.headline(f"a step of {title}")
             figures = {"How long draws take": draws_figure(steps.disturbed.drawn), **figures}
-        told = [
+        notes = [
             *self._comments(),
             *steps.notes,
             *(steps.disturbed.blame() if steps.disturbed else []),
@@ -88,7 +88,7 @@ class Answer:
             headline=headline if self.fits else f"{headline} {unfit('It', self.verdict)}.",
             figures=figures,
             tables=[Table("Every step", HEADS, [_cells(row) for row in steps.steps])],
-            told=told,
+            notes=notes,
             raw=self._content(),
         )
 

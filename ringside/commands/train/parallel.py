@@ -30,8 +30,8 @@ class ParallelAnswer:
 
     def print(self) -> None:
         """Write a table of the stages."""
-        told = self.answer.disturbed.lines() if self.answer.disturbed else []
-        console.print_table([*self._comments(), *self.answer.notes, *told], *self._table())
+        disturbance = self.answer.disturbed.lines() if self.answer.disturbed else []
+        console.print_table([*self._comments(), *self.answer.notes, *disturbance], *self._table())
 
     def page(self) -> Page:
         """Return the page of the step."""
@@ -52,7 +52,7 @@ class ParallelAnswer:
                 },
             )
         }  # fmt: skip
-        told = answer.disturbed.lines() if answer.disturbed else []
+        disturbance = answer.disturbed.lines() if answer.disturbed else []
         if answer.disturbed:
             figures = {"How long draws take": draws_figure(answer.disturbed.drawn), **figures}
         headline = self._headline() if answer.disturbed is None else answer.disturbed.headline("the step")
@@ -61,7 +61,7 @@ class ParallelAnswer:
             headline=headline if self.fits else f"{headline} {unfit('It', self.verdict)}.",
             figures=figures,
             tables=[Table("Every stage", *self._table())],
-            told=[*comments, *answer.notes, *told[1:]],
+            notes=[*comments, *answer.notes, *disturbance[1:]],
             raw=self._content(),
         )
 

@@ -76,7 +76,7 @@ class SearchAnswer:
             headline=f"{first[0].upper()}{first[1:]}.",
             figures=figure if names else {},
             tables=[Table("The best layouts", *self._table())] if names else [],
-            told=[*comments, *self.notes],
+            notes=[*comments, *self.notes],
             raw=self._content(),
         )
 

@@ -100,7 +100,7 @@ def _page(answer: CollectiveValidations, raw: Mapping[str, Any]) -> Page:
         headline=f"{passed} of {len(by_family)} families are within their tolerance{middle}{cut}.",
         figures=validation_figures(cells),
         tables=[Table("Every cell", HEADS, [_row(cell) for cell in cells])],
-        told=[_sentence(verdict) for verdict in by_family],
+        notes=[_sentence(verdict) for verdict in by_family],
         raw=raw,
     )
 

@@ -79,6 +79,6 @@ def _page(answer: DdpValidations, table: Sequence[Sequence[console.Cell]], raw: 
             f"The worst, {name}: what ran when": timelines_figure(timelines(name, worst)),
         },
         tables=[Table("Every cell", HEADS, table)],
-        told=[check.sentence for check in answer.checks],
+        notes=[check.sentence for check in answer.checks],
         raw=raw,
     )

@@ -60,7 +60,7 @@ def _page(answer: DisturbanceValidations, raw: Mapping[str, Any]) -> Page:
         f"worst error {worst.error:.1%}, {worst.what}.",
         figures={"Time of a step": beside([case.name for case, _ in answer.cases], times)},
         tables=[Table("Every case", HEADS, [_cells(case, one) for case, one in answer.cases])],
-        told=[check.sentence for check in results],
+        notes=[check.sentence for check in results],
         raw=raw,
     )
 

@@ -95,7 +95,7 @@ def test_a_page_that_cannot_be_is_refused_before_any_work(ringside, log, tmp_pat
 
 def test_names_are_never_markup(tmp_path):
     page = Page(
-        title=HOSTILE, headline=HOSTILE, texts={HOSTILE: HOSTILE}, told=[HOSTILE], raw={"a": HOSTILE},
+        title=HOSTILE, headline=HOSTILE, texts={HOSTILE: HOSTILE}, notes=[HOSTILE], raw={"a": HOSTILE},
         tables=[Table(HOSTILE, [(HOSTILE, HOSTILE)], [(HOSTILE,)])],
     )  # fmt: skip
     write_page(page, tmp_path / "page.html")

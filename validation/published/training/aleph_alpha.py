@@ -159,7 +159,7 @@ class PacedStep(NamedTuple):
 def judged() -> list[JudgedRow]:
     """Return the held-out rows."""
     groups = list(_groups())
-    found = []
+    results = []
     for file in dict.fromkeys(group[0].layout.file for group in groups):
         others = [group for group in groups if group[0].layout.file != file]
         rates = min(
@@ -168,8 +168,8 @@ def judged() -> list[JudgedRow]:
         )
         for group in groups:
             if group[0].layout.file == file:
-                found += list(_judged(group, *rates))
-    return found
+                results += list(_judged(group, *rates))
+    return results
 
 
 def counted() -> list[Counted]:
