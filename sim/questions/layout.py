@@ -130,19 +130,19 @@ class ByLayout(Question):
             raise LayoutError(f"`micro_batch` {self.micro_batch}; write 1 or more")
         whole = self.strategy in AT_ONCE and (self.tp, self.cp, self.pp, self.ep) == (1, 1, 1, 1)
         layout = Layout(
-            strategy=self.strategy, tensor=self.tp, tensor_style=self.tp_style, context=self.cp,
-            context_method=self._method,
-            async_tensor=self.async_tp, pipeline=self.pp, shard=self.shard, schedule=schedule,
+            strategy=self.strategy, tp=self.tp, tp_style=self.tp_style, cp=self.cp,
+            cp_method=self._method,
+            async_tp=self.async_tp, pp=self.pp, shard=self.shard, schedule=schedule,
             virtual=self.virtual if self.virtual is not None else usual,
             micro_batch=self.micro_batch or (0 if whole else 1),
             checkpointing=self.checkpointing, sequence_parallel=self.sequence_parallel,
             clip=self.strategy in CLIPPING if self.clip is None else self.clip,
             overlap_grad_reduce=self.overlap_grad_reduce, overlap_param_gather=self.overlap_param_gather,
-            no_sync=self.no_sync, tables=tables, expert=self.ep, ep_imbalance=self.ep_imbalance,
+            no_sync=self.no_sync, tables=tables, ep=self.ep, ep_imbalance=self.ep_imbalance,
             capacity_factor=self.capacity_factor,
             param_dtype=full_name(self.param_dtype), reduce_dtype=full_name(self.reduce_dtype),
         )  # fmt: skip
-        if layout.strategy == "fsdp1" and layout.pipeline > 1 and schedule not in ("gpipe", "1f1b"):
+        if layout.strategy == "fsdp1" and layout.pp > 1 and schedule not in ("gpipe", "1f1b"):
             raise LayoutError(
                 f"FSDP1 has no part in {schedule}, which gathers and sums whole stages; write `strategy` "
                 "fsdp, or `schedule` 1f1b or gpipe"

@@ -54,20 +54,20 @@ def changes(layout: Layout) -> Iterator[Layout]:
 
 
 def _single(layout: Layout) -> Iterator[Layout]:
-    for words in _words(layout):
+    for changed in _changed_fields(layout):
         try:
-            yield replace(layout, **words)
+            yield replace(layout, **changed)
         except LayoutError:
             continue
 
 
-def _words(layout: Layout) -> Iterator[dict[str, Any]]:
+def _changed_fields(layout: Layout) -> Iterator[dict[str, Any]]:
     """Yield single changes, whether or not they combine."""
-    if layout.tensor > 1 and not layout.sequence_parallel:
+    if layout.tp > 1 and not layout.sequence_parallel:
         yield {"sequence_parallel": True}
     if layout.micro_batch > 1:
         yield {"micro_batch": layout.micro_batch // 2}
-    if layout.strategy in FSDP and layout.no_sync and layout.pipeline == 1:
+    if layout.strategy in FSDP and layout.no_sync and layout.pp == 1:
         yield {"no_sync": False}
     for checkpointing in CHECKPOINTING[CHECKPOINTING.index(layout.checkpointing) + 1 :]:
         yield {"checkpointing": checkpointing}
@@ -76,10 +76,10 @@ def _words(layout: Layout) -> Iterator[dict[str, Any]]:
         yield {"strategy": LIGHTER[layout.strategy], "shard": None, **apart}
     if layout.strategy in EXPERT_STRATEGIES:
         for times in (2, 4, 8):
-            yield {"expert": layout.expert * times}
+            yield {"ep": layout.ep * times}
     for times in (2, 4, 8):
-        yield {"tensor": layout.tensor * times}
+        yield {"tp": layout.tp * times}
     for times in (2, 4, 8):
-        yield {"context": layout.context * times}
+        yield {"cp": layout.cp * times}
     for times in (2, 4, 8):
-        yield {"pipeline": layout.pipeline * times}
+        yield {"pp": layout.pp * times}

@@ -83,11 +83,11 @@ class LayoutError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """``tensor`` ranks share each layer, ``pipeline`` ranks the layers; the rest is data parallelism.
+    """``tp`` ranks share each layer, ``pp`` ranks the layers; the rest is data parallelism.
 
-    ``context`` ranks share each sequence, by ``context_method`` (`ringside.sim.training.tensor.context`).
-    ``async_tensor`` hides the exchanges of tensor-parallel ranks behind the products, as torch does;
-    ``tensor_style`` is one of `STYLES`, None the strategy's default (`style`).
+    ``cp`` ranks share each sequence, by ``cp_method`` (`ringside.sim.training.tensor.context`).
+    ``async_tp`` hides the exchanges of tensor-parallel ranks behind the products, as torch does;
+    ``tp_style`` is one of `STYLES`, None the strategy's default (`style`).
 
     ``shard`` ranks hold one copy of the parameters together under ``hsdp``, None those of a machine; under
     ``hybrid_zero`` they share an optimizer, None all of them. ``schedule`` and ``virtual``, stages per rank,
@@ -97,19 +97,19 @@ class Layout:
     after the last micro-batch, and held whole until then (`syncs_each`).
     ``overlap_grad_reduce`` and ``overlap_param_gather`` are Megatron-LM's: its distributed optimizer's
     exchanges go bucket by bucket beside the passes, not all at once before and after the optimizer.
-    ``expert`` neighbours among the data-parallel ranks shard the experts;
+    ``ep`` neighbours among the data-parallel ranks shard the experts;
     `ringside.sim.training.tensor.ExpertParallel` has ``ep_imbalance`` and ``capacity_factor``. FSDP gathers
     parameters in ``param_dtype``, None for the products' type, and sums gradients in ``reduce_dtype``, None
     for the parameters'.
     """
 
     strategy: str = "ddp"
-    tensor: int = 1
-    context: int = 1
-    context_method: str = "zigzag"
-    async_tensor: bool = False
-    tensor_style: str | None = None
-    pipeline: int = 1
+    tp: int = 1
+    cp: int = 1
+    cp_method: str = "zigzag"
+    async_tp: bool = False
+    tp_style: str | None = None
+    pp: int = 1
     shard: int | None = None
     schedule: str = "1f1b"
     virtual: int = 1
@@ -121,7 +121,7 @@ class Layout:
     overlap_grad_reduce: bool = False
     overlap_param_gather: bool = False
     tables: tuple[Table, ...] = ()
-    expert: int = 1
+    ep: int = 1
     ep_imbalance: float = 1.0
     capacity_factor: float | None = None
     param_dtype: str | None = None
@@ -136,18 +136,18 @@ class Layout:
         for what, word, known in (
             ("strategy", self.strategy, STRATEGIES),
             ("checkpointing", self.checkpointing, CHECKPOINTING),
-            ("style of tensor parallelism", self.tensor_style or STYLES[0], STYLES),
+            ("style of tensor parallelism", self.tp_style or STYLES[0], STYLES),
             ("type to gather in", self.param_dtype or FSDP_DTYPES[0], FSDP_DTYPES),
             ("type to sum in", self.reduce_dtype or FSDP_DTYPES[0], FSDP_DTYPES[:-1]),
         ):
             if word not in known:
                 raise LayoutError(f"unknown {what} {word!r}; write {one_of(known, word)}")
         for option, count in (
-            ("`tp`", self.tensor), ("`cp`", self.context), ("`pp`", self.pipeline),
+            ("`tp`", self.tp), ("`cp`", self.cp), ("`pp`", self.pp),
             ("`virtual`", self.virtual),
             ("`micro_batch`", self.micro_batch or self.strategy in AT_ONCE),
             ("`shard`", 1 if self.shard is None else self.shard),
-            ("`ep`", self.expert),
+            ("`ep`", self.ep),
         ):  # fmt: skip
             if count < 1:
                 raise LayoutError(f"{option} {count}; write 1 or more")
@@ -155,30 +155,30 @@ class Layout:
             raise LayoutError(
                 f"`shard` applies to hsdp and hybrid_zero, and `strategy` is {self.strategy}; leave it out"
             )
-        if self.strategy == "data_parallel" and (self.tensor, self.pipeline) != (1, 1):
+        if self.strategy == "data_parallel" and (self.tp, self.pp) != (1, 1):
             raise LayoutError(
                 "data_parallel is one process that copies a whole model; leave `tp` and `pp` out, or write "
                 "`strategy` ddp"
             )
         self._check_reducing()
         self._check_framework()
-        if self.sequence_parallel and self.tensor == 1:
+        if self.sequence_parallel and self.tp == 1:
             raise LayoutError(
                 "`sequence_parallel` cuts tokens among tensor-parallel ranks, and there is one; add `tp` 2"
             )
-        if self.tensor_style and self.tensor == 1:
+        if self.tp_style and self.tp == 1:
             raise LayoutError("`tp_style` needs tensor-parallel ranks; add `tp` 2, or leave it out")
-        if self.async_tensor and self.tensor_style == "megatron":
+        if self.async_tp and self.tp_style == "megatron":
             raise LayoutError("`async_tp` is torch's, and `tp_style` is megatron; remove one of them")
-        if self.async_tensor and not self.sequence_parallel:
+        if self.async_tp and not self.sequence_parallel:
             raise LayoutError(
                 "`async_tp` splits the gathers and scatters of sequence parallelism; add `sequence_parallel`"
             )
-        ContextParallel(degree=self.context, method=self.context_method)
+        ContextParallel(degree=self.cp, method=self.cp_method)
         self._check_context()
-        if self.expert > 1 and self.strategy not in EXPERT_STRATEGIES:
+        if self.ep > 1 and self.strategy not in EXPERT_STRATEGIES:
             raise LayoutError(
-                f"`ep` {self.expert} is not known with `strategy` {self.strategy}; write `strategy` "
+                f"`ep` {self.ep} is not known with `strategy` {self.strategy}; write `strategy` "
                 f"{', '.join(EXPERT_STRATEGIES)}"
             )
 
@@ -189,7 +189,7 @@ class Layout:
                 f"`no_sync` only applies to torch's DistributedDataParallel and FSDP, and `strategy` is "
                 f"{self.strategy}; leave it out"
             )
-        if self.no_sync and self.strategy == "fsdp1" and self.pipeline > 1:
+        if self.no_sync and self.strategy == "fsdp1" and self.pp > 1:
             raise LayoutError(
                 "torch's pipelines have FSDP1 reduce gradients in every backward; leave `no_sync` out, or "
                 "write `strategy` fsdp"
@@ -211,15 +211,15 @@ class Layout:
 
     def _check_context(self) -> None:
         """Raise LayoutError for strategies whose ranks cannot share sequences, or not by this method."""
-        if self.context == 1:
+        if self.cp == 1:
             return
         if self.strategy not in CONTEXT_STRATEGIES:
             raise LayoutError(
-                f"`cp` {self.context} is not known with `strategy` {self.strategy}; leave `cp` out, or write "
+                f"`cp` {self.cp} is not known with `strategy` {self.strategy}; leave `cp` out, or write "
                 f"`strategy` {', '.join(CONTEXT_STRATEGIES)}"
             )
-        whole = (self.tensor, self.pipeline) == (1, 1)
-        if self.strategy in ULYSSES_STRATEGIES and not (self.context_method == "ulysses" and whole):
+        whole = (self.tp, self.pp) == (1, 1)
+        if self.strategy in ULYSSES_STRATEGIES and not (self.cp_method == "ulysses" and whole):
             raise LayoutError(
                 f"DeepSpeed ({self.strategy}) has ranks share sequences by ulysses alone; write "
                 "`cp_method` ulysses and leave `tp` and `pp` out, or write `strategy` fsdp"
@@ -227,16 +227,16 @@ class Layout:
 
     def _check_framework(self) -> None:
         """Raise LayoutError for what the strategy's own framework refuses."""
-        if self.strategy in ("zero2", "zero3") and self.pipeline > 1:
+        if self.strategy in ("zero2", "zero3") and self.pp > 1:
             raise LayoutError(
                 f"DeepSpeed has no pipeline under {self.strategy}; write `strategy` zero1, or leave `pp` out"
             )
-        if self.strategy == "zero_redundancy" and self.tensor > 1:
+        if self.strategy == "zero_redundancy" and self.tp > 1:
             raise LayoutError(
                 "ZeroRedundancyOptimizer broadcasts whole tensors and cannot handle cut ones; leave `tp` "
                 "out, or write `strategy` ddp, fsdp or distributed_optimizer"
             )
-        if self.pipeline > 1 and self.strategy in _SCHEDULES:
+        if self.pp > 1 and self.strategy in _SCHEDULES:
             whose, schedules = _SCHEDULES[self.strategy]
             if self.tables or self.schedule not in schedules:
                 raise LayoutError(
@@ -251,55 +251,55 @@ class Layout:
         Pipeline stages under DistributedDataParallel and FSDP2 reduce once a step
         (torch/distributed/pipelining/stage.py, backward_maybe_with_nosync); that code does not handle FSDP1.
         """
-        if self.pipeline > 1:
+        if self.pp > 1:
             return self.strategy == "fsdp1"
         return self.strategy in SYNCING and not self.no_sync
 
     @property
     def style(self) -> str:
         """The style of products: Megatron-LM's by default where ranks share layers."""
-        if self.tensor_style:
-            return self.tensor_style
-        fuses = self.tensor > 1 or self.strategy in FUSING
-        return "megatron" if fuses and not self.async_tensor else "dtensor"
+        if self.tp_style:
+            return self.tp_style
+        fuses = self.tp > 1 or self.strategy in FUSING
+        return "megatron" if fuses and not self.async_tp else "dtensor"
 
     @property
     def stages(self) -> int:
         """Number of pipeline stages."""
-        return self.pipeline * self.virtual
+        return self.pp * self.virtual
 
     @property
     def placement(self) -> Placement:
         """The ranks of the pipeline's stages."""
-        if self.pipeline == 1:
+        if self.pp == 1:
             return Placement(1)
         if self.tables:
             return find_placement(self.tables)
-        return placement(self.schedule, self.pipeline, self.virtual)
+        return placement(self.schedule, self.pp, self.virtual)
 
     def actions(self, micro_batches: int) -> tuple[Table, ...]:
         """Return each pipeline rank's actions for this number of micro-batches, in order."""
         if self.tables:
             return self.tables
-        return tables(self.schedule, self.pipeline, self.virtual, micro_batches)
+        return tables(self.schedule, self.pp, self.virtual, micro_batches)
 
     def mesh(self, ranks: int, machine: int) -> Mesh:
         """Return the mesh of ``ranks`` ranks, ``machine`` on each machine."""
-        near = self.tensor * self.context
-        data, rest = divmod(ranks, near * self.pipeline)
+        near = self.tp * self.cp
+        data, rest = divmod(ranks, near * self.pp)
         if rest:
             raise LayoutError(
                 f"{ranks} ranks do not divide by {self.degrees}; write "
                 f"degrees whose product is one of {_listed(_divisors(ranks))}"
             )
-        if machine % self.tensor and self.tensor % machine:
+        if machine % self.tp and self.tp % machine:
             raise LayoutError(
-                f"groups of `tp` {self.tensor} ranks straddle machines of {machine} unevenly; "
+                f"groups of `tp` {self.tp} ranks straddle machines of {machine} unevenly; "
                 f"write one of {_listed(_divisors(machine))}, or a multiple of {machine}"
             )
         if machine % near and near % machine:
             raise LayoutError(
-                f"groups of `tp` {self.tensor} times `cp` {self.context} ranks straddle machines of "
+                f"groups of `tp` {self.tp} times `cp` {self.cp} ranks straddle machines of "
                 f"{machine} unevenly; write degrees whose product is one of "
                 f"{_listed(_divisors(machine))}, or a multiple of {machine}"
             )
@@ -308,11 +308,11 @@ class Layout:
                 f"data_parallel is one process, and {ranks} ranks are on machines of {machine}; write -g "
                 f"{machine}, or `strategy` ddp"
             )
-        self._check_experts(data * self.context, machine)
+        self._check_experts(data * self.cp, machine)
         if self.strategy in COPIES:
             return Mesh(
-                tensor=self.tensor, context=self.context, replicate=data, pipeline=self.pipeline,
-                expert=self.expert,
+                tensor=self.tp, context=self.cp, replicate=data, pipeline=self.pp,
+                expert=self.ep,
             )  # fmt: skip
         shard = data
         if self.strategy == "hsdp":
@@ -325,34 +325,34 @@ class Layout:
                     f"{_listed(_divisors(data))}"
                 )
         return Mesh(
-            tensor=self.tensor, context=self.context, shard=shard, replicate=data // shard,
-            pipeline=self.pipeline, expert=self.expert,
+            tensor=self.tp, context=self.cp, shard=shard, replicate=data // shard,
+            pipeline=self.pp, expert=self.ep,
         )  # fmt: skip
 
     def _check_experts(self, data: int, machine: int) -> None:
         """Raise LayoutError for expert-parallel groups that do not divide, or straddle machines unevenly."""
-        together = self.expert * self.tensor
+        together = self.ep * self.tp
         fitting = [
             count for count in _divisors(data)
-            if machine % (count * self.tensor) == 0 or count * self.tensor % machine == 0
+            if machine % (count * self.tp) == 0 or count * self.tp % machine == 0
         ]  # fmt: skip
-        if data % self.expert:
+        if data % self.ep:
             raise LayoutError(
-                f"`ep` {self.expert} does not divide the {data} data-parallel ranks"
-                f"{', those of `cp` among them' if self.context > 1 else ''}; write one of `ep` "
+                f"`ep` {self.ep} does not divide the {data} data-parallel ranks"
+                f"{', those of `cp` among them' if self.cp > 1 else ''}; write one of `ep` "
                 f"{_listed(fitting)}"
             )
         if machine % together and together % machine:
             raise LayoutError(
-                f"groups of `ep` {self.expert} times `tp` {self.tensor} ranks straddle machines of "
+                f"groups of `ep` {self.ep} times `tp` {self.tp} ranks straddle machines of "
                 f"{machine} unevenly; write one of `ep` {_listed(fitting)}"
             )
 
     @property
     def degrees(self) -> str:
         """The degrees other than data parallelism, as options."""
-        context = f"`cp` {self.context} times " if self.context > 1 else ""
-        return f"`tp` {self.tensor} times {context}`pp` {self.pipeline}"
+        context = f"`cp` {self.cp} times " if self.cp > 1 else ""
+        return f"`tp` {self.tp} times {context}`pp` {self.pp}"
 
     def _shard(self, data: int, machine: int) -> int:
         fitting = [count for count in _divisors(data) if 1 < count < data]
@@ -360,12 +360,12 @@ class Layout:
         words = f"write one of `shard` {_listed(fitting)}" if fitting else f"write `strategy` {whole}"
         shard = self.shard
         if shard is None:
-            near = self.tensor * self.context
+            near = self.tp * self.cp
             shard = machine // near if machine % near == 0 else 0
             if not (1 < shard < data and data % shard == 0):
                 raise LayoutError(
                     f"HSDP has no sharding group left: {data} data-parallel ranks, {machine} ranks a machine "
-                    f"and `tp` {self.tensor}; {words}"
+                    f"and `tp` {self.tp}; {words}"
                 )
         if data % shard or shard == data or shard == 1:
             raise LayoutError(

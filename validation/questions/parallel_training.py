@@ -100,7 +100,7 @@ class ParallelTraining:
 
     def _parts(self, layout: Layout, mesh: Mesh) -> Parts:
         """Return the model, built once for all layouts that differ only in their pipelines."""
-        alike = replace(layout, pipeline=1, schedule="1f1b", virtual=1, tables=())
+        alike = replace(layout, pp=1, schedule="1f1b", virtual=1, tables=())
         if alike not in self._cut:
             self._cut[alike] = self._made(layout, mesh)
         return self._cut[alike]
@@ -111,16 +111,16 @@ class ParallelTraining:
         if isinstance(model, Decoder) and self.precision:
             pace = self.gpu.roofline(self.precision, reached(training, self.gpu))
             group = mesh.together(0, "tensor")
-            pull = pull_of(self.libraries, group, self.gpu) if layout.async_tensor else None
+            pull = pull_of(self.libraries, group, self.gpu) if layout.async_tp else None
             how = numerics(training, self.gpu, self.precision)
             dtype = stored(training.dtype) or "float32"
             return parts_of_decoder(model, layout, pace, dtype, numerics=how, pull=pull)
         mixtures = [one for one, made in DECODERS.items() if made.experts]
         for is_given, option, fitting in (
-            (layout.tensor > 1, f"`tp` {layout.tensor}", DECODERS),
-            (layout.context > 1, f"`cp` {layout.context}", DECODERS),
+            (layout.tp > 1, f"`tp` {layout.tp}", DECODERS),
+            (layout.cp > 1, f"`cp` {layout.cp}", DECODERS),
             (layout.checkpointing != "none", f"`checkpointing` {layout.checkpointing}", DECODERS),
-            (layout.expert > 1, f"`ep` {layout.expert}", mixtures),
+            (layout.ep > 1, f"`ep` {layout.ep}", mixtures),
             (layout.ep_imbalance != 1, f"`ep_imbalance` {layout.ep_imbalance:g}", mixtures),
             (layout.capacity_factor is not None, f"`capacity_factor` {layout.capacity_factor}", mixtures),
         ):

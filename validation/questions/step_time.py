@@ -1,7 +1,7 @@
 """How long a training step takes on a cluster."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -30,15 +30,6 @@ from ringside.validation.questions.model import is_timed
 from ringside.validation.questions.parallel_training import ParallelTraining, notes, parallel_training
 from ringside.validation.questions.training import batch_of, computing, data_parallel_training
 from ringside.validation.questions.training_on_cluster import TrainingOnCluster
-
-OPTIONS = {
-    "strategy": "--strategy", "tensor": "--tp", "context": "--cp", "pipeline": "--pp", "shard": "--shard",
-    "virtual": "--virtual", "micro_batch": "--micro-batch", "checkpointing": "--checkpointing",
-    "sequence_parallel": "--sequence-parallel", "no_sync": "--no-sync",
-    "overlap_grad_reduce": "--overlap-grad-reduce", "overlap_param_gather": "--overlap-param-gather",
-    "expert": "--ep",
-}  # fmt: skip
-"""The options by what they set in a `Layout`."""
 
 REMARKABLE = 0.05
 """The share of a step from which on a note names the broadcasts of buffers."""
@@ -332,13 +323,12 @@ def _margin(fit: MemoryFit) -> dict[str, int]:
 
 def _changes(before: Layout, after: Layout) -> str:
     """Return the options that turn one layout into another."""
-    changed = [
-        (option, getattr(after, name))
-        for name, option in OPTIONS.items()
-        if getattr(after, name) != getattr(before, name) and getattr(after, name) is not None
-    ]
-    texts = {True: "{}", False: "without {}"}
-    return " ".join(
-        texts[value].format(option) if isinstance(value, bool) else f"{option} {value}"
-        for option, value in changed
-    )
+    options = []
+    for one in fields(Layout):
+        value, flag = getattr(after, one.name), f"--{one.name.replace('_', '-')}"
+        if value is None or value == getattr(before, one.name):
+            continue
+        options.append(
+            f"{flag} {value}" if not isinstance(value, bool) else flag if value else f"without {flag}"
+        )
+    return " ".join(options)

@@ -106,7 +106,7 @@ class ParallelAnswer:
     def _comments(self) -> list[str]:
         answer, step, question = self.answer, self.answer.step, self.answer.question
         job, layout, mesh = question.job, question.job.layout, question.job.mesh
-        methods = {"context": f" by {layout.context_method}"}
+        methods = {"context": f" by {layout.cp_method}"}
         degrees = [
             f"{name} {count}{methods.get(name, '')}" for name, count in answer.mesh.items() if count > 1
         ]

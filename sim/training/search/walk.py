@@ -30,20 +30,18 @@ class Moment(NamedTuple):
 
 def order_of(layout: Layout) -> Layout:
     """Return the part of a layout that its pipeline's order depends on."""
-    return Layout(
-        pipeline=layout.pipeline, schedule=layout.schedule, virtual=layout.virtual, tables=layout.tables
-    )
+    return Layout(pp=layout.pp, schedule=layout.schedule, virtual=layout.virtual, tables=layout.tables)
 
 
 @lru_cache(maxsize=4096)
 def moments(order: Layout, micro_batches: int) -> tuple[tuple[int, frozenset[Moment]], ...]:
     """Return the moments of the first and the last rank of a pipeline, by their places."""
-    if order.pipeline == 1:
+    if order.pp == 1:
         first, later = Moment(0, (1,), (0,), (False,), micro_batches == 1), range(1, min(micro_batches, 3))
         others = (Moment(0, (1,), (0,), (True,), number == micro_batches - 1) for number in later)
         return ((0, frozenset((first, *others))),)
     tables = order.actions(micro_batches)
-    places = sorted({0, order.pipeline - 1})
+    places = sorted({0, order.pp - 1})
     return tuple(
         (place, frozenset(_moments(tables[place], order.placement.of(place), micro_batches)))
         for place in places

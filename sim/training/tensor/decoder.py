@@ -35,22 +35,20 @@ def parts_of_decoder(
     under sequence parallelism.
     """
     _check_experts(decoder, layout)
-    experts = ExpertParallel(
-        degree=layout.expert, imbalance=layout.ep_imbalance, capacity=layout.capacity_factor
-    )
+    experts = ExpertParallel(degree=layout.ep, imbalance=layout.ep_imbalance, capacity=layout.capacity_factor)
     parallel = TensorParallel(
-        degree=layout.tensor, sequence=layout.sequence_parallel, style=layout.style, pull=pull
+        degree=layout.tp, sequence=layout.sequence_parallel, style=layout.style, pull=pull
     )
     layers = rank_layers(
         decoder, roofline, micro_batch=layout.micro_batch, parallel=parallel,
-        context=ContextParallel(degree=layout.context, method=layout.context_method),
+        context=ContextParallel(degree=layout.cp, method=layout.cp_method),
         numerics=replace(numerics, dtype=dtype, checkpointing=layout.checkpointing),
         experts=experts,
     )  # fmt: skip
-    tokens = layout.micro_batch * decoder.sequence // layout.context
+    tokens = layout.micro_batch * decoder.sequence // layout.cp
     between = tokens * decoder.width * roofline.itemsize
     if layout.sequence_parallel:
-        between //= layout.tensor
+        between //= layout.tp
     return Parts(
         name=decoder.name,
         sample=decoder.sample,
@@ -79,7 +77,7 @@ def decoder_workload(
 def _check_experts(decoder: Decoder, layout: Layout) -> None:
     """Raise LayoutError for experts' options without experts, and if all ranks would send all tokens."""
     if decoder.experts is None:
-        given = {"`ep`": layout.expert > 1, "`capacity_factor`": layout.capacity_factor is not None,
+        given = {"`ep`": layout.ep > 1, "`capacity_factor`": layout.capacity_factor is not None,
                 "`ep_imbalance`": layout.ep_imbalance != 1}  # fmt: skip
         for option in (name for name, is_said in given.items() if is_said):
             mixtures = ", ".join(name for name, one in DECODERS.items() if one.experts)
@@ -87,9 +85,9 @@ def _check_experts(decoder: Decoder, layout: Layout) -> None:
                 f"{option} needs a mixture of experts, and {decoder.name} is none; leave it out, or write "
                 f"`model` {mixtures}"
             )
-    elif layout.tensor > 1 and not layout.sequence_parallel:
+    elif layout.tp > 1 and not layout.sequence_parallel:
         raise LayoutError(
-            f"`tp` {layout.tensor} has each rank send its own part of the tokens to the experts of "
+            f"`tp` {layout.tp} has each rank send its own part of the tokens to the experts of "
             f"{decoder.name}; add `sequence_parallel`"
         )
 

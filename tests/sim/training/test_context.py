@@ -112,7 +112,7 @@ def test_exchanges_hide_behind_blocks_but_for_the_last_gradients(degree, method,
 
 
 def job(layout, ranks=8):
-    pull = Pull(1e11, multiprocessors=108) if layout.async_tensor else None
+    pull = Pull(1e11, multiprocessors=108) if layout.async_tp else None
     parts = parts_of_decoder(SMALL, layout, GPU.roofline("bfloat16"), "float32", pull=pull)
     return ParallelJob(
         parts=parts, layout=layout, mesh=layout.mesh(ranks, 8), batch=2, precision="bfloat16",
@@ -124,7 +124,7 @@ def job(layout, ranks=8):
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp", "hsdp"])
 def test_steps_are_proved_and_as_long_as_their_parts(method, strategy):
     more = {"shard": 2} if strategy == "hsdp" else {}
-    layout = Layout(strategy=strategy, context=2, context_method=method, clip=True, **more)
+    layout = Layout(strategy=strategy, cp=2, cp_method=method, clip=True, **more)
     made = job(layout)
     assert check(Writing(made).program()).verdict == PROVED
     step = simulate_parallel(made, Libraries("ideal", "star:8", {"bandwidth": "50GB/s"}, 8))
@@ -137,7 +137,7 @@ def test_steps_are_proved_and_as_long_as_their_parts(method, strategy):
 def test_context_parallel_ranks_hold_fewer_activations_and_as_many_parameters():
     libraries = Libraries("ideal", "star:8", {"bandwidth": "50GB/s"}, 8)
     alone, shared = (
-        simulate_parallel(job(Layout(strategy="fsdp", context=degree)), libraries) for degree in (1, 4)
+        simulate_parallel(job(Layout(strategy="fsdp", cp=degree)), libraries) for degree in (1, 4)
     )
     few, many = (step.stages[0].peak.pools for step in (shared, alone))
     assert few["activations"] < many["activations"] / 2
@@ -145,7 +145,7 @@ def test_context_parallel_ranks_hold_fewer_activations_and_as_many_parameters():
 
 
 def test_pipelines_pass_on_a_rank_s_own_tokens():
-    layout = Layout(context=2, pipeline=2)
+    layout = Layout(cp=2, pp=2)
     made = job(layout)
     assert made.between_nbytes == (SMALL.sequence // 2 * SMALL.width * 2,)
     assert check(Writing(made).program()).verdict == PROVED
@@ -153,8 +153,7 @@ def test_pipelines_pass_on_a_rank_s_own_tokens():
 
 def test_asynchronous_tensor_parallelism_leaves_no_exchange_in_the_layers():
     blocking, hiding = (
-        job(Layout(strategy="fsdp", tensor=4, sequence_parallel=True, async_tensor=one))
-        for one in (False, True)
+        job(Layout(strategy="fsdp", tp=4, sequence_parallel=True, async_tp=one)) for one in (False, True)
     )
     kinds = {len(sent(made.parts.layers[1].forward)) for made in (blocking,)}
     assert kinds == {4}
@@ -170,9 +169,9 @@ def test_pieces_never_compute_quicker_than_the_whole(rows, outputs, pieces):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ({"context": 0}, "`cp` 0; write 1 or more"),
-        ({"context": 2, "context_method": "rings"}, "unknown context-parallel method 'rings'; write one of"),
-        ({"tensor": 2, "async_tensor": True}, "add `sequence_parallel`"),
+        ({"cp": 0}, "`cp` 0; write 1 or more"),
+        ({"cp": 2, "cp_method": "rings"}, "unknown context-parallel method 'rings'; write one of"),
+        ({"tp": 2, "async_tp": True}, "add `sequence_parallel`"),
     ],
 )
 def test_layouts_that_cannot_be_are_refused(words, complaint):
@@ -183,8 +182,8 @@ def test_layouts_that_cannot_be_are_refused(words, complaint):
 @pytest.mark.parametrize(
     ("layout", "complaint"),
     [
-        (Layout(context=8, context_method="ulysses"), "4 key-value heads of a rank do not divide by 8"),
-        (Layout(context=3), "does not divide into 6 pieces for 3 context-parallel ranks; write `seq` 4098"),
+        (Layout(cp=8, cp_method="ulysses"), "4 key-value heads of a rank do not divide by 8"),
+        (Layout(cp=3), "does not divide into 6 pieces for 3 context-parallel ranks; write `seq` 4098"),
     ],
 )
 def test_tokens_and_heads_that_do_not_divide_are_refused(layout, complaint):
@@ -194,7 +193,7 @@ def test_tokens_and_heads_that_do_not_divide_are_refused(layout, complaint):
 
 def test_meshes_that_do_not_divide_are_refused():
     with pytest.raises(LayoutError, match="12 ranks do not divide by `tp` 1 times `cp` 5 times `pp` 1"):
-        Layout(context=5).mesh(12, 4)
+        Layout(cp=5).mesh(12, 4)
     with pytest.raises(LayoutError, match="`tp` 2 times `cp` 3 ranks straddle machines of 8"):
-        Layout(tensor=2, context=3).mesh(48, 8)
-    assert replace(Layout(context=2), tensor=2).mesh(16, 8).context == 2
+        Layout(tp=2, cp=3).mesh(48, 8)
+    assert replace(Layout(cp=2), tp=2).mesh(16, 8).context == 2

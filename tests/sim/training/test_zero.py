@@ -178,7 +178,7 @@ def test_small_parameters_are_gathered_once_after_the_step() -> None:
 
 def test_megatron_exchanges_all_at_once_unless_told_to_overlap() -> None:
     """One reduce-scatter behind all passes and one all-gather behind the optimizer, on every stage."""
-    writing = job("distributed_optimizer", decoder=replace(SMALL, layers=16), pipeline=2)
+    writing = job("distributed_optimizer", decoder=replace(SMALL, layers=16), pp=2)
     for rank in (0, 4):
         operations = list(writing.operations(rank))
         kinds = [one.category for one in operations]
@@ -189,7 +189,7 @@ def test_megatron_exchanges_all_at_once_unless_told_to_overlap() -> None:
 
 def test_megatron_has_several_buckets_on_the_first_stage_alone() -> None:
     writing = job(
-        "distributed_optimizer", decoder=replace(SMALL, layers=16), pipeline=2, overlap_grad_reduce=True,
+        "distributed_optimizer", decoder=replace(SMALL, layers=16), pp=2, overlap_grad_reduce=True,
         overlap_param_gather=True,
     )  # fmt: skip
     first, second = (
@@ -312,14 +312,14 @@ def test_a_layer_as_modules_does_the_same(counts: list[int], works: list[float],
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ({"strategy": "zero2", "pipeline": 2}, "DeepSpeed has no pipeline under zero2; write `strategy`"),
-        ({"strategy": "zero3", "pipeline": 2}, "DeepSpeed has no pipeline under zero3"),
-        ({"strategy": "zero1", "pipeline": 2, "schedule": "gpipe"}, "no gpipe pipeline; write `sch"),
+        ({"strategy": "zero2", "pp": 2}, "DeepSpeed has no pipeline under zero2; write `strategy`"),
+        ({"strategy": "zero3", "pp": 2}, "DeepSpeed has no pipeline under zero3"),
+        ({"strategy": "zero1", "pp": 2, "schedule": "gpipe"}, "no gpipe pipeline; write `sch"),
         (
-            {"strategy": "distributed_optimizer", "pipeline": 2, "schedule": "zbv", "virtual": 2},
+            {"strategy": "distributed_optimizer", "pp": 2, "schedule": "zbv", "virtual": 2},
             "Megatron-LM, whose distributed_optimizer is, has no zbv pipeline; write `schedule` 1f1b or",
         ),
-        ({"strategy": "zero_redundancy", "tensor": 2}, "cannot handle cut ones; leave `tp` out"),
+        ({"strategy": "zero_redundancy", "tp": 2}, "cannot handle cut ones; leave `tp` out"),
         ({"strategy": "zero1", "shard": 2}, "`shard` applies to hsdp and hybrid_zero"),
         ({"strategy": "zero3", "no_sync": True}, "and FSDP, and `strategy` is zero3; leave it out"),
         ({"strategy": "zero_offload"}, "'zero_offload' offloads parameters or optimizers to the host"),
@@ -350,4 +350,4 @@ def test_advice_offers_no_layout_that_a_framework_refuses() -> None:
     for strategy in ("zero2", "zero3", "zero_redundancy", "distributed_optimizer", "hybrid_zero"):
         found = list(changes(Layout(strategy=strategy)))
         assert any(one.strategy != strategy for one in found) == (strategy != "zero3")
-        assert all(one.pipeline == 1 for one in found if one.strategy in ("zero2", "zero3"))
+        assert all(one.pp == 1 for one in found if one.strategy in ("zero2", "zero3"))

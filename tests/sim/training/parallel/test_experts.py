@@ -87,7 +87,7 @@ def test_folds_deal_the_data_parallel_ranks_out(
 @pytest.mark.parametrize(("schedule", "virtual"), [("1f1b", 1), ("zbv", 2)])
 def test_every_strategy_and_pipeline_is_proved(strategy: str, schedule: str, virtual: int) -> None:
     layout = Layout(
-        strategy=strategy, tensor=2, pipeline=2, schedule=schedule, virtual=virtual, expert=2,
+        strategy=strategy, tp=2, pp=2, schedule=schedule, virtual=virtual, ep=2,
         sequence_parallel=True, clip=True,
     )  # fmt: skip
     program = Writing(job(layout, 16, 4)).program()
@@ -97,10 +97,10 @@ def test_every_strategy_and_pipeline_is_proved(strategy: str, schedule: str, vir
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp", "distributed_optimizer"])
 def test_ranks_that_share_sequences_deal_experts_out_too(strategy: str) -> None:
-    made = job(Layout(strategy=strategy, context=4, expert=2, clip=True), 8)
+    made = job(Layout(strategy=strategy, cp=4, ep=2, clip=True), 8)
     assert check(Writing(made).program()).verdict == PROVED
     assert {group for _, group in summed(made)} >= {tuple(range(8)), (0, 2, 4, 6)}
-    apart = job(Layout(strategy=strategy, expert=2), 8)
+    apart = job(Layout(strategy=strategy, ep=2), 8)
     assert made.own_nbytes(made.parts.layers) == apart.own_nbytes(apart.parts.layers)
     tokens, others = (_sent_to_experts(one) for one in (made, apart))
     assert tokens == others / 4
@@ -120,7 +120,7 @@ def _sent_to_experts(made: ParallelJob) -> int:
 def test_a_stage_without_experts_is_shared_as_any_other(strategy: str) -> None:
     assert MIXTURE.experts
     model = replace(MIXTURE, experts=replace(MIXTURE.experts, dense_layers=2))
-    layout = Layout(strategy=strategy, pipeline=2, schedule="zbv", virtual=2, expert=2)
+    layout = Layout(strategy=strategy, pp=2, schedule="zbv", virtual=2, ep=2)
     parts = parts_of_decoder(model, layout, GPU.roofline("bfloat16"), "float32")
     made = job(layout, 8, 4, parts=parts)
     assert check(Writing(made).program()).verdict == PROVED
@@ -156,7 +156,7 @@ def test_zero_3_holds_and_gathers_each_expert_once() -> None:
 
 @pytest.mark.parametrize("expert", [1, 2, 4, 8])
 def test_gradients_of_experts_are_summed_among_those_who_have_them(expert: int) -> None:
-    made = job(Layout(expert=expert, no_sync=True), 8)
+    made = job(Layout(ep=expert, no_sync=True), 8)
     found = summed(made)
     layers = made.parts.layers
     experts = sum(layer.expert_nbytes for layer in layers)
@@ -173,7 +173,7 @@ def test_gradients_of_experts_are_summed_among_those_who_have_them(expert: int) 
 
 
 def test_fsdp_deals_experts_out_among_those_who_have_the_same() -> None:
-    made = job(Layout(strategy="fsdp", expert=4, no_sync=True), 8)
+    made = job(Layout(strategy="fsdp", ep=4, no_sync=True), 8)
     found = summed(made)
     experts = sum(layer.expert_nbytes for layer in made.parts.layers)
     assert found["reduce_scatter", (0, 4)] == experts
@@ -182,7 +182,7 @@ def test_fsdp_deals_experts_out_among_those_who_have_the_same() -> None:
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_a_rank_holds_its_own_experts(strategy: str) -> None:
-    dealt, whole = (job(Layout(strategy=strategy, expert=expert), 8) for expert in (8, 1))
+    dealt, whole = (job(Layout(strategy=strategy, ep=expert), 8) for expert in (8, 1))
     pools = [simulated(made).stages[0].peak.pools for made in (dealt, whole)]
     states = {name: [pool[name] for pool in pools] for name in ("parameters", "optimizer")}
     experts = sum(layer.expert_nbytes for layer in whole.parts.layers)
@@ -196,7 +196,7 @@ def test_a_rank_holds_its_own_experts(strategy: str) -> None:
 
 
 def test_a_step_says_where_its_time_went_and_more_imbalance_takes_longer() -> None:
-    even, uneven = (simulated(job(Layout(expert=4, ep_imbalance=by), 8)) for by in (1.0, 2.0))
+    even, uneven = (simulated(job(Layout(ep=4, ep_imbalance=by), 8)) for by in (1.0, 2.0))
     for step in (even, uneven):
         (stage,) = step.stages
         parts = stage.busy_s + stage.exposed_s + stage.bubble_s
@@ -205,13 +205,13 @@ def test_a_step_says_where_its_time_went_and_more_imbalance_takes_longer() -> No
     assert uneven.step_s > even.step_s
     assert uneven.exposed_by_s["expert"] > even.exposed_by_s["expert"]
     told, padded = (
-        simulated(job(Layout(expert=4, capacity_factor=capacity), 8)).exposed_by_s for capacity in (None, 1.0)
+        simulated(job(Layout(ep=4, capacity_factor=capacity), 8)).exposed_by_s for capacity in (None, 1.0)
     )
     assert padded["expert"] <= told["expert"]
 
 
 def test_gradients_of_views_have_no_second_place() -> None:
-    layout, views = Layout(expert=8), DataParallel(gradient_as_bucket_view=True)
+    layout, views = Layout(ep=8), DataParallel(gradient_as_bucket_view=True)
     with_buckets, without = (
         simulated(made).stages[0].peak.pools for made in (job(layout, 8), job(layout, 8, ddp=views))
     )
@@ -223,15 +223,15 @@ def test_gradients_of_views_have_no_second_place() -> None:
 @pytest.mark.parametrize(
     ("words", "ranks", "message"),
     [
-        ({"expert": 3}, 8, "`ep` 3 does not divide the 8 data-parallel ranks; write one of `ep` 1, 2, 4, 8"),
-        ({"expert": 0}, 8, "`ep` 0; write 1 or more"),
+        ({"ep": 3}, 8, "`ep` 3 does not divide the 8 data-parallel ranks; write one of `ep` 1, 2, 4, 8"),
+        ({"ep": 0}, 8, "`ep` 0; write 1 or more"),
         (
-            {"expert": 2, "strategy": "hsdp"},
+            {"ep": 2, "strategy": "hsdp"},
             8,
             "`ep` 2 is not known with `strategy` hsdp; write `strategy` ddp",
         ),
         (
-            {"expert": 6},
+            {"ep": 6},
             24,
             "straddle machines of 8 unevenly; write one of `ep` 1, 2, 4, 8, 24",
         ),
@@ -247,7 +247,7 @@ def test_a_layout_that_cannot_be_says_what_to_write(words: dict[str, int], ranks
 def test_words_of_experts_are_refused_where_there_are_none() -> None:
     dense = replace(MIXTURE, name="dense", experts=None)
     for words, option in (
-        ({"expert": 2}, "`ep`"),
+        ({"ep": 2}, "`ep`"),
         ({"ep_imbalance": 1.5}, "`ep_imbalance`"),
         ({"capacity_factor": 1.0}, "`capacity_factor`"),
     ):  # fmt: skip
@@ -256,15 +256,15 @@ def test_words_of_experts_are_refused_where_there_are_none() -> None:
         ):
             parts_of_decoder(dense, Layout(**words), GPU.roofline("bfloat16"), "float32")  # type: ignore[arg-type]
     with pytest.raises(LayoutError, match=r"`tp` 2 has each rank send its own .* add `sequence_parallel`"):
-        parts_of_decoder(MIXTURE, Layout(tensor=2), GPU.roofline("bfloat16"), "float32")
+        parts_of_decoder(MIXTURE, Layout(tp=2), GPU.roofline("bfloat16"), "float32")
 
 
 @pytest.mark.parametrize(
     ("words", "ranks"),
     [
-        ({"expert": 2}, 8), ({"expert": 8}, 8), ({"expert": 4, "context": 2}, 16), ({"expert": 1}, 8),
-        ({"expert": 2, "tensor": 2, "sequence_parallel": True, "pipeline": 2}, 16),
-        ({"expert": 2, "pipeline": 2, "virtual": 2, "schedule": "interleaved1f1b", "clip": True}, 8),
+        ({"ep": 2}, 8), ({"ep": 8}, 8), ({"ep": 4, "cp": 2}, 16), ({"ep": 1}, 8),
+        ({"ep": 2, "tp": 2, "sequence_parallel": True, "pp": 2}, 16),
+        ({"ep": 2, "pp": 2, "virtual": 2, "schedule": "interleaved1f1b", "clip": True}, 8),
     ],
 )  # fmt: skip
 def test_the_distributed_optimizer_deals_experts_out_among_those_that_have_them(

@@ -64,7 +64,7 @@ def simulated(made: ParallelJob) -> ParallelStep:
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_every_schedule_is_proved_under_every_parallelism(schedule: str, virtual: int, strategy: str) -> None:
     layout = Layout(
-        strategy=strategy, tensor=2, pipeline=2, schedule=schedule, virtual=virtual, sequence_parallel=True,
+        strategy=strategy, tp=2, pp=2, schedule=schedule, virtual=virtual, sequence_parallel=True,
         checkpointing="selective", clip=True,
     )  # fmt: skip
     program = Writing(job(layout, 8, 4)).program()
@@ -80,7 +80,7 @@ def test_every_schedule_is_proved_under_every_parallelism(schedule: str, virtual
 )
 def test_every_strategy_is_proved(strategy: str, pipeline: int) -> None:
     shard = 2 if strategy == "hsdp" else None
-    layout = Layout(strategy=strategy, pipeline=pipeline, shard=shard)
+    layout = Layout(strategy=strategy, pp=pipeline, shard=shard)
     assert check(Writing(job(layout, 4 * pipeline, 4)).program()).verdict == PROVED
 
 
@@ -161,7 +161,7 @@ def test_torch_reduces_in_every_backward_unless_told_otherwise(strategy: str, mi
 @pytest.mark.parametrize(("schedule", "virtual"), PIPELINES)
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_torchs_pipelines_reduce_once_a_step(strategy: str, schedule: str, virtual: int) -> None:
-    layout = Layout(strategy=strategy, pipeline=2, schedule=schedule, virtual=virtual)
+    layout = Layout(strategy=strategy, pp=2, schedule=schedule, virtual=virtual)
     made = [job(replace(layout, no_sync=no_sync), 4, batch) for no_sync in (False, True) for batch in (4, 8)]
     assert len({reduced(one) for one in made}) == 1
 
@@ -185,8 +185,8 @@ def test_what_nobody_shares_is_held_all_the_same() -> None:
 
 @pytest.mark.parametrize("strategy", ["distributed_optimizer", "zero1", "zero2", "zero3"])
 def test_context_parallel_ranks_sum_gradients_and_deal_optimizers_out(strategy: str) -> None:
-    layout = Layout(strategy=strategy, context=2, context_method="ulysses", clip=True)
-    shared, apart = (job(one, 8, 2) for one in (layout, replace(layout, context=1)))
+    layout = Layout(strategy=strategy, cp=2, cp_method="ulysses", clip=True)
+    shared, apart = (job(one, 8, 2) for one in (layout, replace(layout, cp=1)))
     assert check(Writing(shared).program()).verdict == PROVED
     assert shared.samples == apart.samples // 2
     assert _of_all(shared) == _of_all(apart) != []
@@ -206,13 +206,13 @@ def _of_all(made: ParallelJob) -> list[tuple[str, int]]:
 
 
 def test_context_parallel_ranks_have_buckets_of_ddp() -> None:
-    found = Writing(job(Layout(context=2), 2, 1)).step(0)
+    found = Writing(job(Layout(cp=2), 2, 1)).step(0)
     assert found.held["buckets"] == found.held["gradients"]
 
 
 layouts = st.builds(
     lambda strategy, tensor, pipeline, checkpointing, clips: Layout(
-        strategy=strategy, tensor=tensor, pipeline=pipeline[0], schedule=pipeline[1], virtual=pipeline[2],
+        strategy=strategy, tp=tensor, pp=pipeline[0], schedule=pipeline[1], virtual=pipeline[2],
         checkpointing=checkpointing, sequence_parallel=tensor > 1, clip=clips,
     ),
     st.sampled_from(["ddp", "fsdp"]),
@@ -227,11 +227,11 @@ layouts = st.builds(
 @given(layouts, st.sampled_from([2, 4]), st.sampled_from([4, 8]))
 @settings(max_examples=25, deadline=None)
 def test_a_stage_computes_waits_or_stands_still_all_the_time(layout: Layout, data: int, batch: int) -> None:
-    made = job(layout, layout.tensor * layout.pipeline * data, batch)
+    made = job(layout, layout.tp * layout.pp * data, batch)
     found = simulated(made)
     computed = [
         made.micro_batches * sum(seconds_of(layer) for number in own for layer in made.layers(number))
-        for own in map(made.placement.of, range(layout.pipeline))
+        for own in map(made.placement.of, range(layout.pp))
     ]
     for stage, least in zip(found.stages, computed, strict=True):
         parts = stage.busy_s + stage.bubble_s + stage.exposed_s
@@ -246,7 +246,7 @@ def test_a_stage_computes_waits_or_stands_still_all_the_time(layout: Layout, dat
 
 @pytest.mark.parametrize(("schedule", "virtual"), PIPELINES)
 def test_more_micro_batches_leave_a_smaller_bubble(schedule: str, virtual: int) -> None:
-    layout = Layout(pipeline=2, schedule=schedule, virtual=virtual)
+    layout = Layout(pp=2, schedule=schedule, virtual=virtual)
     shares = [simulated(job(layout, 2, batch)).bubble_share for batch in (4, 8, 16)]
     assert shares == sorted(shares, reverse=True)
     assert shares[0] > shares[-1]
@@ -254,7 +254,7 @@ def test_more_micro_batches_leave_a_smaller_bubble(schedule: str, virtual: int) 
 
 def test_the_bubble_of_1f1b_is_the_textbooks() -> None:
     """Narayanan et al., arXiv:2104.04473, section 2.2: (p - 1) / (m + p - 1) where stages are alike."""
-    layout = Layout(pipeline=4)
+    layout = Layout(pp=4)
     whole = parts_of_decoder(SMALL, layout, GPU.roofline("bfloat16"), "float32")
     alike = [layer for layer in whole.layers if layer.name.startswith("layer ")]
     parts = replace(whole, layers=tuple(alike), between_nbytes=(0,) * 7, tied=None)
@@ -283,7 +283,7 @@ def test_what_is_sent_by_each_strategy() -> None:
 
 def test_fsdp2_is_told_by_a_pipeline_when_to_gather_and_to_sum() -> None:
     assert issubclass(FullyShard, Commanded)
-    layout = Layout(strategy="fsdp", pipeline=2, schedule="zbv", virtual=2)
+    layout = Layout(strategy="fsdp", pp=2, schedule="zbv", virtual=2)
     kinds = [
         operation.action.collective.kind
         for operation in Writing(job(layout, 4, 4)).operations(0)
