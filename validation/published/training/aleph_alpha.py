@@ -25,7 +25,7 @@ from ringside.sim.training.search.bounds import Bounds
 from ringside.sim.workload.decoder import Decoder, decoder
 from ringside.sim.workload.devices import device
 from ringside.validation.published.training.rows import read_rows
-from ringside.validation.questions.question import Question, question
+from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.judged import Counted, JudgedRow, JudgedTable
 
 MODELS = {"llama-13B": (40, 5120, 40, 13824), "llama-30B": (60, 6656, 52, 17920)}
@@ -109,11 +109,12 @@ class LlamaLayout(NamedTuple):
         return each * self.micro_batches if self.pipeline > 1 else 0
 
     @property
-    def training(self) -> Question:
+    def training(self) -> StepTime:
         """The training of one replica, at the GPU's peak."""
         gpus = self.tensor * self.pipeline
-        return question(
-            self._model, f"dgx-a100:{-(-gpus // 8)}", ranks=gpus, precision="bf16", dtype="bf16",
+        return StepTime(
+            model=self._model, cluster=f"dgx-a100:{-(-gpus // 8)}",
+            ranks=gpus, precision="bf16", dtype="bf16",
             compute_efficiency=1.0, attention="fused" if self.kernel.startswith("flash") else "written",
             optimizer="sgd", gradient_as_bucket_view=True, spread=0.0, contention=0.0,
             tp=self.tensor, sequence_parallel=self._cuts_tokens, pp=self.pipeline,

@@ -17,7 +17,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from ringside.validation.published.training.steps import solved
-from ringside.validation.questions.question import Question, question
+from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.judged import Counted, JudgedRow, JudgedTable
 
 HOST_MEMORY = "4.3GB/s"
@@ -56,11 +56,12 @@ def runs() -> list[StrategyRun]:
     ]
 
 
-def training(run: StrategyRun, efficiency: float) -> Question:
+def training(run: StrategyRun, efficiency: float) -> StepTime:
     """Return the training with products at this share of the peak."""
     is_titan = run.cluster.startswith("star")
-    return question(
-        "gpt2" if is_titan else "bert-encoder:32", run.cluster, settings=dict(run.settings), ranks=run.gpus,
+    return StepTime(
+        model="gpt2" if is_titan else "bert-encoder:32", cluster=run.cluster,
+        settings=dict(run.settings), ranks=run.gpus,
         device="titan-rtx" if is_titan else "v100", precision="fp16", batch=4 if is_titan else 32,
         compute_efficiency=efficiency, strategy="ddp" if run.strategy == "alone" else run.strategy,
         micro_batch=4 if is_titan else 32,

@@ -21,7 +21,7 @@ from ringside.sim.training.ddp.scaling import SPREAD
 from ringside.sim.workload.devices import device
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import solved, whole_s
-from ringside.validation.questions.question import Question, question
+from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 MODELS = {
@@ -73,18 +73,18 @@ class DgxcStep(NamedTuple):
         """Whether `train` has the model and its tuning."""
         return self.model in MODELS and self.tuning != "lora"
 
-    def training(self, efficiency: float, micro_batches: int = 1) -> Question:
+    def training(self, efficiency: float, micro_batches: int = 1) -> StepTime:
         """Return the training with products at this share of bfloat16's peak."""
         micro_batch = self.micro_batch or 1
         model, cluster = MODELS[self.model], f"dgx-h100:{self.gpus // 8}"
         if not self.tensor:
-            return question(
-                model, cluster, precision="bf16", reduce_dtype="bf16", strategy="fsdp1",
+            return StepTime(
+                model=model, cluster=cluster, precision="bf16", reduce_dtype="bf16", strategy="fsdp1",
                 compute_efficiency=efficiency, batch=micro_batch, micro_batch=micro_batch,
                 checkpointing="none" if self.model == "gpt3-5b" else "full",
             )  # fmt: skip
-        return question(
-            model, cluster, precision="bf16", dtype="bf16", strategy="distributed_optimizer",
+        return StepTime(
+            model=model, cluster=cluster, precision="bf16", dtype="bf16", strategy="distributed_optimizer",
             compute_efficiency=efficiency, batch=micro_batches * micro_batch, micro_batch=micro_batch,
             tp=self.tensor, sequence_parallel=self.tensor > 1, cp=self.context, pp=self.pipeline,
             schedule="interleaved1f1b" if self.virtual else None, virtual=self.virtual or None,

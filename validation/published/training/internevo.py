@@ -19,7 +19,7 @@ from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.zero.partition import dealt
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import solved
-from ringside.validation.questions.question import Question, question
+from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 MODEL = "llama2-7b:2048,vocabulary=103168"
@@ -68,10 +68,10 @@ def runs() -> Iterator[tuple[str, list[InternEvoRun]]]:
         yield f"tensor {own[0].tensor}, groups of {group}, checkpointing {own[0].checkpointing}", own
 
 
-def training(row: InternEvoRun, efficiency: float) -> Question:
+def training(row: InternEvoRun, efficiency: float) -> StepTime:
     """Return the training with products at this share of the peak."""
-    return question(
-        MODEL, f"{CLUSTER}:{row.gpus // MACHINE}", settings=CARDS, precision="bf16",
+    return StepTime(
+        model=MODEL, cluster=f"{CLUSTER}:{row.gpus // MACHINE}", settings=CARDS, precision="bf16",
         compute_efficiency=efficiency, strategy="hybrid_zero", tp=row.tensor, shard=row.group, clip=True,
         batch=TOKENS // SEQUENCE * row.tensor, micro_batch=row.micro_batch, checkpointing=row.checkpointing,
         calibration=None,  # ABCI's measurements are of its own network, which these machines do not have
@@ -118,7 +118,7 @@ def _simulated_s(row: InternEvoRun, efficiency: float) -> float:
 
 @cache
 def _layers(tensor: int) -> tuple[RankLayer, ...]:
-    alone = question(MODEL, CLUSTER, strategy="hybrid_zero", tp=tensor, micro_batch=1)
+    alone = StepTime(model=MODEL, cluster=CLUSTER, strategy="hybrid_zero", tp=tensor, micro_batch=1)
     return alone.job.parts.layers
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ringside.sim.training.search.bounds import Bounds
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import solved
-from ringside.validation.questions.question import Question, question
+from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 VOCABULARY = 51200
@@ -48,11 +48,11 @@ def iterations() -> list[Iteration]:
     return read_rows(Iteration, "korthikanti.csv")
 
 
-def training(row: Iteration, efficiency: float) -> Question:
+def training(row: Iteration, efficiency: float) -> StepTime:
     """Return the training with products at this share of the peak."""
     gpus = row.tensor * row.pipeline
-    return question(
-        row.model_text, f"dgx-a100:{-(-gpus // 8)}", ranks=gpus, precision="fp16", dtype="fp16",
+    return StepTime(
+        model=row.model_text, cluster=f"dgx-a100:{-(-gpus // 8)}", ranks=gpus, precision="fp16", dtype="fp16",
         compute_efficiency=efficiency, attention="written", tp=row.tensor,
         sequence_parallel=row.sequence_parallel, pp=row.pipeline,
         schedule="interleaved1f1b" if row.virtual > 1 else None,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ringside.sim.calibration import shipped
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import ONE_BUCKET_MB, solved, whole_s
-from ringside.validation.questions.question import Question, question
+from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 SHAPES = {"bert": (30592, 512), "gpt-2": (50304, 1024)}
@@ -52,10 +52,10 @@ class LibaiStep(NamedTuple):
         vocabulary, tokens = SHAPES[self.model]
         return f"gpt2-medium:{tokens},layers={self.layers},vocabulary={vocabulary},positions={tokens}"
 
-    def training(self, efficiency: float, micro_batches: int) -> Question:
+    def training(self, efficiency: float, micro_batches: int) -> StepTime:
         """Return the training with products at this share of the peak, of this number of micro-batches."""
-        return question(
-            self.decoder, f"dgx1-v100:{-(-self.gpus // 8)}", settings=NIC, calibration=MEASURED,
+        return StepTime(
+            model=self.decoder, cluster=f"dgx1-v100:{-(-self.gpus // 8)}", settings=NIC, calibration=MEASURED,
             ranks=self.gpus, precision="fp16", dtype="fp16", compute_efficiency=efficiency,
             tp=self.tensor, pp=self.pipeline, batch=micro_batches * self.micro_batch,
             micro_batch=self.micro_batch, checkpointing=self.checkpointing, no_sync=True,

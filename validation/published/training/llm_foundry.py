@@ -21,7 +21,7 @@ from ringside.sim.workload.decoder import Decoder, decoder
 from ringside.sim.workload.devices import Device, device
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import solved, whole_s
-from ringside.validation.questions.question import Question, question
+from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 MODELS = {
@@ -110,10 +110,11 @@ def runs() -> list[MptRun]:
     return read_rows(MptRun, "llm_foundry.csv")
 
 
-def training(row: MptRun, efficiency: float, micro_batches: int) -> Question:
+def training(row: MptRun, efficiency: float, micro_batches: int) -> StepTime:
     """Return the training with products at this share of the peak, of this number of micro-batches."""
-    return question(
-        row.model_text, f"{row.cluster}:{row.gpus // 8}", device=GPUS[row.gpu], precision="bf16",
+    return StepTime(
+        model=row.model_text, cluster=f"{row.cluster}:{row.gpus // 8}",
+        device=GPUS[row.gpu], precision="bf16",
         dtype="bf16" if row.precision == "pure" else "fp32", reduce_dtype=row.reduced,
         compute_efficiency=efficiency, strategy="fsdp1", checkpointing=row.checkpointing,
         batch=micro_batches * row.micro_batch, micro_batch=row.micro_batch,

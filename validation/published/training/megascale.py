@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import ONE_BUCKET_MB, solved, whole_s
-from ringside.validation.questions.question import Question, question
+from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 MODEL = "gpt3-175b:2048,heads=128,vocabulary=51200"
@@ -35,10 +35,11 @@ def micro_batches(gpus: int) -> int:
     return BATCH // (gpus // 8 // PIPELINE)
 
 
-def training(gpus: int, efficiency: float, batch: int) -> Question:
+def training(gpus: int, efficiency: float, batch: int) -> StepTime:
     """Return the training with products at this share of the peak, of this batch of a replica."""
-    return question(
-        MODEL, f"dgx-a100:{gpus // 8}", precision="bf16", dtype="fp32", compute_efficiency=efficiency,
+    return StepTime(
+        model=MODEL, cluster=f"dgx-a100:{gpus // 8}",
+        precision="bf16", dtype="fp32", compute_efficiency=efficiency,
         tp=8, sequence_parallel=True, pp=PIPELINE, schedule="interleaved1f1b", virtual=VIRTUAL,
         checkpointing="selective", batch=batch, micro_batch=1, bucket_cap_mb=ONE_BUCKET_MB,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ringside.sim.workload.decoder import decoder
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import ONE_BUCKET_MB, solved
-from ringside.validation.questions.question import Question, question
+from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 MACHINES = {"v100": ("dgx2-v100", 16), "a100": ("dgx-a100", 8)}
@@ -48,12 +48,13 @@ class MegatronStep(NamedTuple):
         """Copies of the model."""
         return self.gpus // self.tensor
 
-    def training(self, efficiency: float) -> Question:
+    def training(self, efficiency: float) -> StepTime:
         """Return the training with products at this share of the peak."""
         name, each = MACHINES[self.gpu]
         batch = self.batch // self.replicas
-        return question(
-            self.decoder, f"{name}:{-(-self.gpus // each)}", ranks=self.gpus, precision="fp16", dtype="fp16",
+        return StepTime(
+            model=self.decoder, cluster=f"{name}:{-(-self.gpus // each)}",
+            ranks=self.gpus, precision="fp16", dtype="fp16",
             compute_efficiency=efficiency, tp=self.tensor, batch=batch, micro_batch=batch,
             checkpointing="full", bucket_cap_mb=ONE_BUCKET_MB,
         )  # fmt: skip

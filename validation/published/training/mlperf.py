@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ringside.sim.workload.devices import device
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import solved, whole_s
-from ringside.validation.questions.question import Question, question
+from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 MODEL = "gpt3-175b:2048,vocabulary=51200"
@@ -41,10 +41,10 @@ class Submission(NamedTuple):
         """The length of the step in micro-batches, the bubble included."""
         return self.micro_batches + (self.pipeline - 1) / self.virtual
 
-    def training(self, efficiency: float, micro_batches: int) -> Question:
+    def training(self, efficiency: float, micro_batches: int) -> StepTime:
         """Return the training with products at this share of the peak, of this number of micro-batches."""
-        return question(
-            MODEL, f"dgx-h100:{self.gpus // 8}", precision="bf16", dtype="bf16",
+        return StepTime(
+            model=MODEL, cluster=f"dgx-h100:{self.gpus // 8}", precision="bf16", dtype="bf16",
             compute_efficiency=efficiency, strategy="distributed_optimizer", tp=self.tensor,
             sequence_parallel=True, pp=self.pipeline, schedule="interleaved1f1b", virtual=self.virtual,
             batch=micro_batches, micro_batch=1, overlap_grad_reduce=True, overlap_param_gather=True,

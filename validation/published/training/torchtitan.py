@@ -20,7 +20,7 @@ from typing import NamedTuple
 from scipy.optimize import brentq
 
 from ringside.validation.published.training.rows import read_rows
-from ringside.validation.questions.question import Question, question
+from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 ATTENTION = 0.35
@@ -58,10 +58,10 @@ def runs() -> list[TorchtitanRun]:
     return read_rows(TorchtitanRun, "torchtitan.csv")
 
 
-def training(row: TorchtitanRun, efficiency: float, spread: float | None = None) -> Question:
+def training(row: TorchtitanRun, efficiency: float, spread: float | None = None) -> StepTime:
     """Return the training with products at this share of bfloat16's peak."""
-    return question(
-        f"llama3.1-8b:{row.sequence},longest=262144", f"dgx-{row.gpu}:{row.gpus // 8}",
+    return StepTime(
+        model=f"llama3.1-8b:{row.sequence},longest=262144", cluster=f"dgx-{row.gpu}:{row.gpus // 8}",
         device="h100-96gb" if row.gpu == "h100" else row.gpu, precision="bf16", compute_efficiency=efficiency,
         attention="causal", attention_efficiency=ATTENTION, spread=spread,
         strategy="fsdp", param_dtype="float8_e4m3fn" if row.float8_gather else None,

@@ -32,7 +32,7 @@ from ringside.sim.workload.decoder import Decoder, decoder
 from ringside.sim.workload.devices import GIB, device
 from ringside.validation.published.training.aleph_alpha import NORMS
 from ringside.validation.published.training.rows import read_rows
-from ringside.validation.questions.question import question
+from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.judged import Correlated, Counted, JudgedRow, JudgedTable
 
 MODELS = {
@@ -249,8 +249,8 @@ def correlated() -> list[Correlated]:
 def _layers(model: str, tensor: int, micro_batch: int) -> tuple[RankLayer, ...]:
     """Return what a rank computes and exchanges of each layer, as ``train`` has it."""
     machines = ceil(tensor / MACHINE)
-    training = question(
-        model, f"dgx-h100:{machines}", ranks=tensor, precision="bf16", dtype="bf16", tp=tensor,
+    training = StepTime(
+        model=model, cluster=f"dgx-h100:{machines}", ranks=tensor, precision="bf16", dtype="bf16", tp=tensor,
         sequence_parallel=tensor > 1, batch=micro_batch, micro_batch=micro_batch,
     )  # fmt: skip
     return training.job.parts.layers

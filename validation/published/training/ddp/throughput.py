@@ -23,7 +23,7 @@ from ringside.validation.published.training.ddp.sources import (
     PublishedStep,
     sources,
 )
-from ringside.validation.questions.question import Question, question
+from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.judged import NAIVE, JudgedRow, score
 
 LOST = 0.05
@@ -127,7 +127,7 @@ def _judge(source: Publication, series: PublishedSeries, spread: float) -> Itera
         )
 
 
-def training(source: Publication, series: PublishedSeries, row: PublishedStep, spread: float) -> Question:
+def training(source: Publication, series: PublishedSeries, row: PublishedStep, spread: float) -> StepTime:
     """Return the training at the pace of its series' first row."""
     base = series.rows[0]
     cap_mb = ONE_BUCKET_MB if source.framework.startswith(HIDE_NOTHING) else series.bucket_cap_mb
@@ -140,8 +140,8 @@ def training(source: Publication, series: PublishedSeries, row: PublishedStep, s
         # a quarter of the one card for each of the four that a DGX-1 has
         cluster, settings = f"dgx1-v100:{row.nodes}", {"nic": "3.125GB/s"}
         calibration = shipped("dgx1-v100")
-    return question(
-        series.model, cluster, settings=settings, ranks=row.gpus, calibration=calibration,
+    return StepTime(
+        model=series.model, cluster=cluster, settings=settings, ranks=row.gpus, calibration=calibration,
         device=series.device, precision=series.precision, batch=row.batch, optimizer=series.optimizer,
         bucket_cap_mb=cap_mb, accumulation=row.accumulation, no_sync=source.no_sync,
         no_broadcast_buffers=True, spread=spread, measured=(base.samples_per_s, base.gpus),
