@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from ringside import console
+from ringside.pictures.style import check_format
 from ringside.sim.effort import MAX_MEMORY, MAX_TRANSFERS, forced
 from ringside.topologies.units import format_size
 
@@ -17,16 +18,36 @@ def _lift_limits(context: typer.Context, is_given: bool) -> bool:
     return is_given
 
 
+def check_picture(path: Path | None) -> Path | None:
+    """Refuse a name that is not a picture's, before any work is done."""
+    if path is not None:
+        check_format(path)
+    return path
+
+
+def _check_page(path: Path | None) -> Path | None:
+    """Refuse a name that is not a page's, before any work is done."""
+    if path is not None and path.suffix != ".html":
+        raise ValueError(f"{path}: not the name of a page; write a name that ends in .html")
+    return path
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 All = Annotated[
     bool,
     typer.Option("--all", callback=console.widen, help="Print every column, even wider than 80 characters."),
 ]
-Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw to an .svg, .png or .pdf file.")]
+Plot = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", callback=check_picture, help="Draw to an .svg, .png or .pdf file."),
+]
 Html = Annotated[
     Path | None,
     typer.Option(
-        "--html", metavar="FILE", help="Write an interactive page to one self-contained .html file."
+        "--html",
+        metavar="FILE",
+        callback=_check_page,
+        help="Write an interactive page to one self-contained .html file.",
     ),
 ]
 Trace = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace.")]

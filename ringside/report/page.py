@@ -18,15 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ringside.topologies.disk import check_outputs, is_stream, write_file
+from ringside.topologies.disk import is_stream, write_file
 from ringside.topologies.units import parse_duration, parse_rate, parse_size
 
 if TYPE_CHECKING:  # type checkers need not wait for plotly
     from plotly.graph_objects import Figure
 
 Cell = str | int | float | None
-
-FORMAT = ".html"
 
 UNKNOWN = "–"
 
@@ -63,20 +61,6 @@ class Page:
 def shown_number(value: float) -> str:
     """Format a number for people: four digits, or all before the point."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def check_page(
-    path: Path | None, others: Iterable[Path | None] = (), read: Iterable[Path | str] = ()
-) -> None:
-    """Raise ValueError for a page that cannot be written, or that is also read or among the ``others``.
-
-    Call it before any work is done.
-    """
-    if path is None:
-        return
-    if path.suffix != FORMAT:
-        raise ValueError(f"{path}: not the name of a page; write a name that ends in {FORMAT}")
-    check_outputs([*others, path], read)
 
 
 def write_page(page: Page, path: Path | None, files: Iterable[Path | str | None] = ()) -> None:

@@ -23,10 +23,10 @@ LOG = Path(__file__).parents[1] / "validation/data/v2.19_nccl_debug.log"
 SCRIPT = Path(__file__).parents[2] / "examples/halo_exchange.py"
 
 QUESTIONS = {
-    "simulate all_reduce --cluster dgx-h100:2 --size 64M": 32,
+    "simulate all_reduce --cluster dgx-h100:2 --size 64M": 31,
     f"compare {LOG} --cluster dgx-h100:1 --plot comparison.png": 53,
-    "train --model resnet50 --cluster dgx-h100:2": 90,
-    "train --model llama3-8b --cluster dgx-h100:2 --strategy fsdp --pp 2 --batch 4": 123,
+    "train --model resnet50 --cluster dgx-h100:2": 80,
+    "train --model llama3-8b --cluster dgx-h100:2 --strategy fsdp --pp 2 --batch 4": 114,
     f"program {SCRIPT} -g 4": 20,
 }
 
@@ -39,7 +39,7 @@ CONVERSIONS = {
     "sim/calibration.py find_calibration",
     "sim/calibration.py read_own",
     "sim/libraries/find.py find_library",
-    "sim/questions/layout.py ByLayout.layout",
+    "validation/questions/layout.py ByLayout.layout",
     "validation/readers/__init__.py read_all",
 }
 """Functions that parse settings, load clusters, calibrations and records, and resolve a layout."""

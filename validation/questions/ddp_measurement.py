@@ -19,7 +19,6 @@ from ringside.real.ddp.job import HOOKS, SLEEPING, DdpJob, is_model, sleeping_la
 from ringside.real.ddp.measure import Measured, measure_ddp
 from ringside.real.questions.fields import OnRanks
 from ringside.sim.libraries.rules import GLOO, rules_of
-from ringside.sim.questions.buckets import OfBuckets, hook_of
 from ringside.sim.questions.question import QuestionError, choices, option
 from ringside.sim.record import Record
 from ringside.sim.training.ddp.buckets import check_used
@@ -28,6 +27,7 @@ from ringside.sim.training.ddp.record import DdpRecord, MeasuredNetwork, workloa
 from ringside.sim.workload.workload import Workload
 from ringside.topologies import star
 from ringside.topologies.file import dumps
+from ringside.validation.questions.buckets import OfBuckets, hook_of
 
 
 @dataclass(frozen=True, kw_only=True)

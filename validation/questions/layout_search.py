@@ -1,23 +1,25 @@
 """The fastest layouts of a training on a number of GPUs, and why all others were left out."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import partial
+from itertools import takewhile
+from math import prod
 from typing import Any, ClassVar
 
-from ringside.sim.questions.layout import ByLayout
 from ringside.sim.questions.question import option, options_of
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.memory import FITS, TIGHT, TOO_LARGE, Room, room_of
 from ringside.sim.training.mesh import Mesh
+from ringside.sim.training.pipeline.schedules import SCHEDULES
 from ringside.sim.training.search.search import Candidate, Found, Pruned, Searched, search
 from ringside.sim.training.step import ParallelStep
-from ringside.sim.workload.decoder import DECODERS, decoder
+from ringside.sim.workload.decoder import CHECKPOINTING, DECODERS, decoder
 from ringside.topologies.names import one_of
 from ringside.topologies.placement import placement_told
-from ringside.validation.questions.layout_space import Budget, as_options, check_fixed, layouts
+from ringside.validation.questions.layout import ByLayout
 from ringside.validation.questions.parallel_training import ParallelTraining, notes, parallel_training
 from ringside.validation.questions.training import sized_workload
 from ringside.validation.questions.training_on_cluster import FORMULA, TrainingOnCluster
@@ -29,6 +31,137 @@ TOKENS = 1 << 24
 """The default maximum of tokens per step: 16 Mi, as Llama 3 405B was trained with."""
 
 LAYOUT_FIELDS = tuple(one.name for one in options_of(ByLayout))
+
+
+SEARCHED_STRATEGIES = ("ddp", "fsdp", "hsdp")
+"""Strategies of current torch; others are searched only if given."""
+
+SEARCHED_SCHEDULES = ("1f1b", "interleaved1f1b", "zb-h1", "zbv")
+"""Schedules without a uniformly better alternative, except for memory."""
+
+MOST_VIRTUAL = 8
+"""Stages per pipeline rank."""
+
+MOST_SAMPLES = 8
+"""Samples per micro-batch."""
+
+MODEL = ("tp", "pp", "cp")
+"""Options whose ranks share the same samples."""
+
+Fixed = Mapping[str, Any]
+"""Values of layout options that are fixed, by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The common constraints of layouts: GPUs, GPUs per machine, samples per step, the model's layers."""
+
+    ranks: int
+    machine: int
+    samples: int
+    layers: int
+
+    def batch(self, fixed: Fixed) -> int:
+        """Return the samples per replica; 0 where they do not divide."""
+        shared = prod(fixed.get(name, 1) for name in MODEL)
+        replicas, rest = divmod(self.ranks, shared)
+        return 0 if rest or self.samples % replicas else self.samples // replicas
+
+
+def _strategies(budget: Budget, fixed: Fixed) -> Iterable[str]:
+    return SEARCHED_STRATEGIES
+
+
+def _tensor(budget: Budget, fixed: Fixed) -> Iterable[int]:
+    """Yield divisors of one machine's ranks: tensor parallelism delays every layer."""
+    return _divisors(budget.machine)
+
+
+def _pipeline(budget: Budget, fixed: Fixed) -> Iterable[int]:
+    return (count for count in _divisors(max(1, budget.ranks // fixed["tp"])) if count <= budget.layers)
+
+
+def _schedules(budget: Budget, fixed: Fixed) -> Iterable[str | None]:
+    return (None,) if fixed["pp"] == 1 else SEARCHED_SCHEDULES
+
+
+def _virtual(budget: Budget, fixed: Fixed) -> Iterable[int | None]:
+    own = SCHEDULES.get(fixed["schedule"])
+    if own is None or own.stages_a_rank is not None:
+        return (None,)
+    return _doubled(2, min(MOST_VIRTUAL, budget.layers // fixed["pp"])) or (2,)
+
+
+def _micro_batches(budget: Budget, fixed: Fixed) -> Iterable[int]:
+    batch = budget.batch(fixed)
+    return [count for count in _doubled(1, min(MOST_SAMPLES, batch)) if batch % count == 0] or (1,)
+
+
+def _checkpointing(budget: Budget, fixed: Fixed) -> Iterable[str]:
+    return CHECKPOINTING
+
+
+def _sequence_parallel(budget: Budget, fixed: Fixed) -> Iterable[bool]:
+    return (False, True) if fixed["tp"] > 1 else (False,)
+
+
+CHOICES: dict[str, Callable[[Budget, Fixed], Iterable[Any]]] = {
+    "tp": _tensor,
+    "pp": _pipeline,
+    "schedule": _schedules,
+    "virtual": _virtual,
+    "strategy": _strategies,
+    "micro_batch": _micro_batches,
+    "checkpointing": _checkpointing,
+    "sequence_parallel": _sequence_parallel,
+}
+"""The choices of each option of `ByLayout`, given those before it."""
+
+
+def layouts(budget: Budget, fixed: Fixed) -> Iterator[ByLayout]:
+    """Yield all layouts with these options, in a fixed order."""
+    return (ByLayout(**options) for options in _chosen(budget, fixed, {}, [*CHOICES]))
+
+
+def check_fixed(fixed: Fixed) -> None:
+    """Raise ValueError for options that no layout has."""
+    needed = {"tp": 2} if fixed.get("sequence_parallel") else {}
+    if {"schedule", "virtual"} & fixed.keys():
+        needed["pp"] = 2
+    ByLayout(**{**needed, **fixed}).layout()
+
+
+def as_options(layout: ByLayout) -> str:
+    """Return the options of ``ringside train`` for a layout."""
+    options = []
+    for one in fields(layout):
+        value = getattr(layout, one.name)
+        if value != one.default:
+            option = f"--{one.name.replace('_', '-')}"
+            if isinstance(value, bool):
+                options.append(option if value else option.replace("--", "--no-", 1))
+            else:
+                options.append(f"{option} {value}")
+    return " ".join(options)
+
+
+def _chosen(
+    budget: Budget, fixed: Fixed, chosen: dict[str, Any], left: list[str]
+) -> Iterator[dict[str, Any]]:
+    if not left:
+        yield {**fixed, **chosen}
+        return
+    name, *later = left
+    for value in (fixed[name],) if name in fixed else CHOICES[name](budget, chosen):
+        yield from _chosen(budget, fixed, {**chosen, name: value}, later)
+
+
+def _divisors(number: int) -> list[int]:
+    return [count for count in range(1, number + 1) if number % count == 0]
+
+
+def _doubled(first: int, most: int) -> list[int]:
+    return list(takewhile(lambda count: count <= most, (first << power for power in range(64))))
 
 
 @dataclass(frozen=True, kw_only=True)

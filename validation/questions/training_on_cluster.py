@@ -8,14 +8,14 @@ from ringside.sim.calibration import Calibration
 from ringside.sim.libraries.find import LIBRARIES, Options, default_library, find_library
 from ringside.sim.libraries.library import Library
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.questions.buckets import ByBuckets
 from ringside.sim.questions.calibrated import Anchor, anchor_option, calibration_option, scaled
 from ringside.sim.questions.fields import OnCluster, network_option
-from ringside.sim.questions.layout import ByLayout
 from ringside.sim.questions.question import option
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.workload.devices import Device, device, device_of
 from ringside.topologies.units import parse_size
+from ringside.validation.questions.buckets import ByBuckets
+from ringside.validation.questions.layout import ByLayout
 from ringside.validation.questions.training import Training
 
 FORMULA = "model FLOPs: three times forward's matrix products, attention as the whole square of scores"

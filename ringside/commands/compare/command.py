@@ -8,8 +8,7 @@ import typer
 
 from ringside import console, options
 from ringside.commands.fields import asks
-from ringside.pictures.style import check_format
-from ringside.report.page import Page, Table, check_page, write_page
+from ringside.report.page import Page, Table, write_page
 from ringside.sim.record import DDP_SCHEMA, schema_of
 from ringside.topologies.disk import check_outputs
 from ringside.validation.compare import Compared, ComparisonSummary, summaries
@@ -46,11 +45,8 @@ def command(
 ) -> None:
     """Compare predictions with measurements: records and nccl-tests, or measured training steps."""
     limit = None if max_error is None else percent(max_error)
-    check_format(plot)
     inputs: list[Path | str] = [*question.files, str(question.calibration or "")]
-    check_outputs([plot], inputs=inputs)
-    if html:
-        check_page(html, [plot], inputs)
+    check_outputs([plot, html], inputs=inputs)
     schemas = {schema_of(file) for file in question.files}
     if schemas != {None}:
         if question.changed("cluster", "settings", "network", "calibration"):

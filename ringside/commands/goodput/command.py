@@ -4,7 +4,6 @@ import typer
 
 from ringside import console, options
 from ringside.commands.fields import asks
-from ringside.pictures.style import check_format
 from ringside.sim.goodput.formulas import best_interval, daly, young
 from ringside.sim.goodput.published import PUBLISHED
 from ringside.sim.goodput.study import Goodput
@@ -32,7 +31,6 @@ def command(
     if not console.given(context) - {"json", "all_columns"}:
         _list(as_json=json)
         return
-    check_format(plot)
     check_outputs([plot])
     with console.progress("living", None) as bar:
         answer = question.ask(

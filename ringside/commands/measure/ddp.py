@@ -7,7 +7,6 @@ import typer
 
 from ringside import console, options
 from ringside.commands.fields import asks
-from ringside.pictures.style import check_format
 from ringside.sim.record import DDP_SCHEMA, schema_of
 from ringside.sim.training.ddp.record import DdpRecord
 from ringside.topologies.disk import check_outputs, held, is_stream, write_file
@@ -27,14 +26,16 @@ HEADS = (
 def command(
     question: DdpMeasurement,
     output: options.Steps,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the median step.")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", callback=options.check_picture, help="Draw the median step."),
+    ] = None,
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write its Perfetto trace.")] = None,
     force: options.ForceStart = False,
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
     """Measure steps of DistributedDataParallel, with a model or with sleeping layers."""
-    check_format(plot)
     check_outputs((output, trace, plot), inputs=[file for file in (question.model, question.emulate) if file])
     question.check(force=force)
     grows = not is_stream(output)

@@ -12,7 +12,6 @@ import typer
 
 from ringside import console, options
 from ringside.commands.fields import asks
-from ringside.pictures.style import check_format
 from ringside.real.questions.elastic_measurement import ElasticMeasurement
 from ringside.sim.goodput.elastic import SCHEMA, ElasticRun, Restarted
 from ringside.topologies.disk import add_lines, check_outputs, is_stream, write_file
@@ -28,13 +27,15 @@ HEADS = (
 def command(
     question: ElasticMeasurement,
     output: Annotated[Path, typer.Option("-o", metavar="FILE.jsonl", help="Append runs to this file.")],
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw goodput over intervals.")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", callback=options.check_picture, help="Draw goodput over intervals."),
+    ] = None,
     force: options.ForceStart = False,
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
     """Kill ranks of a real job; compare its goodput with the prediction."""
-    check_format(plot)
     check_outputs([output, plot])
     is_comparable = len(question.interval) > 1 and question.kills
     if plot and not is_comparable:

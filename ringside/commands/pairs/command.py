@@ -7,7 +7,6 @@ import numpy as np
 
 from ringside import console, options
 from ringside.commands.fields import asks
-from ringside.pictures.style import check_format
 from ringside.topologies.disk import check_outputs
 from ringside.topologies.units import format_size
 from ringside.validation.pairs import PairMatrix, PairsVerdict, SlowNode, SlowPair
@@ -37,7 +36,6 @@ def command(
     json: options.Json = False,
 ) -> None:
     """Find the slow nodes and links, from measurements between every two nodes."""
-    check_format(plot)
     check_outputs([plot], inputs=question.files)
     verdict = question.ask()
     if plot:

@@ -9,7 +9,6 @@ import typer
 from ringside import console, options
 from ringside.commands.fields import asks
 from ringside.commands.pick.tuner_rules import write_rules
-from ringside.pictures.style import check_format
 from ringside.sim.libraries.find import LIBRARIES
 from ringside.sim.pick import ERROR, Pair, ranges
 from ringside.sim.questions.algorithm_choice import AlgorithmChoice, AlgorithmPicks
@@ -36,7 +35,6 @@ def command(
     json: options.Json = False,
 ) -> None:
     """Show which algorithm wins at every size and node count, and by how much."""
-    check_format(plot)
     inputs = [question.cluster, question.calibration, question.nccl_graph]
     inputs += [question.anchor.path] if question.anchor else []
     check_outputs((plot, tuner_csv), inputs=[str(one) for one in inputs if one])

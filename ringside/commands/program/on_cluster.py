@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from ringside import console
-from ringside.pictures.style import check_format
 from ringside.sim.formats.program_files import check_export, write
 from ringside.sim.program.timeline import ProgramTimeline
 from ringside.sim.questions.program_time import JobTime, ProgramTime, ProgramTimes
@@ -28,7 +27,6 @@ def run(
 ) -> ProgramProof | None:
     """Simulate, draw, write and print; return the proof of a job that does not end."""
     files = [*map(str, question.paths), question.cluster]
-    check_format(plot)
     check_outputs((plot, trace), files)
     check_export(export, tuple(files))
     if len(files) > 2 and (plot or trace or export):

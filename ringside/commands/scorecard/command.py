@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ringside import console, options
-from ringside.pictures.style import check_format
-from ringside.report.page import Page, Table, check_page, write_page
+from ringside.report.page import Page, Table, write_page
 from ringside.topologies.disk import check_outputs
 from ringside.validation.questions.scorecard import (
     COLLECTIVES,
@@ -57,9 +56,7 @@ def command(
 
 def run(question: Scorecard, plot: Path | None, html: Path | None, *, as_json: bool) -> None:
     """Ask, print and draw."""
-    check_format(plot)
-    check_outputs([plot], inputs=[])
-    check_page(html, [plot])
+    check_outputs([plot, html])
     with console.simulating(question.judged[0].name, len(question.judged)) as bar:
         answer = question.ask(bar.done)
     if plot:

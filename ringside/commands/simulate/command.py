@@ -35,7 +35,12 @@ def command(
     context: typer.Context,
     trace: options.Trace = None,
     timeline: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw ranks and links over time: .svg, .png or .pdf.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            callback=options.check_picture,
+            help="Draw ranks and links over time: .svg, .png or .pdf.",
+        ),
     ] = None,
     links: Annotated[bool, typer.Option("--links", help="Print the busiest links and who waits.")] = False,
     top: Annotated[int, typer.Option(min=1, help="Number of links that --links prints.")] = 10,

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringside.pictures.style import check_format
 from ringside.sim.formats.schedule_files import ScheduleFile, write
 from ringside.sim.formats.schedule_files import check_format as check_format_of
 from ringside.sim.libraries.library import Library, Prediction
@@ -37,8 +36,6 @@ class Outputs:
             inputs += [question.collective.path] if isinstance(question.collective, ScheduleFile) else []
             check_format_of(self.export)
             check_outputs(files, inputs=[str(one) for one in inputs if one])
-            check_format(self.plot)
-            check_format(self.timeline)
         if question.disturbance and (self.trace or self.timeline or self.links):
             raise ValueError(
                 f"{question.disturbed_by}: --trace, --timeline and --links show undisturbed runs; "

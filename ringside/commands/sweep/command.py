@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ringside import console, options
-from ringside.report.page import Page, Table, check_page, shown_number, write_page
+from ringside.report.page import Page, Table, shown_number, write_page
 from ringside.studies.study import read
+from ringside.topologies.disk import check_outputs
 from ringside.topologies.units import format_duration
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def command(
         return
     if output is None:
         raise ValueError("the output folder is missing; write -o FOLDER, or --dry-run")
-    check_page(html, read=[study])
+    check_outputs([html], inputs=[study])
     run(parsed, output, html, workers, scheduler, as_json=json)
 
 

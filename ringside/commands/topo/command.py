@@ -8,7 +8,6 @@ import typer
 
 from ringside import console, options
 from ringside.commands.fields import asks
-from ringside.pictures.style import check_format
 from ringside.sim.libraries.nccl.device.connect import Tree
 from ringside.sim.questions.cluster_facts import Catalogue, Channels, ClusterFacts, ClusterLinks, Connections
 from ringside.topologies import Routes
@@ -46,7 +45,6 @@ def command(
         if output or plot:
             raise ValueError("the cluster is missing; write its name first, for example star:4")
     else:
-        check_format(plot)
         check_outputs((output, plot), inputs=[split(question.cluster)[0]])
     if output:
         write_file(output, dumps(question.graph()))

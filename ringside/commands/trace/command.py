@@ -8,7 +8,6 @@ import typer
 
 from ringside import console, options
 from ringside.commands.fields import asks
-from ringside.pictures.style import check_format
 from ringside.topologies.disk import check_outputs, write_file
 from ringside.topologies.placement import placement_told
 from ringside.topologies.units import format_duration
@@ -58,7 +57,6 @@ def command(
     json: options.Json = False,
 ) -> None:
     """Show collectives, skew and transfer of a profiled job; replay it on another cluster."""
-    check_format(plot)
     check_outputs((plot, trace), [*map(str, question.files), question.cluster or ""])
     with console.simulating("replaying"):
         answer = question.ask(is_replayed=bool(plot or trace))

@@ -14,10 +14,8 @@ from ringside.commands.train.answer import Answer, unfit
 from ringside.commands.train.parallel import ParallelAnswer
 from ringside.commands.train.search import STOPPED, SearchAnswer
 from ringside.commands.train.sweep import sweep_of, whole_nodes
-from ringside.pictures.style import check_format
-from ringside.report.page import check_page, write_page
+from ringside.report.page import write_page
 from ringside.sim.program.timeline import ProgramTimeline
-from ringside.sim.questions.buckets import ByBuckets
 from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.questions.question import options_of
 from ringside.sim.training.ddp.scaling import recommended_cap
@@ -26,6 +24,7 @@ from ringside.sim.training.layout import COPIES
 from ringside.sim.training.step import ParallelStep
 from ringside.topologies.catalogue import split
 from ringside.topologies.disk import check_outputs, write_file
+from ringside.validation.questions.buckets import ByBuckets
 from ringside.validation.questions.layout_search import LAYOUT_FIELDS, LayoutSearch
 from ringside.validation.questions.step_time import StepTime, StepUnderLayout
 from ringside.validation.questions.training_on_cluster import TrainingOnCluster
@@ -67,10 +66,11 @@ def command(
     answer: Answer | ParallelAnswer | SearchAnswer
     _check_search(given, search=search)
     read = [question.model, split(question.cluster)[0]]
-    check_page(html, [plot, trace], read)
     if search or question.is_parallel:
         _check_has_effect(given - ({"global_batch"} if search else set()), question.strategy)
-    _check_outputs(plot, trace, sweep, read)
+    if trace and sweep:
+        raise ValueError("a trace shows one step, not a sweep; leave --trace or --sweep out")
+    check_outputs((plot, trace, html), read)
     if search:
         options = {one.name: getattr(question, one.name) for one in options_of(TrainingOnCluster)}
         named = [*(fixed or ()), *(name for name in LAYOUT_FIELDS if name in given)]
@@ -174,11 +174,3 @@ def _checked(question: StepTime, sweep: str) -> tuple[str, list[float]]:
         option = "--bucket-cap-mb-list" if question.bucket_cap_mb_list else "--bucket-cap-mb"
         raise ValueError(f"{option} and a sweep of bucket-cap-mb; remove one of them")
     return parameter, values
-
-
-def _check_outputs(plot: Path | None, trace: Path | None, sweep: str | None, inputs: list[str]) -> None:
-    """Refuse files that could not be written, before any work is done for them."""
-    if trace and sweep:
-        raise ValueError("a trace shows one step, not a sweep; leave --trace or --sweep out")
-    check_format(plot)
-    check_outputs((plot, trace), inputs)

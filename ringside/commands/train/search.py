@@ -17,8 +17,7 @@ from ringside.sim.training.memory import TIGHT, TOO_LARGE
 from ringside.sim.training.search.search import IMPOSSIBLE, Pruned
 from ringside.topologies.disk import write_file
 from ringside.topologies.units import format_duration
-from ringside.validation.questions.layout_search import LayoutSearch, RankedLayouts
-from ringside.validation.questions.layout_space import CHOICES
+from ringside.validation.questions.layout_search import CHOICES, LayoutSearch, RankedLayouts
 from ringside.validation.questions.training import computing
 
 SHORT = {"micro_batch": "micro", "checkpointing": "ckpt", "sequence_parallel": "seq-par"}

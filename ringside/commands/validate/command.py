@@ -10,8 +10,7 @@ import typer
 from ringside import console, options
 from ringside.commands.fields import asks
 from ringside.commands.validate.outcome import carry_out, print_outcome
-from ringside.pictures.style import check_format
-from ringside.report.page import Page, Table, check_page, write_page
+from ringside.report.page import Page, Table, write_page
 from ringside.topologies.disk import check_outputs
 from ringside.topologies.names import one_of
 from ringside.validation.emulated.collectives import MeasuredCase, Verdict
@@ -60,9 +59,7 @@ def command(
     if what != COLLECTIVES:
         known = (COLLECTIVES, *OTHERS)
         raise ValueError(f"unknown validation {what!r}; write {one_of(known, what)}")
-    check_format(plot)
-    check_outputs([plot])
-    check_page(html, [plot])
+    check_outputs([plot, html])
 
     def report(answer: CollectiveValidations) -> None:
         content = _content(answer)

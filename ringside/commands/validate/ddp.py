@@ -8,8 +8,7 @@ from ringside.commands.compare.ddp import HEADS as STEP_HEADS
 from ringside.commands.compare.ddp import cells, steps_headline, timelines
 from ringside.commands.fields import asks
 from ringside.commands.validate.outcome import carry_out, content, print_outcome
-from ringside.pictures.style import check_format
-from ringside.report.page import Page, Table, check_page, write_page
+from ringside.report.page import Page, Table, write_page
 from ringside.topologies.disk import check_outputs
 from ringside.validation.compare_ddp import ComparedSteps
 from ringside.validation.emulated.plan import MBIT
@@ -28,9 +27,7 @@ def command(
     json: options.Json = False,
 ) -> None:
     """Predict, then measure, steps of DistributedDataParallel on emulated networks."""
-    check_format(plot)
-    check_outputs([plot])
-    check_page(html, [plot])
+    check_outputs([plot, html])
 
     def report(answer: DdpValidations) -> None:
         whole, table = content(answer), [_cells(case, one) for case, one in answer.cases]

@@ -6,7 +6,8 @@ from typing import Any
 from ringside import console, options
 from ringside.commands.fields import asks
 from ringside.commands.validate.outcome import carry_out, content, print_outcome
-from ringside.report.page import Page, Table, check_page, write_page
+from ringside.report.page import Page, Table, write_page
+from ringside.topologies.disk import check_outputs
 from ringside.validation.emulated.disturbances import ComparedDraws, DisturbedCase
 from ringside.validation.questions.emulated_validation import DisturbanceValidation, DisturbanceValidations
 
@@ -24,7 +25,7 @@ def command(
     json: options.Json = False,
 ) -> None:
     """Predict, then measure, disturbed steps on emulated networks, in quantiles."""
-    check_page(html)
+    check_outputs([html])
 
     def report(answer: DisturbanceValidations) -> None:
         whole = content(answer)

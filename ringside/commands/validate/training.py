@@ -4,7 +4,8 @@ from ringside import console, options
 from ringside.commands.compare.training import HEADS, MOST_SHOWN, cells, trainings_page
 from ringside.commands.fields import asks
 from ringside.commands.validate.outcome import carry_out, content, print_outcome
-from ringside.report.page import check_page, write_page
+from ringside.report.page import write_page
+from ringside.topologies.disk import check_outputs
 from ringside.validation.questions.emulated_validation import TrainingValidation, TrainingValidations
 
 
@@ -16,7 +17,7 @@ def command(
     json: options.Json = False,
 ) -> None:
     """Predict, then measure, steps of FSDP and pipelines on emulated networks."""
-    check_page(html)
+    check_outputs([html])
 
     def report(answer: TrainingValidations) -> None:
         whole, sentences = content(answer), [check.sentence for check in answer.checks]

@@ -14,7 +14,6 @@ from torch.distributed.tensor.experimental._context_parallel._attention import _
 from torch.nn.parallel import DistributedDataParallel
 
 from ringside.commands.train import command as train
-from ringside.sim.questions.layout import ByLayout
 from ringside.sim.training.ddp import buckets
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.sim.training.ddp.job import DataParallel
@@ -22,6 +21,7 @@ from ringside.sim.training.ddp.powersgd import PowerSGD
 from ringside.sim.training.flat_shard import FlatPolicy
 from ringside.sim.training.fsdp_policy import FullyShardPolicy
 from ringside.sim.training.layout import STRATEGIES, SYNCING
+from ringside.validation.questions.layout import ByLayout
 
 PAGE = (Path(__file__).parents[3] / "docs/defaults.md").read_text(encoding="utf-8")
 

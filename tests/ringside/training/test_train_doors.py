@@ -15,13 +15,13 @@ import ringside
 from ringside.commands.train.command import command
 from ringside.sim.libraries.find import default_library, find_library
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.questions.layout import ByLayout
 from ringside.sim.training.ddp.scaling import SPREAD, contention
 from ringside.sim.training.layout import AT_ONCE, FSDP, STRATEGIES, ULYSSES_STRATEGIES
 from ringside.sim.training.memory import room_of
 from ringside.sim.training.mesh import DATA
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import STORED, device_of
+from ringside.validation.questions.layout import ByLayout
 from ringside.validation.questions.training import Training, batch_of, find_model, reached, sized_workload
 
 QUESTIONS = 3

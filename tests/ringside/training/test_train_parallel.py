@@ -11,9 +11,9 @@ import pytest
 import typer
 
 import ringside
-from ringside.sim.questions.layout import ByLayout
 from ringside.sim.training.pipeline.actions import write_tables
 from ringside.sim.training.pipeline.schedules import tables
+from ringside.validation.questions.layout import ByLayout
 from ringside.validation.questions.model import with_tokens
 
 GPT = ("--model", "gpt2:256", "--cluster", "dgx-a100:1", "--batch", "8")

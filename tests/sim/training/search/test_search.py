@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.questions.layout import ByLayout
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import Layout
 from ringside.sim.training.memory import FITS, TIGHT, TOO_LARGE, Room, room_of
@@ -17,8 +16,8 @@ from ringside.sim.training.search.search import SLOWER, Candidate, search
 from ringside.sim.training.simulate import play_parallel, simulate_parallel
 from ringside.sim.training.step import ParallelStep
 from ringside.sim.workload.devices import device
-from ringside.validation.questions.layout_search import LayoutSearch, job_of
-from ringside.validation.questions.layout_space import Budget, as_options, layouts
+from ringside.validation.questions.layout import ByLayout
+from ringside.validation.questions.layout_search import Budget, LayoutSearch, as_options, job_of, layouts
 from ringside.validation.questions.parallel_training import ParallelTraining, parallel_training
 from ringside.validation.questions.training import Training
 
