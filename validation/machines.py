@@ -42,8 +42,8 @@ def check_one_cluster(records: Sequence[Record], cluster: str, *, pool_sites: bo
     clusters = sorted({record.cluster for record in records})
     if len(clusters) > 1:
         raise RecordError(f"records of several clusters cannot be mixed: {', '.join(clusters)}")
-    name = in_catalogue(cluster)
-    if clusters[0] != name and clusters[0] in MAKERS and name in MAKERS:
+    name, gpu = in_catalogue(cluster), records[0].fingerprint.get("gpu")  # logs name GPUs, not machines
+    if clusters[0] not in (name, gpu) and clusters[0] in MAKERS and name in MAKERS:
         raise RecordError(f"the records are of {clusters[0]}, not of {name}; write --cluster {clusters[0]}")
     sites = sorted({record.site for record in records})
     if len(sites) > 1 and not pool_sites:

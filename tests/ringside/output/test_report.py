@@ -163,7 +163,7 @@ def test_validate_training_says_which_jobs_departed(ringside, monkeypatch, tmp_p
     def one(error, same):
         return SimpleNamespace(
             record=SimpleNamespace(step_s=0.1, spread=0.01, steps=[1], job=job),
-            asked=8, same_order=same, same_bytes=same, differences=[] if same else [HOSTILE],
+            planned=8, same_order=same, same_bytes=same, differences=[] if same else [HOSTILE],
             predicted_s=None if error is None else 0.1 * (1 + error), error=error,
         )  # fmt: skip
 
