@@ -67,7 +67,7 @@ def _walk(
     target: Floats,
     free: list[int],
 ) -> tuple[Floats, Floats] | None:
-    """Step from ``theta`` towards ``target`` as far as the rows' true times improve; None where they do not.
+    """Step from ``theta`` towards ``target`` while the rows' true times improve; None if they never do.
 
     The slopes hold up to the next kink only, so the target may lie beyond their range. Parameters that are
     not free stay 0.

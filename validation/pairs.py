@@ -95,7 +95,7 @@ class SlowPair:
 
 @dataclass(frozen=True, slots=True)
 class PairsVerdict:
-    """The findings; ``untold`` are nodes that no matrix distinguishes from their links.
+    """The findings; ``indistinct`` are nodes that no matrix distinguishes from their links.
 
     ``failed`` are runs that began and gave no row: both nodes, if known, and the file.
     """
@@ -103,7 +103,7 @@ class PairsVerdict:
     matrices: tuple[PairMatrix, ...]
     nodes: tuple[SlowNode, ...]
     pairs: tuple[SlowPair, ...]
-    untold: tuple[str, ...]
+    indistinct: tuple[str, ...]
     failed: tuple[tuple[tuple[str, ...], str], ...] = ()
 
 
@@ -120,8 +120,8 @@ def judge(pairs: Sequence[Pair]) -> PairsVerdict:
     nodes = _slow_nodes(matrices, CHANCE / max(looked_at, 1))
     slow_pairs = _slow_pairs(matrices, CHANCE / max(sum(m.pairs for m in matrices), 1))
     known = {node for m in matrices for node, judged in zip(m.nodes, m.judged, strict=True) if judged}
-    untold = sorted({node for m in matrices for node in m.nodes} - known)
-    return PairsVerdict(tuple(matrices), nodes, slow_pairs, tuple(untold))
+    indistinct = sorted({node for m in matrices for node in m.nodes} - known)
+    return PairsVerdict(tuple(matrices), nodes, slow_pairs, tuple(indistinct))
 
 
 def matrices_of(pairs: Sequence[Pair]) -> list[PairMatrix]:

@@ -126,9 +126,9 @@ def test_nodes_that_cannot_be_told_from_their_links_are_said() -> None:
     everyone = cluster(9, 0, slow={8: 2.0})
     with_two_partners = [p for p in everyone if "n08" not in p.nodes or p.nodes[0] in ("n00", "n01")]
     verdict = judge(with_two_partners)
-    assert (verdict.nodes, verdict.untold) == ((), ("n08",))
+    assert (verdict.nodes, verdict.indistinct) == ((), ("n08",))
     between_two_halves = [p for p in everyone if (p.nodes[0] < "n04") != (p.nodes[1] < "n04")]
-    assert len(judge(between_two_halves).untold) == 9
+    assert len(judge(between_two_halves).indistinct) == 9
 
 
 def test_two_clusters_in_one_call_are_two_matrices() -> None:

@@ -140,8 +140,8 @@ def judge(family: Family) -> LogVerdict:
     departs = slower >= WORTH and len(slow) >= max(len(over) / 6, 2)
     clear = slower >= WORTH and gain >= CLEAR
     least = CLEAR if clear else HINT
-    told_apart = tried[0].cost + max(ALIKE, ALIKE_PART * gain) if clear or departs else -np.inf
-    named = [one for one in tried if one.cost <= min(told_apart, cost - least)]
+    distinct = tried[0].cost + max(ALIKE, ALIKE_PART * gain) if clear or departs else -np.inf
+    named = [one for one in tried if one.cost <= min(distinct, cost - least)]
     wide = EIGHTY * expected.sigma
     return LogVerdict(
         tuple(family.records),

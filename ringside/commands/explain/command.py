@@ -48,7 +48,7 @@ def command(
 
 def lines(verdict: LogVerdict) -> list[str]:
     """Return the answer in sentences."""
-    return [*_answer(verdict), *_of_bound(verdict), *_told(verdict), "unknown:", *_untold(verdict)]
+    return [*_answer(verdict), *_of_bound(verdict), *_unusual(verdict), "unknown:", *_unknown(verdict)]
 
 
 def _answer(verdict: LogVerdict) -> list[str]:
@@ -99,7 +99,7 @@ def _of_bound(verdict: LogVerdict) -> list[str]:
     return sentences
 
 
-def _told(verdict: LogVerdict) -> list[str]:
+def _unusual(verdict: LogVerdict) -> list[str]:
     setting = verdict.unusual
     if setting is None:
         return []
@@ -111,7 +111,7 @@ def _told(verdict: LogVerdict) -> list[str]:
     return [f"according to the log, {setting.says}: up to {setting.factor:.2f}x {usual}, in {where}; {agree}"]
 
 
-def _untold(verdict: LogVerdict) -> list[str]:
+def _unknown(verdict: LogVerdict) -> list[str]:
     sizes = [record.nbytes for record in verdict.records]
     gaps = []
     if max(sizes) < 64 * _MIB:
@@ -156,8 +156,8 @@ def _content(verdict: LogVerdict) -> dict[str, Any]:
         "typical": verdict.typical,
         "causes": [_cause(one) for one in verdict.named],
         "tried": [_cause(one) for one in verdict.tried],
-        "told": _told_content(verdict.unusual),
-        "cannot_tell": [line.removeprefix("- ") for line in _untold(verdict)],
+        "told": _settings_content(verdict.unusual),
+        "cannot_tell": [line.removeprefix("- ") for line in _unknown(verdict)],
         "rows": [_row(verdict, place) for place in range(len(verdict.records))],
     }
 
@@ -173,7 +173,7 @@ def _cause(one: CauseFit) -> dict[str, Any]:
     }
 
 
-def _told_content(setting: UnusualSettings | None) -> dict[str, Any] | None:
+def _settings_content(setting: UnusualSettings | None) -> dict[str, Any] | None:
     return None if setting is None else asdict(setting)
 
 

@@ -64,15 +64,15 @@ def lines(verdict: PairsVerdict) -> list[str]:
         sentences.append(f"{len(verdict.failed)} runs without a row; these pairs failed or were interrupted:")
         runs = (" and ".join(nodes) or f"nodes unknown, {file}" for nodes, file in verdict.failed)
         sentences += [f"  {one}" for one in dict.fromkeys(runs)]
-    return [*sentences, *_untold(verdict)]
+    return [*sentences, *_indistinct(verdict)]
 
 
-def _untold(verdict: PairsVerdict) -> list[str]:
+def _indistinct(verdict: PairsVerdict) -> list[str]:
     most = max(matrix.gpus_per_node for matrix in verdict.matrices)
     sentences = ["unknown:"]
-    if verdict.untold:
+    if verdict.indistinct:
         sentences.append(
-            f"  nodes with too few partners: {', '.join(verdict.untold)}; measure more of their pairs"
+            f"  nodes with too few partners: {', '.join(verdict.indistinct)}; measure more of their pairs"
         )
     if verdict.pairs:
         sentences.append("  whether a slow pair has a bad link or met other traffic; measure it again, alone")
@@ -124,7 +124,7 @@ def _content(verdict: PairsVerdict) -> dict[str, Any]:
             }
             for p in verdict.pairs
         ],
-        "untold": list(verdict.untold),
+        "untold": list(verdict.indistinct),
         "failed": [{"nodes": list(nodes), "file": file} for nodes, file in verdict.failed],
         "matrices": [
             {

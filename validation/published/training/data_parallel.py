@@ -6,9 +6,9 @@ bridge and (``NCCL_P2P_DISABLE=1``) without. Four V100 of a p3.8xlarge and mpnet
 github.com/UKPLab/sentence-transformers, docs/sentence_transformer/training/distributed.rst @ 2df84c728f,
 which prints texts per second.
 
-Neither says in which types it computed, how long texts were, or what connects the TITAN RTX without the
-bridge, so what can be asked is the order of strategies. Of TITAN RTX DDP over NVLink sets the pace of
-compute, of V100 the one GPU that shares nothing.
+Neither page states the data types, the lengths of texts, or what connects the TITAN RTX without the bridge,
+so only the order of strategies is judged. For TITAN RTX, DDP over NVLink sets the pace of compute; for V100,
+one GPU alone.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.judged import Counted, JudgedRow, JudgedTable
 
 HOST_MEMORY = "4.3GB/s"
-"""Two cards share the 16 lanes of a desktop's CPU: 8 of PCIe 3, of whose 7.9 GB/s all-reduces reach the share
-that those of two RTX 4090 are measured to reach of PCIe 4 (17.3 of 31.5 GB/s, calibration rtx4090-pcie)."""
+"""Two cards share the 16 lanes of a desktop's CPU: 8 of PCIe 3 each. Of their 7.9 GB/s all-reduces reach the
+same share as those of two RTX 4090 of PCIe 4: 17.3 of 31.5 GB/s (calibration rtx4090-pcie)."""
 
 
 class StrategyRun(NamedTuple):
@@ -42,7 +42,7 @@ class StrategyRun(NamedTuple):
 
 
 def runs() -> list[StrategyRun]:
-    """All rows, of each series first the one that sets the pace."""
+    """Return all rows; the first of each series sets the pace."""
     titan, v100, steps, texts = "2 TITAN RTX, GPT-2", "V100, mpnet-base", 200, 32
     bridge, host = (("bandwidth", "50GB/s"),), (("bandwidth", HOST_MEMORY),)
     return [
@@ -93,7 +93,7 @@ def judged() -> list[JudgedRow]:
 
 
 def counted() -> list[Counted]:
-    """Of how many pairs of strategies on as many GPUs the quicker one is named."""
+    """Count the pairs of strategies on equally many GPUs whose faster one is named."""
     pairs = list(_pairs())
     right = sum(
         (one.step_s < other.step_s) == (predicted_s(one) < predicted_s(other)) for one, other in pairs

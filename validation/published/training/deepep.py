@@ -52,7 +52,7 @@ class ExchangeRate(NamedTuple):
 
 @cache
 def rows() -> tuple[ExchangeRate, ...]:
-    """All rows."""
+    """Return all rows."""
     return tuple(read_rows(ExchangeRate, "deepep.csv"))
 
 

@@ -1,15 +1,15 @@
-"""Weak scaling of large models on 8 to 256 H100, as NVIDIA's DGX Cloud benchmarks publish it.
+"""Weak scaling of large models on 8 to 256 H100, from NVIDIA's DGX Cloud benchmarks.
 
 github.com/NVIDIA/dgxc-benchmarking, the tables "Training step time" of releases v24.11.1 to v25.05 (README
 files; rows that a later release repeats are left out). All steps of a series have the same number of
 micro-batches, so the row on the fewest GPUs sets the efficiency of products and nothing else is fitted. JAX's
 steps (maxtext, paxml) shard all parameters among all GPUs, with full checkpointing of the large models: FSDP1
-for `train`. Clipping is not asked for in view of these rows: with it their median is 1.3 % instead of 1.1 %.
-NeMo's steps have Megatron's distributed optimizer, its exchanges overlapped; gradients are summed in float32.
-`train` has neither adapters (LoRA), which exchange next to nothing, nor Nemotron-H's state-space layers:
-their steps take as long as the series' first one, scaled by the slowest of more GPUs with the spread that
-other publications show (`ringside.sim.training.ddp.scaling.SPREAD`). The naive rule is a constant speed of a
-GPU.
+for `train`. Gradients are not clipped, a choice made with these rows: with clipping their median error is 1.3
+% instead of 1.1 %. NeMo's steps have Megatron's distributed optimizer, its exchanges overlapped; gradients
+are summed in float32. `train` has neither adapters (LoRA), which exchange next to nothing, nor Nemotron-H's
+state-space layers: their steps are predicted by the series' first one, scaled by the slowest of more GPUs
+with the spread that other publications show (`ringside.sim.training.ddp.scaling.SPREAD`). The naive rule is a
+constant speed of a GPU.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ MODELS = {
         "llama3-70b:4096,layers=96,width=18432,heads=96,key_value_heads=8,hidden=49152,vocabulary=256000"
     ),
 }
-"""Models that `train` has, each in sequences of its own length."""
+"""Models of `train`, each with its own sequence length."""
 
 
 class DgxcStep(NamedTuple):

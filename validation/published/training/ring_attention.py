@@ -6,8 +6,8 @@ interface: attention of Llama 3 8B (32 heads that ask, 8 that answer, of 128) in
 what unmasked blocks save (`UNMASKED` of `ringside.sim.training.tensor.context`) is fitted on the naive ring's
 forward on A100, which is not judged. The naive rule is arithmetic: of n blocks a rank of a naive ring has n -
 1/2 where the mean is n / 2, and a balanced one loses nothing. H800 are H100 with NVLinks of 200 GB/s each
-way. What is judged is the exchange of ``train --cp 8 --cp-method ring`` in a program of one layer's
-attention, because `train` asks for whole layers; rows of torchtitan judge these.
+way. The judged exchange is that of ``train --cp 8 --cp-method ring``, in a program of one layer's attention:
+`train` has whole layers only, which rows of torchtitan judge.
 """
 
 from functools import cache

@@ -153,7 +153,7 @@ class StepTerms(NamedTuple):
 
 @cache
 def runs() -> tuple[NanotronRun, ...]:
-    """All rows."""
+    """Return all rows."""
     return tuple(read_rows(NanotronRun, "ultrascale.csv"))
 
 

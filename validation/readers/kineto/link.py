@@ -137,7 +137,7 @@ def external_id(event: TraceEvent) -> str | None:
     return None if number is None else str(number)
 
 
-def told_of_host(inside: Sequence[TraceEvent]) -> tuple[CallFacts | None, str]:
+def facts_of_host(inside: Sequence[TraceEvent]) -> tuple[CallFacts | None, str]:
     """Return the known properties of a call that the host carries out, or that has no kernel."""
     call = from_operators(inside, None)
     if call is None:

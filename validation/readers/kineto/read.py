@@ -12,7 +12,7 @@ from typing import Any
 from ringside.validation.readers.kineto.calls import CallFacts, from_args, ranks_of
 from ringside.validation.readers.kineto.events import Events, TraceEvent
 from ringside.validation.readers.kineto.files import EXPECTED, texts
-from ringside.validation.readers.kineto.link import Calls, is_host_backend, told_of_host
+from ringside.validation.readers.kineto.link import Calls, facts_of_host, is_host_backend
 from ringside.validation.readers.kineto.names import kernel_kind
 from ringside.validation.readers.kineto.stream import read_json
 from ringside.validation.readers.kineto.trace import KernelSpan, RankTrace, Traced, TracedGroup, TraceError
@@ -106,7 +106,7 @@ class _Job:
         )
 
     def _of_host(self, call: TraceEvent, inside: Sequence[TraceEvent], *, timed: bool = True) -> Traced:
-        traced = self._traced(*told_of_host(inside), call, call.begin)
+        traced = self._traced(*facts_of_host(inside), call, call.begin)
         return traced if timed else replace(traced, end_s=None)
 
     def _traced(self, call: CallFacts | None, source: str, event: TraceEvent, called: float | None) -> Traced:
