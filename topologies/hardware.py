@@ -86,7 +86,7 @@ def find_gpu(name: str) -> Gpu | None:
     return GPUS.get(name)
 
 
-class Facts(TypedDict, total=False):
+class HardwareFacts(TypedDict, total=False):
     """Hardware attributes of the graph."""
 
     device: str
@@ -94,9 +94,9 @@ class Facts(TypedDict, total=False):
     cpu: str
 
 
-def facts(device: str, cpu: str | None = None) -> Facts:
+def facts(device: str, cpu: str | None = None) -> HardwareFacts:
     """Return the facts about machines with these GPUs and CPUs."""
-    attributes = Facts(device=device, compute_capability=GPUS[device].compute_capability)
+    attributes = HardwareFacts(device=device, compute_capability=GPUS[device].compute_capability)
     if cpu is not None:
         attributes["cpu"] = cpu
     return attributes

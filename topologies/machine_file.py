@@ -9,8 +9,8 @@ For example::
     nic: 100Gb/s
     nodes: 4
 
-Every key but the first may be left out; docs/clusters.md lists them all. They are the parameters of
-`cluster`, or of `cpu_node`, and the fields of `Facts`. The machines of the catalogue are such files too.
+Every key but the first may be omitted; docs/clusters.md lists them all. They are the parameters of `cluster`,
+or of `cpu_node`, and the fields of `MachineFacts`. The machines of the catalogue are such files too.
 
 Latencies are the hop latencies that NCCL's tuner assumes for its fastest protocol, LL: 0.6 us over NVLink,
 1 us over PCIe and 2.7 us in total over the network (src/graph/tuning.cc, v2.30.7). PCIe figures are NCCL's
@@ -101,8 +101,8 @@ class Seen(_Strict):
     links: Links | None = None
 
 
-class Facts(_Strict):
-    """Facts about a machine besides its build.
+class MachineFacts(_Strict):
+    """MachineFacts about a machine besides its build.
 
     ``gpu_in_logs`` is a pattern of the name of its GPUs in logs, in capitals, if not the usual one;
     ``inside`` the machine of the catalogue with identical nodes.
@@ -219,13 +219,13 @@ def topology(
     return graph
 
 
-def parse(content: Mapping[str, Any], source: str) -> tuple[Facts, dict[str, Any]]:
+def parse(content: Mapping[str, Any], source: str) -> tuple[MachineFacts, dict[str, Any]]:
     """Split a file's content into the facts about its machine and the arguments of its build."""
-    facts = {key: value for key, value in content.items() if key in Facts.model_fields}
+    facts = {key: value for key, value in content.items() if key in MachineFacts.model_fields}
     try:
-        return Facts(**facts), {key: value for key, value in content.items() if key not in facts}
+        return MachineFacts(**facts), {key: value for key, value in content.items() if key not in facts}
     except ValidationError as error:
-        raise TopologyError(strict_yaml.complaints(error, source, list(Facts.model_fields))) from None
+        raise TopologyError(strict_yaml.complaints(error, source, list(MachineFacts.model_fields))) from None
 
 
 def build_of(content: Mapping[str, Any]) -> Callable[..., Topology]:
@@ -254,7 +254,7 @@ def settings(content: Mapping[str, Any]) -> dict[str, str]:
     if content.get(KEY) != "xgmi_mesh":
         values.pop("xgmi_latency", None)
     values |= {key: str(value) for key, value in content.items()}
-    absent = {KEY, "name", "nodes", "links", "nccl", *Facts.model_fields}
+    absent = {KEY, "name", "nodes", "links", "nccl", *MachineFacts.model_fields}
     return {key: value for key, value in values.items() if key not in absent and value != "None"}
 
 

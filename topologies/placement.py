@@ -91,7 +91,7 @@ def stretches(machines: Iterable[int]) -> tuple[int, ...]:
     return tuple(len(list(run)) for _, run in groupby(machines))
 
 
-def in_words(placed: Sequence[int]) -> str:
+def ranks_text(placed: Sequence[int]) -> str:
     """Describe the number of ranks on each machine: ``4 ranks on each of 2 machines``."""
     phrases = []
     for each, run in groupby(placed):
@@ -101,11 +101,11 @@ def in_words(placed: Sequence[int]) -> str:
     return " and ".join(phrases)
 
 
-def placement_told(count: int | None, spread: str, placed: Sequence[int]) -> list[str]:
+def placement_notes(count: int | None, spread: str, placed: Sequence[int]) -> list[str]:
     """Return a note on the ranks of each machine, if a count of ranks was requested."""
     if count is None or (len(placed) == 1 and spread == EVEN):
         return []
-    return [f"placement {spread}: {in_words(placed)}"]
+    return [f"placement {spread}: {ranks_text(placed)}"]
 
 
 def _machines(graph: Topology) -> list[list[int]]:

@@ -82,11 +82,11 @@ def named(text: str, kind: str) -> list[str]:
 
     Without any, the first stands alone; `schedule` refuses it by name.
     """
-    words = text.removeprefix("^").split(",")
-    able = [word for word in dict.fromkeys(words) if does(word, kind)]
+    names = text.removeprefix("^").split(",")
+    able = [name for name in dict.fromkeys(names) if does(name, kind)]
     if not text.startswith("^"):
-        return able or words[:1]
-    left = {_split(word)[0] for word in words}
+        return able or names[:1]
+    left = {_split(name)[0] for name in names}
     names = [name for name in algorithms_for(kind) if name not in left]
     if not names:
         raise ValueError(f"{text!r} leaves no algorithm for {kind}; write fewer names after ^")

@@ -15,7 +15,7 @@ from ringside.sim import effort
 from ringside.sim.clock import LONG_S, TICKS, Clock, seconds, ticks
 from ringside.sim.effort import uncollected
 from ringside.sim.engine.gates import Gate, Incoming
-from ringside.sim.engine.run import Run, check_ranks, route
+from ringside.sim.engine.run import SimulatedCollective, check_ranks, route
 from ringside.sim.engine.timeline import LinkSpan, Timeline, TransferSpan
 from ringside.sim.network.find import make_network
 from ringside.sim.network.message import PIECES, Message, Network
@@ -333,7 +333,7 @@ def simulate(
     traced: bool = False,
     routes: Routes | None = None,
     network: str = "fifo",
-) -> Run:
+) -> SimulatedCollective:
     """Play one schedule alone on a topology and return its time in seconds.
 
     ``routes`` are the topology's, where already known; ``network`` is how links serve messages.
@@ -350,7 +350,7 @@ def simulate(
         raise ScheduleError(f"{schedule.algorithm} {schedule.collective.kind}: transfers wait for each other")
     name = f"{schedule.algorithm} {schedule.collective.kind}"
     timeline = execution.timeline(name) if traced else None
-    return Run(execution.time_s, execution.num_transfers, timeline)
+    return SimulatedCollective(execution.time_s, execution.num_transfers, timeline)
 
 
 def _span(transfer: _Transfer) -> TransferSpan:

@@ -15,7 +15,7 @@ import numpy as np
 from ringside.sim import effort, jit
 from ringside.sim.effort import uncollected
 from ringside.sim.engine import events, maxplus, rounds
-from ringside.sim.engine.run import Run, check_ranks
+from ringside.sim.engine.run import SimulatedCollective, check_ranks
 from ringside.sim.engine.wiring import Ints, Wiring, wire
 from ringside.sim.schedule import Schedule, ScheduleError, Step
 from ringside.sim.streams import Streams
@@ -29,7 +29,9 @@ _STEPS = 1 << 17
 """Transfers fetched from a schedule at a time."""
 
 
-def simulate(schedule: Schedule, graph: Topology, gamma: float = 0.0, routes: Routes | None = None) -> Run:
+def simulate(
+    schedule: Schedule, graph: Topology, gamma: float = 0.0, routes: Routes | None = None
+) -> SimulatedCollective:
     """Play one schedule alone on a topology, as `ringside.sim.engine.events.simulate` does.
 
     The answer names the engine: without Numba only rings are played here, and SimPy plays the rest.
@@ -38,7 +40,7 @@ def simulate(schedule: Schedule, graph: Topology, gamma: float = 0.0, routes: Ro
     routes = routes or Routes(graph)
     with uncollected():
         if not schedule.connections():
-            return Run(0.0, 0, engine="fast")
+            return SimulatedCollective(0.0, 0, engine="fast")
         wiring = wire(schedule, graph, routes)
         ring = maxplus.ring_of(schedule, wiring)
         if ring:
@@ -67,7 +69,7 @@ def is_compiled(schedule: Schedule) -> bool:
     return jit.is_kept(loop.play) and (not in_rounds or jit.is_kept(by_rounds.play))
 
 
-def _loop(schedule: Schedule, wiring: Wiring, gamma: float) -> Run:
+def _loop(schedule: Schedule, wiring: Wiring, gamma: float) -> SimulatedCollective:
     """Run the compiled loop; restart it with more memory where needed."""
     from ringside.sim.engine.compiled import loop, world
     from ringside.sim.engine.compiled.make import World
@@ -90,7 +92,9 @@ def _loop(schedule: Schedule, wiring: Wiring, gamma: float) -> Run:
             generosity *= 4
         else:
             rates *= 4
-    return Run(float(record["origin"] + record["finished"]), int(record["done"]), engine="fast")
+    return SimulatedCollective(
+        float(record["origin"] + record["finished"]), int(record["done"]), engine="fast"
+    )
 
 
 def _rows(schedule: Schedule, wiring: Wiring) -> Iterator[tuple[Any, Ints]]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ringside.sim import effort, jit
-from ringside.sim.engine.run import Run
+from ringside.sim.engine.run import SimulatedCollective
 from ringside.sim.engine.wiring import Floats, Wiring
 from ringside.sim.schedule import Schedule
 from ringside.sim.streams import Streams
@@ -198,6 +198,8 @@ def _turn(ring: Ring, begin: int, end: int, state: tuple[Floats, ...], gamma: fl
         here[0], here[-1] = here[-2], here[1]
 
 
-def simulate(ring: Ring, schedule: Schedule, gamma: float) -> Run:
+def simulate(ring: Ring, schedule: Schedule, gamma: float) -> SimulatedCollective:
     """Return the schedule's time by its ring's recurrence."""
-    return Run(play(ring.folded(), schedule.credits, gamma), len(ring) * ring.count, engine="fast")
+    return SimulatedCollective(
+        play(ring.folded(), schedule.credits, gamma), len(ring) * ring.count, engine="fast"
+    )

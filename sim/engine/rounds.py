@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ringside.sim import effort, jit
-from ringside.sim.engine.run import Run
+from ringside.sim.engine.run import SimulatedCollective
 from ringside.sim.engine.wiring import Floats, Ints, Wiring, needs
 from ringside.sim.schedule import Schedule
 from ringside.sim.streams import Streams
@@ -159,7 +159,7 @@ def _before_shorter(streams: Streams, seconds: Floats, usual: float) -> Ints:
     return counts
 
 
-def simulate(star: Star, transfers: int) -> Run:
+def simulate(star: Star, transfers: int) -> SimulatedCollective:
     """Return the time of ``transfers`` transfers, and the number that happened."""
     from ringside.sim.engine.compiled.rounds import play
 
@@ -167,4 +167,4 @@ def simulate(star: Star, transfers: int) -> Run:
         effort.say("compiling the rounds of pipelines, once on this machine; about ten seconds")
     while play(star):
         effort.show(int(star.state[0]["done"]), transfers)
-    return Run(float(star.state[0]["finished"]), int(star.state[0]["done"]), engine="fast")
+    return SimulatedCollective(float(star.state[0]["finished"]), int(star.state[0]["done"]), engine="fast")

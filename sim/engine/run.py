@@ -10,7 +10,7 @@ from ringside.topologies.graph import Hop, name_of
 
 
 @dataclass(frozen=True)
-class Run:
+class SimulatedCollective:
     """The outcome of one simulated collective."""
 
     time_s: float

@@ -104,11 +104,11 @@ class _Reader:
         lines = iter(enumerate(text.split("\n"), start=1))
         ranks = 0
         for self.line, raw in lines:
-            words = raw.split()
-            if not words:
+            tokens = raw.split()
+            if not tokens:
                 continue
-            if words[0] == "num_ranks" and len(words) == 2 and not ranks:
-                ranks = self._number(words[1], "ranks", MAX_RANKS)
+            if tokens[0] == "num_ranks" and len(tokens) == 2 and not ranks:
+                ranks = self._number(tokens[1], "ranks", MAX_RANKS)
                 if not ranks:
                     raise self._wrong("num_ranks is 0; write 1 or more")
             elif ranks and (opened := _RANK.fullmatch(raw.strip())):

@@ -13,24 +13,24 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ringside.sim.formats import FormatError
-from ringside.sim.formats.msccl_read import READS, RECEIVES, SENDS, WRITES, Algorithm, Block, Slot, Step
+from ringside.sim.formats.msccl_read import READS, RECEIVES, SENDS, WRITES, Algorithm, Block, MscclStep, Slot
 
 BUFFERS = {"i": "input", "o": "output", "s": "scratch"}
 
 
-class Event(NamedTuple):
+class StepEvent(NamedTuple):
     """A step in the order of execution; ``after`` are the events for which it waits itself."""
 
     rank: int
     block: int
     place: int
-    step: Step
+    step: MscclStep
     after: tuple[int, ...]
     received: int | None
     """The event that sent the data that this one receives."""
 
 
-def events(algorithm: Algorithm) -> list[Event]:
+def events(algorithm: Algorithm) -> list[StepEvent]:
     """Return all steps, each after its dependencies.
 
     Raise `FormatError` with the line of one that waits for ever.
@@ -42,7 +42,7 @@ class _Execution:
     """One execution: each block runs as far as it can, again and again."""
 
     def __init__(self, algorithm: Algorithm) -> None:
-        self.events: list[Event] = []
+        self.events: list[StepEvent] = []
         self._algorithm = algorithm
         self._sent: dict[tuple[int, int, int], deque[int]] = {}
         """Sending events not yet received, by connection."""
@@ -90,7 +90,7 @@ class _Execution:
             left.append(len(self.events))
         if step.tells:
             self._signals.setdefault((rank, number), []).append((place, len(self.events)))
-        self.events.append(Event(rank, number, place, step, tuple(after), received))
+        self.events.append(StepEvent(rank, number, place, step, tuple(after), received))
         return True
 
     def _queue(self, src: int, dst: int, block: Block) -> deque[int]:
@@ -115,7 +115,7 @@ class _Execution:
                 )
 
 
-def refuse_races(algorithm: Algorithm, order: Sequence[Event], *, in_place: bool) -> None:
+def refuse_races(algorithm: Algorithm, order: Sequence[StepEvent], *, in_place: bool) -> None:
     """Raise `FormatError` with both lines where two unordered steps meet at a chunk.
 
     One of the two must write. The events before a step are the bits of an integer, kept as long as other
@@ -149,7 +149,7 @@ def refuse_races(algorithm: Algorithm, order: Sequence[Event], *, in_place: bool
             over[number] = before
 
 
-def _touched(algorithm: Algorithm, event: Event, *, in_place: bool) -> Iterator[tuple[Slot, bool]]:
+def _touched(algorithm: Algorithm, event: StepEvent, *, in_place: bool) -> Iterator[tuple[Slot, bool]]:
     """Return the chunks that a step reads, then those that it writes, and whether it writes.
 
     A chunk copied to its own place does not change.
@@ -167,8 +167,8 @@ def _touched(algorithm: Algorithm, event: Event, *, in_place: bool) -> Iterator[
         yield from ((cell, True) for cell in target)
 
 
-def _race(algorithm: Algorithm, first: Event, second: Event, cell: Slot) -> FormatError:
-    def named(event: Event) -> str:
+def _race(algorithm: Algorithm, first: StepEvent, second: StepEvent, cell: Slot) -> FormatError:
+    def named(event: StepEvent) -> str:
         return f"step {event.place} of thread block {event.block}"
 
     return algorithm.wrong(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ringside.sim.collective import MAX_SPACE
 from ringside.sim.formats import FormatError
 from ringside.sim.formats.msccl_write import COLLECTIVES
-from ringside.topologies.importers.elements import Element, Source, parse
+from ringside.topologies.importers.elements import Element, XmlSource, parse
 
 SENDS = frozenset({"s", "rcs", "rrs", "rrcs"})
 RECEIVES = frozenset({"r", "rcs", "rrc", "rrs", "rrcs"})
@@ -26,7 +26,7 @@ Slot = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MscclStep:
     """The next action of a thread block; ``after`` names a block and a step of the same GPU."""
 
     type: str
@@ -46,7 +46,7 @@ class Block:
     send: int
     recv: int
     channel: int
-    steps: tuple[Step, ...]
+    steps: tuple[MscclStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Algorithm:
 def loads(text: str, name: str) -> Algorithm:
     """Return the algorithm of a text; ``name`` is its name in errors."""
     advice = "MSCCL's XML is algo, gpu, tb, step"
-    algo = parse(text, Source(name, advice, FormatError), "algo")
+    algo = parse(text, XmlSource(name, advice, FormatError), "algo")
     ranks = _whole(algo, "ngpus", 1, MAX_RANKS)
     kinds = {word: kind for kind, word in COLLECTIVES.items()}
     kind = kinds[algo.one_of("coll", tuple(kinds))]
@@ -163,7 +163,7 @@ def _blocks(gpu: Element, number: int, ranks: int) -> dict[int, Block]:
     return blocks
 
 
-def _step(element: Element, place: int, sizes: dict[str, int], peers: tuple[int, int]) -> Step:
+def _step(element: Element, place: int, sizes: dict[str, int], peers: tuple[int, int]) -> MscclStep:
     if element.tag != "step":
         raise element.complaint(f"{element.tag} in tb")
     if _whole(element, "s", 0, MAX_CHUNKS) != place:
@@ -194,7 +194,7 @@ def _step(element: Element, place: int, sizes: dict[str, int], peers: tuple[int,
     after = (block, step) if block >= 0 else None
     # the runtime moves a nop's wait to the next step, and ignores the rest of it
     tells = _whole(element, "hasdep", 0, 1) == 1 and kind != "nop"
-    return Step(kind, slots[0], slots[1], count, after, tells, element.line)
+    return MscclStep(kind, slots[0], slots[1], count, after, tells, element.line)
 
 
 def _whole(element: Element, name: str, least: int, most: int) -> int:

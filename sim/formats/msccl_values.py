@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from ringside.sim.collective import Collective
 from ringside.sim.formats import FormatError
-from ringside.sim.formats.msccl_order import Event
-from ringside.sim.formats.msccl_read import READS, SENDS, WRITES, Algorithm, Slot, Step
+from ringside.sim.formats.msccl_order import StepEvent
+from ringside.sim.formats.msccl_read import READS, SENDS, WRITES, Algorithm, MscclStep, Slot
 
 OWN = -1
 """A rank's own contribution, where others are numbers of transfers."""
@@ -34,7 +34,7 @@ class Transfer(NamedTuple):
 class Values:
     """The content of all slots after ordered steps; it satisfies the collective's promise."""
 
-    def __init__(self, algorithm: Algorithm, order: Sequence[Event], *, in_place: bool) -> None:
+    def __init__(self, algorithm: Algorithm, order: Sequence[StepEvent], *, in_place: bool) -> None:
         self.transfers: list[Transfer] = []
         self.results: list[tuple[int, Value]] = []
         """The rank and the value of each chunk that the collective demands."""
@@ -56,7 +56,7 @@ class Values:
             self._go(number, event)
         self._finish()
 
-    def _go(self, number: int, event: Event) -> None:
+    def _go(self, number: int, event: StepEvent) -> None:
         rank, step = event.rank, event.step
         came = () if event.received is None else self._messages.pop(event.received)
         first = len(self.transfers)
@@ -81,14 +81,14 @@ class Values:
         if step.type in SENDS:
             self._messages[number] = range(first, len(self.transfers))
 
-    def _read(self, rank: int, step: Step, cell: Slot) -> Value:
+    def _read(self, rank: int, step: MscclStep, cell: Slot) -> Value:
         if cell not in self._memory[rank]:
             raise self._algorithm.wrong(
                 step.line, f"gpu {rank} reads chunk {cell[1]} of {cell[0]}, where nothing was written"
             )
         return self._memory[rank][cell]
 
-    def _sum(self, step: Step, one: Value, other: Value) -> Value:
+    def _sum(self, step: MscclStep, one: Value, other: Value) -> Value:
         if one.chunk != other.chunk:
             raise self._algorithm.wrong(step.line, f"chunk {other.chunk} is added to chunk {one.chunk}")
         if one.contributions & other.contributions:

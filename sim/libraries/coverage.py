@@ -73,12 +73,12 @@ class _Finder:
         """Return the library pinned to an algorithm."""
         if self._drawn is None:
             options = Options(algorithm, placement=self.placement)
-            found = find_library(
+            library = find_library(
                 self.name, self.cluster, self.values, ranks=self.ranks, options=options, calibration=None
             )
-            if not isinstance(found, Scheduled):
-                return found
-            self._drawn = found
+            if not isinstance(library, Scheduled):
+                return library
+            self._drawn = library
         return self._drawn.pinned(algorithm)
 
 
@@ -87,13 +87,13 @@ def _cell(find: _Finder, algorithm: str, kind: str, most: int) -> Cell:
     try:
         library = find(algorithm)
         collective = Collective(kind, library.ranks, NBYTES, dtype="float32")
-        taken = _taken(library, collective)
+        used = _algorithm_used(library, collective)
     except ValueError as error:
         return replace(cell, refused=str(error))
-    return replace(cell, taken=taken, proved=_proved(library, collective, algorithm, most))
+    return replace(cell, taken=used, proved=_proved(library, collective, algorithm, most))
 
 
-def _taken(library: Library, collective: Collective) -> str:
+def _algorithm_used(library: Library, collective: Collective) -> str:
     """Return the algorithm that a library uses; do not time schedules, because some are long."""
     if not (library.plays_links and isinstance(library, Scheduled)):
         return answer(library, collective).algorithm
@@ -110,8 +110,8 @@ def _proved(library: Library, collective: Collective, algorithm: str, most: int)
         prove(library.schedule(collective, library.choose(collective)))
         return library.ranks, library.ranks
     for ranks in range(1, most + 1):
-        asked = replace(collective, ranks=ranks, root=ranks // 2 if collective.kind in ROOTED else 0)
-        schedule = entry.module.build(asked, algorithm)
+        sized = replace(collective, ranks=ranks, root=ranks // 2 if collective.kind in ROOTED else 0)
+        schedule = entry.module.build(sized, algorithm)
         if schedule is None:
             return None
         prove(schedule)

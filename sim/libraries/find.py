@@ -52,8 +52,8 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A library as the table has it, and the path of its module, which is imported when it is asked for.
+class LibraryEntry:
+    """A library as the table has it, and the path of its module, which is imported on first use.
 
     The module has ``bind``, which takes what `find_library` does, and ``algorithms``, what may be written for
     ``--algorithm``. It gives schedules that know no machine by ``build(collective, algorithm)``, ``None``
@@ -94,25 +94,25 @@ def _has_nvidia(cluster: "str | Topology") -> bool:
 
 
 LIBRARIES = {
-    "ideal": Entry(
+    "ideal": LibraryEntry(
         path="ringside.sim.libraries.ideal", title="the textbook", rules=rules.GLOO, by_default=False,
         overlaps=True,
     ),
-    "gloo": Entry(
+    "gloo": LibraryEntry(
         path="ringside.sim.libraries.gloo", title="Gloo", rules=rules.GLOO, on_cpu=True, picks=False,
         overlaps=True,
     ),
-    "nccl": Entry(
+    "nccl": LibraryEntry(
         path="ringside.sim.libraries.nccl.bind", title="NCCL", rules=rules.NCCL, knows=_has_nvidia,
         options=("protocol", "nccl_version", "nccl_graph", "times", "gpus_per_thread", "threads_per_process"),
     ),
-    "mpi": Entry(path="ringside.sim.libraries.mpi.library", title="Open MPI", options=("protocol",)),
+    "mpi": LibraryEntry(path="ringside.sim.libraries.mpi.library", title="Open MPI", options=("protocol",)),
 }  # fmt: skip
 """The libraries, by what the command line calls them."""
 
 
 def check_pickable(name: str) -> None:
-    """Refuse a library with one way of each collective, where the quickest is asked for."""
+    """Refuse a library with one way of each collective, where the fastest is wanted."""
     if name not in LIBRARIES or not LIBRARIES[name].picks:
         *others, last = (known for known, entry in LIBRARIES.items() if entry.picks)
         raise ValueError(f"nothing to pick in {name!r}; write {', '.join(others)} or {last}")

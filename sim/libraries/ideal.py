@@ -12,10 +12,10 @@ from ringside.sim.libraries.laws import ROUNDING
 from ringside.sim.libraries.library import Candidate
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.schedule import Schedule
-from ringside.topologies.placement import in_words
+from ringside.topologies.placement import ranks_text
 
 MAX_TRANSFERS = 100_000
-"""The most transfers of a candidate that is not asked for by name, some seconds' work."""
+"""The most transfers of a candidate that is not requested by name, some seconds' work."""
 
 RECURRENCE = 500
 """Transfers that a recurrence plays while an event loop plays one; ``benchmarks`` measures a thousand."""
@@ -38,7 +38,7 @@ def is_grid_of_machines(placed: Sequence[int]) -> bool:
 def on_machines(name: str, placed: Sequence[int]) -> str:
     """Return an algorithm with one machine per row of its grid, if it has a grid, for ``placed`` ranks each.
 
-    A grid that was asked for stays; so does the squarest one of `ringside.sim.algorithms.grids.grid` on a
+    A requested grid stays; so does the squarest one of `ringside.sim.algorithms.grids.grid` on a
     single machine.
     """
     if name not in _ON_MACHINES or len(placed) == 1 or max(placed) == 1:
@@ -48,8 +48,8 @@ def on_machines(name: str, placed: Sequence[int]) -> str:
     if name == "hierarchical":
         rows, columns = squarest(sum(placed))
         raise ValueError(
-            f"hierarchical needs equally many ranks on every machine, not {in_words(placed)}; write as many "
-            f"for each, or a grid, for example hierarchical:{rows}x{columns}"
+            f"hierarchical needs equally many ranks on every machine, not {ranks_text(placed)}; "
+            f"write as many for each, or a grid, for example hierarchical:{rows}x{columns}"
         )
     return name
 
@@ -71,7 +71,7 @@ class Ideal(Scheduled):
     name = "ideal"
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
-        """Return the algorithms, except those that take too long to simulate, unless asked for by name."""
+        """Return the algorithms, except those that take too long to simulate, unless requested by name."""
         if self.algorithm != "auto" and not self.algorithm.startswith("^"):
             return [Candidate(name) for name in named(self.algorithm, collective.kind)]
         names = sorted(self._weighed(collective), key=lambda name: name not in _FIRST)

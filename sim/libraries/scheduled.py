@@ -281,8 +281,8 @@ class Scheduled(Library):
                 plan, self._with(as_fitted), as_fitted, engine, routes=self.routes, network=self.network
             )
             low, high = wider((low, high), seconds / before if before else 1.0)
-            said = f"calibrated, and scaled by what the model says of {self._change}"
-            caveat = "; ".join(filter(None, (said, caveat)))
+            scaled = f"calibrated, and scaled by what the model says of {self._change}"
+            caveat = "; ".join(filter(None, (scaled, caveat)))
         return Estimate(
             seconds, seconds * low, seconds * high, taken, self.word(candidate, plan), timeline=timeline,
             caveat=caveat,

@@ -10,7 +10,7 @@ from typing import Any
 from ringside.sim.calibration import AUTO, Calibration
 from ringside.sim.collective import Collective
 from ringside.sim.engine.bounds import busy
-from ringside.sim.libraries.find import LIBRARIES, Entry, Options, find_library
+from ringside.sim.libraries.find import LIBRARIES, LibraryEntry, Options, find_library
 from ringside.sim.libraries.library import Library
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.topologies import Topology, load
@@ -67,7 +67,7 @@ class Libraries:
         return rules.name
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> LibraryEntry:
         """What the table says of the library."""
         return LIBRARIES[self.name]
 

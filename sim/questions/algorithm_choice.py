@@ -14,7 +14,7 @@ from ringside.sim.questions.fields import ByLibrary, OfType
 from ringside.sim.questions.question import QuestionError, argument, choices, option
 from ringside.sim.questions.sizes import BySize, parse_counts, without_count
 from ringside.topologies.catalogue import split
-from ringside.topologies.placement import placement_told
+from ringside.topologies.placement import placement_notes
 from ringside.topologies.units import parse_size
 
 
@@ -127,7 +127,7 @@ class AlgorithmPicks:
         """The placement of ranks and the source of times, a sentence each."""
         question, notes = self.question, dict[str, None]()
         for one in self.libraries.values():
-            notes |= dict.fromkeys(placement_told(question.ranks, question.placement, one.placed))
+            notes |= dict.fromkeys(placement_notes(question.ranks, question.placement, one.placed))
         for one in self.libraries.values():
             measured = [f"times as measured ({one.measurements})"] if one.measurements else []
             notes |= dict.fromkeys([*measured, *one.notes])

@@ -21,7 +21,7 @@ from ringside.sim.questions.idle_settings import idle_rates
 from ringside.sim.questions.question import QuestionError, argument, choices, option
 from ringside.sim.questions.sizes import BySize, parse_counts, without_count
 from ringside.sim.questions.splits import read_splits
-from ringside.topologies.placement import in_words, placement_told
+from ringside.topologies.placement import placement_notes, ranks_text
 
 if TYPE_CHECKING:
     from ringside.sim.questions.disturbed_time import DisturbedTime
@@ -234,7 +234,7 @@ def _answer(
     library = first.library
     predictions = [prediction for one in by_nodes.values() for prediction in one.predictions]
     is_measured = any(one.engine == "measured" for one in predictions)
-    placed = placement_told(question.ranks, question.placement, library.placed) if question.ranks else []
+    placed = placement_notes(question.ranks, question.placement, library.placed) if question.ranks else []
     caveats = dict.fromkeys(one.caveat for one in predictions if one.caveat)
     idle = [one for one in first.idle if all(one in other.idle for other in others)]
     return CollectiveTimes(
@@ -264,7 +264,7 @@ def _inputs(question: CollectiveTime, library: Library) -> dict[str, Any]:
         inputs["ranks"] = library.ranks
     if library.version:
         inputs["nccl_version"] = library.version
-    return inputs | {"placed": in_words(library.placed)}
+    return inputs | {"placed": ranks_text(library.placed)}
 
 
 def _row(library: Library, prediction: Prediction) -> dict[str, Any]:

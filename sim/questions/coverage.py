@@ -10,7 +10,7 @@ from ringside.sim.libraries.find import LIBRARIES, Options, find_library
 from ringside.sim.questions.fields import OnCluster
 from ringside.sim.questions.question import choices, option
 from ringside.topologies.names import one_of
-from ringside.topologies.placement import placement_told
+from ringside.topologies.placement import placement_notes
 
 
 def _libraries(text: str) -> str:
@@ -59,7 +59,7 @@ class Coverage(OnCluster):
         ):
             cells.append(cell)
             on_cell(cell)
-        return Covered(self, cells, placement_told(self.ranks, self.placement, ideal.placed))
+        return Covered(self, cells, placement_notes(self.ranks, self.placement, ideal.placed))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from ringside.sim.schedule import Schedule
 from ringside.topologies.catalogue import split
 from ringside.topologies.fabrics.refitting import parted
 from ringside.topologies.load import counts
-from ringside.topologies.placement import EVEN, NUMBERED, PACKED, SPREADS, placement_told
+from ringside.topologies.placement import EVEN, NUMBERED, PACKED, SPREADS, placement_notes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ class ProgramTime(Disturbances, OfProgram):
             libraries=libraries,
             jobs=[JobTime(*one) for one in zip(jobs, programs, timelines, shown, alone_s, strict=True)],
             placement=placement,
-            notes=placement_told(jobs[0].ranks, spread, libraries.placed) if spread else [],
+            notes=placement_notes(jobs[0].ranks, spread, libraries.placed) if spread else [],
             disturbed=disturbed,
         )
 

@@ -19,7 +19,7 @@ from ringside.topologies.chassis import cpu_node
 from ringside.topologies.file import dumps, loads
 from ringside.topologies.graph import CPUS, check
 from ringside.topologies.hardware import GPUS
-from ringside.topologies.machine_file import EXAMPLE, Cpu, Facts, cluster
+from ringside.topologies.machine_file import EXAMPLE, Cpu, MachineFacts, cluster
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "clusters.md"
 
@@ -123,7 +123,7 @@ def test_the_document_lists_every_key_and_word():
     lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
     rows = {line.split("`")[1]: line for line in lines if line.startswith("| `")}
     parameters = inspect.signature(cpu_node).parameters | inspect.signature(cluster).parameters
-    assert set(rows) == {*parameters, *Facts.model_fields}
+    assert set(rows) == {*parameters, *MachineFacts.model_fields}
     assert all(f"`{gpu}`" in rows["gpu"] for gpu in GPUS)
     for key, parameter in parameters.items():
         words = [word for word in get_args(parameter.annotation) if isinstance(word, str)]

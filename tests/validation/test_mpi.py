@@ -11,7 +11,7 @@ from ringside.sim.calibration import SHIPPED_MPI, CalibrationError, read, shippe
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.mpi.decisions import decide
 from ringside.sim.libraries.mpi.form import Port, Task
-from ringside.sim.libraries.mpi.measured import PER_DOUBLING, Measured
+from ringside.sim.libraries.mpi.measured import PER_DOUBLING, MeasuredModel
 from ringside.sim.record import RecordError, collective_of
 from ringside.validation.calibrate import calibrate, report
 from ringside.validation.compare import compare, summaries
@@ -68,7 +68,7 @@ def test_the_table_keeps_fitted_and_judged_apart(few_nodes: list[TableResult]) -
     assert all(line.index("|") == head.index("|") for line in shown[:-1])
 
 
-def shipped_mpi(machine: str) -> Measured:
+def shipped_mpi(machine: str) -> MeasuredModel:
     stored = read(SHIPPED_MPI / f"{machine}.yaml").mpi
     assert stored is not None
     return stored.model

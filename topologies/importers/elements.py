@@ -13,7 +13,7 @@ MAX_DEPTH = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class XmlSource:
     """A kind of file: its name in errors, the advice that they give, and their class."""
 
     what: str
@@ -29,7 +29,7 @@ class Source:
 class Element:
     """One element; its accessors raise the source's error if an attribute is missing or invalid."""
 
-    source: Source
+    source: XmlSource
     tag: str
     attributes: dict[str, str]
     line: int
@@ -77,7 +77,7 @@ class Element:
         return self.text(name)
 
 
-def parse(text: str, source: Source, root: str) -> Element:
+def parse(text: str, source: XmlSource, root: str) -> Element:
     """Parse a text into its root element, whose tag must be ``root``."""
     parser = expat.ParserCreate()
     open_elements = [Element(source, "", {}, 0)]

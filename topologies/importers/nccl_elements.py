@@ -9,9 +9,9 @@ import re
 
 from ringside.topologies import hardware
 from ringside.topologies.graph import TopologyError
-from ringside.topologies.importers.elements import Element, Source, parse
+from ringside.topologies.importers.elements import Element, XmlSource, parse
 
-SOURCE = Source("topology file", "take the file that NCCL_TOPO_DUMP_FILE writes, as it is", TopologyError)
+SOURCE = XmlSource("topology file", "take the file that NCCL_TOPO_DUMP_FILE writes, as it is", TopologyError)
 
 UNKNOWN_PORT = 10e9 / 8
 """Bytes/s that NCCL assumes for a card of unknown speed."""

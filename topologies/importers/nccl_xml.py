@@ -24,7 +24,7 @@ from ringside.topologies.units import Seconds
 
 
 @dataclass(slots=True)
-class Machine:
+class ImportedMachine:
     """The content of a file: the machine as a graph without latencies, and its attributes.
 
     ``ports`` has the bytes/s of every card; ``compute_capability`` is the lowest of the GPUs; ``cpu``
@@ -64,7 +64,7 @@ def topology(
     )
 
 
-def read(text: str, gpus: str = "") -> Machine:
+def read(text: str, gpus: str = "") -> ImportedMachine:
     """Parse a file's text into a machine; raise `TopologyError` with the line of an error."""
     root = nccl_elements.elements(text)
     if gpus:
@@ -78,7 +78,9 @@ def read(text: str, gpus: str = "") -> Machine:
     for rank, gpu in enumerate(names.values()):
         graph.add_node(gpu, kind="gpu", rank=rank, tier=0)
     capability = min(element.count("sm") for element in ranked)
-    machine = Machine(graph, capability, nccl_elements.maker(cpus[0]), nccl_elements.socket(cpus[0]), root)
+    machine = ImportedMachine(
+        graph, capability, nccl_elements.maker(cpus[0]), nccl_elements.socket(cpus[0]), root
+    )
     _Walk(machine, names).through(cpus)
     return machine
 
@@ -86,7 +88,7 @@ def read(text: str, gpus: str = "") -> Machine:
 class _Walk:
     """Builds a machine's graph from the CPUs down to the devices, then the NVLinks across."""
 
-    def __init__(self, machine: Machine, names: dict[int, Node]) -> None:
+    def __init__(self, machine: ImportedMachine, names: dict[int, Node]) -> None:
         self._machine = machine
         self._graph = machine.graph
         self._names = names

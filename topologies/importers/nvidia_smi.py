@@ -40,7 +40,7 @@ _AFFINITY = ("CPU", "CPUAffinity", "NUMA", "Affinity")
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Matrix:
     """A parsed table: devices in order, GPUs first; the cell of each pair; the affinity of GPUs."""
 
     gpus: list[str]
@@ -71,57 +71,57 @@ def topology(
     in `compute_capability`. The others default to a 200 Gb/s card, PCIe Gen 4 x16 and NCCL's
     10 GB/s between Intel sockets.
     """
-    table = read(text)
-    links, capability = nvlinks(table), compute_capability(table)
+    matrix = read(text)
+    links, capability = nvlinks(matrix), compute_capability(matrix)
     if nvlink is not None and not links:
         raise TopologyError("nvlink is given, but the table shows no NVLinks; leave it out")
-    one = machine(table, nvlink / links if nvlink is not None else nvlink_of_one(capability), pcie, socket)
+    one = machine(matrix, nvlink / links if nvlink is not None else nvlink_of_one(capability), pcie, socket)
     one.graph["compute_capability"] = capability
     return clustered(
         one,
         nodes,
-        dict.fromkeys(table.cards, nic),
+        dict.fromkeys(matrix.cards, nic),
         nvlink_latency=nvlink_latency,
         pcie_latency=pcie_latency,
         network_latency=network_latency,
     )
 
 
-def machine(table: Table, nvlink: float, pcie: float, socket: float) -> Topology:
+def machine(matrix: Matrix, nvlink: float, pcie: float, socket: float) -> Topology:
     """Build one machine, without latencies and network; ``nvlink`` is that of one link, all in bytes/s."""
     graph: Topology = nx.DiGraph(name="nvidia-smi-topology")
-    for rank, gpu in enumerate(table.gpus):
+    for rank, gpu in enumerate(matrix.gpus):
         graph.add_node(gpu, kind="gpu", rank=rank, tier=0)
-    _add_nvlinks(graph, table, nvlink)
-    _add_pcie(graph, table, pcie, socket)
+    _add_nvlinks(graph, matrix, nvlink)
+    _add_pcie(graph, matrix, pcie, socket)
     return graph
 
 
-def nvlinks(table: Table) -> int:
+def nvlinks(matrix: Matrix) -> int:
     """Return the number of NVLinks of the GPU that has most."""
-    together = max if _switched(table) else sum
-    return max(together((0, *_counts(table, gpu).values())) for gpu in table.gpus)
+    together = max if _switched(matrix) else sum
+    return max(together((0, *_counts(matrix, gpu).values())) for gpu in matrix.gpus)
 
 
-def compute_capability(table: Table) -> int:
+def compute_capability(matrix: Matrix) -> int:
     """Infer the GPUs' generation from the number of NVLinks: the table names no GPU."""
-    links = nvlinks(table)
-    if links == 4 and "NV4" in table.shared.values():
+    links = nvlinks(matrix)
+    if links == 4 and "NV4" in matrix.shared.values():
         return _BRIDGED
     return _GENERATIONS[max(least for least in _GENERATIONS if least <= links)]
 
 
-def _counts(table: Table, gpu: str) -> dict[str, int]:
+def _counts(matrix: Matrix, gpu: str) -> dict[str, int]:
     """Return the numbers of NVLinks of a GPU to every other GPU."""
-    cells = {b: cell for (a, b), cell in table.shared.items() if a == gpu and cell.startswith("NV")}
+    cells = {b: cell for (a, b), cell in matrix.shared.items() if a == gpu and cell.startswith("NV")}
     return {other: int(cell[2:]) for other, cell in cells.items()}
 
 
-def _switched(table: Table) -> bool:
-    return any(sum(_counts(table, gpu).values()) > MAX_NVLINKS for gpu in table.gpus)
+def _switched(matrix: Matrix) -> bool:
+    return any(sum(_counts(matrix, gpu).values()) > MAX_NVLINKS for gpu in matrix.gpus)
 
 
-def read(text: str) -> Table:
+def read(text: str) -> Matrix:
     """Parse the table in a text; raise `TopologyError` with the line of an error.
 
     Text around the table is ignored. Rows may be cut off if one cell is left for each pair with a GPU: the
@@ -137,39 +137,39 @@ def read(text: str) -> Table:
     names = dict(zip(columns, [*gpus, *cards], strict=True))
     if len(names) < len(columns) or any(name.startswith("GPU") for name in columns[len(gpus) :]):
         raise _error(start, "the columns are not GPUs, then cards, each once")
-    table = Table(gpus, cards, {}, {})
+    matrix = Matrix(gpus, cards, {}, {})
     rows = _rows(lines, start, names)
     for column, (index, cells) in rows.items():
-        _add_row(table, names, column, index, cells)
+        _add_row(matrix, names, column, index, cells)
     for a, b in combinations(names, 2):
-        _agree(table, names, a, b, rows.get(a, (start, []))[0])
-    return table
+        _agree(matrix, names, a, b, rows.get(a, (start, []))[0])
+    return matrix
 
 
 def _columns(line: str) -> list[str]:
     """Return the devices that a header names, without the affinity columns after them."""
-    words = line.split()
-    words = words[words.index("GPU0") :]
-    ends = [index for index, word in enumerate(words) if word in _AFFINITY]
-    return words[: ends[0]] if ends else words
+    tokens = line.split()
+    tokens = tokens[tokens.index("GPU0") :]
+    ends = [index for index, token in enumerate(tokens) if token in _AFFINITY]
+    return tokens[: ends[0]] if ends else tokens
 
 
 def _rows(lines: list[str], start: int, names: dict[str, str]) -> dict[str, tuple[int, list[str]]]:
     """Return each device's row, its line number and its cells, up to a second row of the same device."""
     rows: dict[str, tuple[int, list[str]]] = {}
     for index in range(start + 1, len(lines)):
-        words = lines[index].split()
-        at = next((at for at, word in enumerate(words[:_BEFORE]) if word in names), None)
-        if at is None and re.fullmatch(r"(GPU|NIC)\d+", " ".join(words[:1])):
-            raise _error(index, f"a row of {words[0]!r}, which the header does not name")
+        tokens = lines[index].split()
+        at = next((at for at, token in enumerate(tokens[:_BEFORE]) if token in names), None)
+        if at is None and re.fullmatch(r"(GPU|NIC)\d+", " ".join(tokens[:1])):
+            raise _error(index, f"a row of {tokens[0]!r}, which the header does not name")
         if at is not None:
-            if words[at] in rows:
+            if tokens[at] in rows:
                 break
-            rows[words[at]] = (index, words[at + 1 :])
+            rows[tokens[at]] = (index, tokens[at + 1 :])
     return rows
 
 
-def _add_row(table: Table, names: dict[str, str], column: str, index: int, cells: list[str]) -> None:
+def _add_row(matrix: Matrix, names: dict[str, str], column: str, index: int, cells: list[str]) -> None:
     for other, cell in zip(names, cells, strict=False):
         link = re.fullmatch(r"NV(\d{1,2})", cell)
         if cell in _OF_P2P:
@@ -180,30 +180,30 @@ def _add_row(table: Table, names: dict[str, str], column: str, index: int, cells
         if link and not 0 < int(link[1]) <= MAX_NVLINKS:
             raise _error(index, f"{cell} links; allowed: 1 to {MAX_NVLINKS}")
         if cell != "X":
-            table.shared[names[column], names[other]] = cell
+            matrix.shared[names[column], names[other]] = cell
     cpus, *numa = cells[len(names) :] or [""]
     if cpus:
-        table.affinity[names[column]] = numa[0] if numa and numa[0].isdecimal() else cpus
+        matrix.affinity[names[column]] = numa[0] if numa and numa[0].isdecimal() else cpus
 
 
-def _agree(table: Table, names: dict[str, str], a: str, b: str, index: int) -> None:
+def _agree(matrix: Matrix, names: dict[str, str], a: str, b: str, index: int) -> None:
     """Check that both cells of two devices agree; if one row is cut off, copy the other cell."""
     there, back = (names[a], names[b]), (names[b], names[a])
-    cell = table.shared.get(there) or table.shared.get(back)
-    if cell is None and names[a] in table.cards:
+    cell = matrix.shared.get(there) or matrix.shared.get(back)
+    if cell is None and names[a] in matrix.cards:
         return
     if cell is None:
         raise _error(index, f"the table is cut off: no cell says how {a} and {b} are connected")
-    if table.shared.setdefault(there, cell) != table.shared.setdefault(back, cell):
-        one, other = table.shared[there], table.shared[back]
+    if matrix.shared.setdefault(there, cell) != matrix.shared.setdefault(back, cell):
+        one, other = matrix.shared[there], matrix.shared[back]
         raise _error(index, f"{there[0]} to {there[1]} is {one}, but {there[1]} to {there[0]} is {other}")
 
 
-def _add_nvlinks(machine: Topology, table: Table, link: float) -> None:
-    of_gpu = {gpu: _counts(table, gpu) for gpu in table.gpus}
-    if _switched(table):
+def _add_nvlinks(machine: Topology, matrix: Matrix, link: float) -> None:
+    of_gpu = {gpu: _counts(matrix, gpu) for gpu in matrix.gpus}
+    if _switched(matrix):
         machine.add_node("nvswitch", kind="nvswitch", tier=1)
-        for gpu in filter(of_gpu.get, table.gpus):
+        for gpu in filter(of_gpu.get, matrix.gpus):
             bandwidth = max(of_gpu[gpu].values()) * link
             add_cable(machine, gpu, "nvswitch", kind="nvlink", bandwidth=bandwidth, latency=0)
         return
@@ -212,16 +212,16 @@ def _add_nvlinks(machine: Topology, table: Table, link: float) -> None:
             machine.add_edge(gpu, other, kind="nvlink", bandwidth=number * link, latency=0.0)
 
 
-def _add_pcie(machine: Topology, table: Table, bandwidth: float, socket: float) -> None:
-    placed = {device for pair, cell in table.shared.items() if cell in _CLASSES for device in pair}
-    sockets = _groups(table, _SAME_CPU, dict.fromkeys(set(table.gpus) - placed, "") | table.affinity)
+def _add_pcie(machine: Topology, matrix: Matrix, bandwidth: float, socket: float) -> None:
+    placed = {device for pair, cell in matrix.shared.items() if cell in _CLASSES for device in pair}
+    sockets = _groups(matrix, _SAME_CPU, dict.fromkeys(set(matrix.gpus) - placed, "") | matrix.affinity)
     slots = count()
     for index, devices in enumerate(sockets):
         cpu = f"cpu{index}"
         machine.add_node(cpu, kind="cpu", tier=2)
         for other in range(index):
             add_cable(machine, f"cpu{other}", cpu, kind="upi", bandwidth=socket, latency=0)
-        for group in _groups(table, _SWITCHED, {}):
+        for group in _groups(matrix, _SWITCHED, {}):
             if group[0] in devices:
                 above = cpu if len(group) == 1 else f"pcie{next(slots)}"
                 _add_slot(machine, group, above, cpu, bandwidth)
@@ -238,13 +238,13 @@ def _add_slot(machine: Topology, group: list[Node], above: Node, cpu: Node, band
         add_cable(machine, device, above, kind="pcie", bandwidth=bandwidth, latency=0)
 
 
-def _groups(table: Table, classes: set[str], affinity: dict[str, str]) -> list[list[Node]]:
+def _groups(matrix: Matrix, classes: set[str], affinity: dict[str, str]) -> list[list[Node]]:
     """Group the devices connected by some classes, or by the same affinity, in the table's order."""
-    devices = [*table.gpus, *table.cards]
+    devices = [*matrix.gpus, *matrix.cards]
     together: nx.Graph[Node] = nx.Graph()
     together.add_nodes_from(devices)
-    together.add_edges_from(pair for pair, cell in table.shared.items() if cell in classes)
-    far = {pair for pair, cell in table.shared.items() if cell in ("SYS", "SOC")}
+    together.add_edges_from(pair for pair, cell in matrix.shared.items() if cell in classes)
+    far = {pair for pair, cell in matrix.shared.items() if cell in ("SYS", "SOC")}
     alike = (pair for pair in combinations(affinity, 2) if affinity[pair[0]] == affinity[pair[1]])
     together.add_edges_from(pair for pair in alike if pair not in far)
     return [sorted(group, key=devices.index) for group in nx.connected_components(together)]
@@ -257,9 +257,9 @@ def _lines(text: str) -> list[str]:
 def _header(lines: list[str]) -> int | None:
     """Return the index of the line that names the devices: GPU0 and no cell after it."""
     for index, line in enumerate(lines):
-        words = line.split()
-        if "GPU0" in words[:_BEFORE]:
-            after = words[words.index("GPU0") + 1 :][:1]
+        tokens = line.split()
+        if "GPU0" in tokens[:_BEFORE]:
+            after = tokens[tokens.index("GPU0") + 1 :][:1]
             if not after or after[0] in _AFFINITY or re.fullmatch(r"[A-Za-z][\w.:-]*\d\w*", after[0]):
                 return index
     return None

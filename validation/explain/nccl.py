@@ -12,7 +12,7 @@ from ringside.sim.libraries.nccl.cluster import as_measured
 from ringside.sim.libraries.nccl.communicator import Communicator, SiteFacts
 from ringside.sim.libraries.nccl.device.traffic import least_traffic
 from ringside.sim.libraries.nccl.graph.graph import Graph
-from ringside.sim.libraries.nccl.measured import Measured
+from ringside.sim.libraries.nccl.measured import MeasuredModel
 from ringside.sim.libraries.nccl.message_times import Launch, work_of
 from ringside.sim.libraries.nccl.pins import Pins
 from ringside.sim.libraries.scaling import OPEN
@@ -54,7 +54,7 @@ class NcclFamily:
         records: Sequence[Record],
         machine: str,
         values: Mapping[str, str],
-        model: Measured,
+        model: MeasuredModel,
         fitted: Mapping[str, str],
     ) -> None:
         rows = observed(records, machine, values)
@@ -153,7 +153,7 @@ class NcclFamily:
                 self._before[comm] = change(self._before[row.comm])
         return [replace(row, comm=made[id(row.comm)]) for row in self._rows]
 
-    def _ask(self, rows: Sequence[NcclRow], model: Measured) -> LogPrediction:
+    def _ask(self, rows: Sequence[NcclRow], model: MeasuredModel) -> LogPrediction:
         chosen = choose(rows, model.facts)
         mean, sigma = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
         if chosen.kept:

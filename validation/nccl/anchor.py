@@ -10,7 +10,7 @@ from ringside.sim.libraries.library import Candidate
 from ringside.sim.libraries.nccl.cluster import as_measured
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.library import Calibrated, Nccl
-from ringside.sim.libraries.nccl.measured import Measured
+from ringside.sim.libraries.nccl.measured import MeasuredModel
 from ringside.sim.libraries.nccl.message_times import Task
 from ringside.sim.questions.calibrated import Anchor
 from ringside.sim.record import Record, RecordError, digest
@@ -58,7 +58,7 @@ def anchored(
     )
 
 
-def as_before(task: Task, before: Communicator, model: Measured) -> tuple[Task, float]:
+def as_before(task: Task, before: Communicator, model: MeasuredModel) -> tuple[Task, float]:
     """Return a task on the machines that were measured, and how many times as long it takes on its own."""
     library = Nccl(task.comm, calibrated=Calibrated(model, ""), before=before)
     collective = Collective(task.kind, task.comm.ranks, task.nbytes, dtype="float32")

@@ -15,13 +15,13 @@ from ringside.sim.libraries.nccl.communicator import MAX_CHANNELS, SiteFacts
 from ringside.sim.libraries.nccl.measured import (
     SITE_BANDWIDTH,
     SITE_LATENCY,
-    Measured,
-    asked_by,
+    MeasuredModel,
     corrected,
+    influential_parameters,
     latency_and_bandwidth,
     log_form,
 )
-from ringside.sim.libraries.nccl.message_times import Work, time_us, work_of
+from ringside.sim.libraries.nccl.message_times import TaskArrays, time_us, work_of
 from ringside.validation.nccl.observed import Chosen, NcclRow, choose
 from ringside.validation.nccl.priors import Prior, priors
 
@@ -54,7 +54,7 @@ _CLOSE = 1e-4
 class Fitted:
     """A fit: the model, its rows and their times by the form alone."""
 
-    model: Measured
+    model: MeasuredModel
     priors: tuple[Prior, ...]
     chosen: Chosen
     rows: list[NcclRow]
@@ -77,7 +77,7 @@ class _Rows:
     """The data: log times, each with its spread, and an indicator column per site."""
 
     chosen: Chosen
-    work: Work
+    work: TaskArrays
     log_us: Floats
     scale: Floats
     reach: Floats
@@ -124,7 +124,7 @@ def _sites(rows: Sequence[NcclRow]) -> Floats:
 def _descend(rows: _Rows, facts: SiteFacts, expected: Sequence[Prior], way: Sequence[float]) -> _Map:
     """Descend one way; parameters without rows stay at their priors."""
     usual = {prior.name: prior.value for prior in expected}
-    names = asked_by(rows.work, usual)
+    names = influential_parameters(rows.work, usual)
     free = [place for place, prior in enumerate(expected) if prior.name in names]
     many, sites = len(free), rows.sites.shape[1]
     x = centre = np.concatenate([np.log([expected[place].value for place in free]), np.zeros(2 * sites)])
@@ -168,7 +168,7 @@ def _finished(rows: Sequence[NcclRow], best: _Map, expected: tuple[Prior, ...], 
     noise = max(1.4826 * float(np.median(np.abs(left - mean))), _LEAST_NOISE)
     kept = [rows[place] for place in explained.chosen.kept]
     nodes = tuple(sorted({row.comm.nodes for row in kept}))
-    model = Measured(values, best.covariance, correction, best.facts, noise, nodes, pooled)
+    model = MeasuredModel(values, best.covariance, correction, best.facts, noise, nodes, pooled)
     return Fitted(model, expected, explained.chosen, kept, best.cost)
 
 

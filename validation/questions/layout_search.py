@@ -18,7 +18,7 @@ from ringside.sim.training.search.search import Candidate, Found, Pruned, Search
 from ringside.sim.training.step import ParallelStep
 from ringside.sim.workload.decoder import CHECKPOINTING, DECODERS, decoder
 from ringside.topologies.names import one_of
-from ringside.topologies.placement import placement_told
+from ringside.topologies.placement import placement_notes
 from ringside.validation.questions.layout import ByLayout
 from ringside.validation.questions.parallel_training import ParallelTraining, notes, parallel_training
 from ringside.validation.questions.training import sized_workload
@@ -300,7 +300,7 @@ class RankedLayouts:
     def notes(self) -> list[str]:
         """The placement of ranks, and the sources of FLOPs and of collectives, a sentence each."""
         libraries = self.training.libraries
-        sentences = placement_told(self.question.ranks, libraries.placement, libraries.placed)
+        sentences = placement_notes(self.question.ranks, libraries.placement, libraries.placed)
         sentences += [FORMULA] if self.training.precision else []
         if self.best:
             sentences += [*notes(libraries, self.ranked[0].job.mesh), *self.best.timeline.assumes]

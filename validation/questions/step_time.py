@@ -24,7 +24,7 @@ from ringside.sim.training.mesh import DIMENSIONS
 from ringside.sim.training.simulate import simulate_parallel, simulate_parallel_disturbed
 from ringside.sim.training.step import ParallelStep, StageTime
 from ringside.topologies.catalogue import split
-from ringside.topologies.placement import PACKED, placement_told
+from ringside.topologies.placement import PACKED, placement_notes
 from ringside.topologies.units import format_duration
 from ringside.validation.questions.model import is_timed
 from ringside.validation.questions.parallel_training import ParallelTraining, notes, parallel_training
@@ -116,7 +116,7 @@ class StepTime(Disturbances, TrainingOnCluster):
         step = simulate_parallel(job, libraries)
         on_step(f"simulated {step.ranks} ranks")
         mfu, hfu = training.utilization(step)
-        placed = placement_told(self.ranks, libraries.placement, libraries.placed)
+        placed = placement_notes(self.ranks, libraries.placement, libraries.placed)
         return StepUnderLayout(
             question=self,
             step=step,
@@ -132,7 +132,7 @@ class StepTime(Disturbances, TrainingOnCluster):
     def _notes(self, scaled: ScaledTraining) -> list[str]:
         """Return the sources of times, the placement of ranks, and what is remarkable, a sentence each."""
         first = scaled.steps[0]
-        sentences = placement_told(self.ranks, self.placement, first.library.placed)
+        sentences = placement_notes(self.ranks, self.placement, first.library.placed)
         sentences += [note for one in scaled.steps for note in one.library.notes]
         if first.broadcasts_s > REMARKABLE * first.step.step_s:
             sentences.append(

@@ -17,7 +17,7 @@ from ringside.topologies import load, machine_file
 from ringside.topologies.catalogue import MAKERS, split
 from ringside.topologies.catalogue import settings as figures_of
 from ringside.topologies.load import recipe_in
-from ringside.topologies.placement import in_words, placement_told
+from ringside.topologies.placement import placement_notes, ranks_text
 from ringside.topologies.recipe import count_of
 from ringside.topologies.units import parse_duration, parse_rate, parse_size
 from ringside.validation.questions.step_time import StepTime
@@ -231,7 +231,7 @@ class Variants:
     def notes(self) -> list[str]:
         """The placement of ranks and the source of times, a sentence each."""
         placed = self.variants[0].library.placed
-        return [*placement_told(self.question.ranks, self.question.placement, placed), self.basis]
+        return [*placement_notes(self.question.ranks, self.question.placement, placed), self.basis]
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -243,7 +243,7 @@ class Variants:
         times = one.time_s / first.time_s if first.time_s else None if one.time_s else 1.0
         row = {
             "change": one.change, "cluster": one.question.cluster, "settings": dict(one.question.settings),
-            "ranks": one.library.ranks, "placed": in_words(one.library.placed), "time_s": one.time_s,
+            "ranks": one.library.ranks, "placed": ranks_text(one.library.placed), "time_s": one.time_s,
             "times": times, "by": one.way, "limit": one.limit, "share": one.share, "busiest": one.busiest,
             "busy": one.busy,
         }  # fmt: skip

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ringside.sim.libraries.nccl.measured import Answer
+from ringside.sim.libraries.nccl.measured import TaskTimes
 from ringside.sim.record import Record
 from ringside.validation.nccl.fit import fit
 from ringside.validation.nccl.observed import NcclRow, choose, is_observable, observed
@@ -117,7 +117,7 @@ def judge(split: Split) -> list[JudgedRow]:
     return judged
 
 
-def _beside(split: Split, name: str, rows: Sequence[NcclRow], answer: Answer) -> list[JudgedRow]:
+def _beside(split: Split, name: str, rows: Sequence[NcclRow], answer: TaskTimes) -> list[JudgedRow]:
     others = {rule: find(split.fitted, rows) for rule, find in BASELINES.items()}
     return [
         JudgedRow(

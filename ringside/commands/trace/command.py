@@ -9,7 +9,7 @@ import typer
 from ringside import console, options
 from ringside.commands.fields import asks
 from ringside.topologies.disk import check_outputs, write_file
-from ringside.topologies.placement import placement_told
+from ringside.topologies.placement import placement_notes
 from ringside.topologies.units import format_duration
 from ringside.validation.questions.job_profile import JobProfile
 from ringside.validation.readers.kineto import RankTrace
@@ -241,7 +241,7 @@ def _story(replays: WhatIf) -> Iterator[str]:
             )
     if replays.other:
         libraries = replays.other.libraries
-        yield from placement_told(libraries.ranks, libraries.placement, libraries.placed)
+        yield from placement_notes(libraries.ranks, libraries.placement, libraries.placed)
     if replays.own is None:
         yield f"the job's own cluster is unknown: {replays.why}"
     if replays.other and traced.is_alike:

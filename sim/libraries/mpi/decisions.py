@@ -112,11 +112,11 @@ def _read(text: str) -> Rules:
     """Parse rows: the limit of ranks, the bytes up to which each algorithm but the last holds, algorithms."""
     rows: list[list[str]] = []
     for line in text.splitlines() or [text]:
-        words = line.split()
-        if words and (words[0].isdecimal() or words[0] == "inf"):
-            rows.append(words)
-        elif words:
-            rows[-1] += words
+        cells = line.split()
+        if cells and (cells[0].isdecimal() or cells[0] == "inf"):
+            rows.append(cells)
+        elif cells:
+            rows[-1] += cells
     return tuple((float(first), tuple(map(float, rest[1::2])), tuple(rest[::2])) for first, *rest in rows)
 
 

@@ -56,7 +56,7 @@ class Task:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Work:
+class TaskArrays:
     """Tasks as arrays: a column per round, with the task it belongs to, and a figure per task."""
 
     task: NDArray[np.int64]
@@ -85,7 +85,7 @@ class Work:
         return len(self.way)
 
 
-def work_of(tasks: Sequence[Task]) -> Work:
+def work_of(tasks: Sequence[Task]) -> TaskArrays:
     """Return the tasks as arrays."""
     forms = [_rounds(task.collective, task.algorithm) for task in tasks]
     rounds = [(place, task.port, one) for place, (task, parts) in enumerate(zip(tasks, forms, strict=True))
@@ -97,7 +97,7 @@ def work_of(tasks: Sequence[Task]) -> Work:
 
     rates = [max(1 / port.rate, part * port.per_node / port.node_rate)
              for (_, port, _), part in zip(rounds, across, strict=True)]  # fmt: skip
-    return Work(
+    return TaskArrays(
         np.array([place for place, _, _ in rounds], dtype=np.int64),
         column([one.nbytes for _, _, one in rounds]),
         column([_far(one, port) for _, port, one in rounds]),
@@ -144,7 +144,7 @@ def _across(distance: int, exchange: bool, port: Port) -> float:
     return min(distance / port.per_node, 1.0)
 
 
-def time_us(work: Work, values: Values, protocol: str = "auto") -> Floats:
+def time_us(work: TaskArrays, values: Values, protocol: str = "auto") -> Floats:
     """Return the microseconds of each task, by one of `PROTOCOLS`."""
 
     def summed(figures: Floats) -> Floats:
@@ -162,7 +162,7 @@ def time_us(work: Work, values: Values, protocol: str = "auto") -> Floats:
     return total
 
 
-def messages_us(work: Work, values: Values, protocol: str = "auto") -> Floats:
+def messages_us(work: TaskArrays, values: Values, protocol: str = "auto") -> Floats:
     """Return the microseconds of each round, once."""
     far = work.far * values["far_us"]
     outside = values["overhead_us"] + work.latency + far

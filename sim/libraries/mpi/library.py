@@ -12,7 +12,7 @@ from ringside.sim.libraries.find import Options
 from ringside.sim.libraries.library import Candidate, Estimate
 from ringside.sim.libraries.mpi.decisions import decide
 from ringside.sim.libraries.mpi.form import PROTOCOLS, Port, Task, time_us, work_of
-from ringside.sim.libraries.mpi.measured import Measured, changes, expected
+from ringside.sim.libraries.mpi.measured import MeasuredModel, changes, expected
 from ringside.sim.libraries.mpi.names import SCHEDULES, TYPES, WITHOUT
 from ringside.sim.libraries.mpi.rounds import ROUNDS
 from ringside.sim.libraries.mpi.traffic import busiest_s
@@ -23,7 +23,7 @@ from ringside.sim.schedule import Schedule
 from ringside.topologies import Routes, Topology, load
 from ringside.topologies.graph import name_of
 from ringside.topologies.names import one_of
-from ringside.topologies.placement import NUMBERED, in_words
+from ringside.topologies.placement import NUMBERED, ranks_text
 from ringside.topologies.recipe import original, with_settings
 from ringside.topologies.units import format_duration
 
@@ -47,7 +47,7 @@ class Mpi(Scheduled):
         *,
         algorithm: str = "auto",
         protocol: str = "auto",
-        measured: tuple[Measured, str] | None = None,
+        measured: tuple[MeasuredModel, str] | None = None,
         network: str = "fifo",
         placement: str = NUMBERED,
         before: "Mpi | None" = None,
@@ -60,7 +60,7 @@ class Mpi(Scheduled):
         self.measured = measured
         if min(self.placed) < max(self.placed):
             raise ValueError(
-                f"{in_words(self.placed)}; MPI needs equally many on every node; write --ranks so, or "
+                f"{ranks_text(self.placed)}; MPI needs equally many on every node; write --ranks so, or "
                 "--library ideal"
             )
         self.port = port_of(self.graph, self.routes, self.placed)
@@ -80,17 +80,17 @@ class Mpi(Scheduled):
         names = list(ROUNDS[collective.kind])
         if self.algorithm == "auto":
             return [Candidate(name, self.protocol) for name in names]
-        words = self.algorithm.removeprefix("^").split(",")
+        requested = self.algorithm.removeprefix("^").split(",")
         every = {name for rounds in ROUNDS.values() for name in rounds}
-        strange = next((word for word in words if word not in every), None)
+        unknown = next((name for name in requested if name not in every), None)
         if self.algorithm.startswith("^"):
-            taken = [name for name in names if name not in words]
+            allowed = [name for name in names if name not in requested]
         else:
-            taken = [name for name in dict.fromkeys(words) if name in names]
-        if strange is not None or not taken:
-            known = one_of(names, strange or words[0])
-            raise ValueError(f"mpi has no {strange or self.algorithm} for {collective.kind}; write {known}")
-        return [Candidate(name, self.protocol) for name in taken]
+            allowed = [name for name in dict.fromkeys(requested) if name in names]
+        if unknown is not None or not allowed:
+            known = one_of(names, unknown or requested[0])
+            raise ValueError(f"mpi has no {unknown or self.algorithm} for {collective.kind}; write {known}")
+        return [Candidate(name, self.protocol) for name in allowed]
 
     def choose(self, collective: Collective) -> Candidate:
         """Return the choice of Open MPI's fixed rules, or the fastest of the requested algorithms."""
@@ -256,8 +256,8 @@ def bind(
     """Return MPI with the figures measured on its machine, or with typical ones."""
     graph = load(cluster, values, ranks=ranks) if isinstance(cluster, str) else cluster
     if calibration == AUTO:
-        found = None if original(graph) is None else shipped(name_of(graph))
-        calibration = found if found and found.mpi else None
+        of_machine = None if original(graph) is None else shipped(name_of(graph))
+        calibration = of_machine if of_machine and of_machine.mpi else None
     if isinstance(calibration, str):
         raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
     if calibration and calibration.mpi is None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.sim.libraries.gaussian import EIGHTY, widened
-from ringside.sim.libraries.mpi.form import Task, Way, Work, time_us, work_of
+from ringside.sim.libraries.mpi.form import Task, TaskArrays, Way, time_us, work_of
 from ringside.sim.libraries.scaling import scaled
 
 Floats = NDArray[np.float64]
@@ -77,7 +77,7 @@ class Correction:
     left: Floats
     sigma: Floats
 
-    def predict(self, work: Work) -> tuple[Floats, Floats]:
+    def predict(self, work: TaskArrays) -> tuple[Floats, Floats]:
         """Return mean and standard deviation of log time, one per task."""
         most = CONSTANT**2 + VARYING**2
         if not self.way:
@@ -94,13 +94,13 @@ class Correction:
         return inverse
 
 
-def corrected(work: Work, left: Floats, sigma: Floats) -> Correction:
+def corrected(work: TaskArrays, left: Floats, sigma: Floats) -> Correction:
     """Return the correction for the form's residuals ``left``; rows far off the others count less."""
     place = _place(work)
     return Correction(*place, left, widened(_alike(place, place), left, sigma))
 
 
-def _place(work: Work) -> Place:
+def _place(work: TaskArrays) -> Place:
     return work.way, np.log2(np.maximum(work.message, 1.0))
 
 
@@ -112,7 +112,7 @@ def _alike(a: Place, b: Place) -> Floats:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Measured:
+class MeasuredModel:
     """The fit to one machine.
 
     ``noise`` is the remaining log spread; ``nodes`` and ``tasks`` per node were measured.
@@ -124,13 +124,13 @@ class Measured:
     nodes: tuple[int, ...]
     tasks: tuple[int, ...]
 
-    def log_us(self, work: Work, protocol: str = "auto") -> tuple[Floats, Floats]:
+    def log_us(self, work: TaskArrays, protocol: str = "auto") -> tuple[Floats, Floats]:
         """Return the log of microseconds, and its standard deviation."""
         mean, uncertain = self.correction.predict(work)
         sigma = np.sqrt(uncertain**2 + self.noise**2 + (PER_DOUBLING * self.beyond(work)) ** 2)
         return np.log(time_us(work, self.values, protocol)) + mean, sigma
 
-    def beyond(self, work: Work) -> Floats:
+    def beyond(self, work: TaskArrays) -> Floats:
         """Return doublings of nodes and of tasks per node by which each task exceeds the measured range."""
         nodes = work.ranks / work.per_node
         return _outside(nodes, self.nodes) + _outside(work.per_node, self.tasks)

@@ -5,13 +5,13 @@ from functools import cached_property
 
 import numpy as np
 
-from ringside.sim.libraries.mpi.measured import PARAMETERS, Correction, Measured
+from ringside.sim.libraries.mpi.measured import PARAMETERS, Correction, MeasuredModel
 from ringside.sim.libraries.mpi.rounds import ROUNDS
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredMpi:
-    """A `Measured` in numbers and text.
+    """A `MeasuredModel` in numbers and text.
 
     ``correction`` has a line per fitted row: collective, algorithm, ``alone`` on its node or ``shared``,
     base-2 logarithm of the largest message, residual and uncertainty. ``rows`` of ``versions``
@@ -51,10 +51,10 @@ class StoredMpi:
         return f"{self.machine}: {self.rows} rows of {', '.join(self.versions)} on {nodes}"
 
     @cached_property
-    def model(self) -> Measured:
+    def model(self) -> MeasuredModel:
         """The model that predicts; it caches its results."""
         values = {name: self.parameters[name] for name in PARAMETERS} | {"kept_MiB": self.kept_MiB}
-        return Measured(values, self._correction(), self.noise, self.nodes, self.tasks)
+        return MeasuredModel(values, self._correction(), self.noise, self.nodes, self.tasks)
 
     def _correction(self) -> Correction:
         try:

@@ -24,7 +24,7 @@ from ringside.sim.libraries.nccl.device.plays import plays
 from ringside.sim.libraries.nccl.device.schedules import carried_bytes, schedule
 from ringside.sim.libraries.nccl.device.traffic import AT_A_NODE, traffic
 from ringside.sim.libraries.nccl.graph.system import time_ratio
-from ringside.sim.libraries.nccl.measured import Measured
+from ringside.sim.libraries.nccl.measured import MeasuredModel
 from ringside.sim.libraries.nccl.message_times import FORMS, ONE_GPU, Launch, Task
 from ringside.sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
 from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
@@ -58,7 +58,7 @@ ALONE = Candidate("none", "none", 0, 0.0)
 class Calibrated:
     """A measured model in use, and ``name``, its name in answers."""
 
-    model: Measured
+    model: MeasuredModel
     name: str
 
 
@@ -257,7 +257,7 @@ class Nccl(Library):
         )
 
     def _measured(
-        self, model: Measured, comm: Communicator, collective: Collective, candidate: Candidate
+        self, model: MeasuredModel, comm: Communicator, collective: Collective, candidate: Candidate
     ) -> Estimate:
         """Return the measured model's time and 80 % interval."""
         if self._before and self._before.comm and (ratio := self.change(collective, candidate)):

@@ -22,8 +22,8 @@ from ringside.sim.libraries.nccl.message_times import (
     PARAMETERS,
     SHARPNESS,
     Task,
+    TaskArrays,
     Values,
-    Work,
     kernel_us,
     time_us,
     work_of,
@@ -73,7 +73,7 @@ class Correction:
     left: Floats
     sigma: Floats
 
-    def predict(self, work: Work) -> tuple[Floats, Floats]:
+    def predict(self, work: TaskArrays) -> tuple[Floats, Floats]:
         """Return mean and standard deviation of log time, one per task."""
         if not len(self.way):
             return np.zeros(len(work)), np.full(len(work), AMPLITUDE)
@@ -91,7 +91,7 @@ class Correction:
         return inverse
 
 
-def corrected(work: Work, left: Floats, sigma: Floats) -> Correction:
+def corrected(work: TaskArrays, left: Floats, sigma: Floats) -> Correction:
     """Return the correction for the form's residuals ``left``; rows far off the others count less."""
     place = _place(work)
     return Correction(*place, left, widened(_alike(place, place), left, sigma))
@@ -100,7 +100,7 @@ def corrected(work: Work, left: Floats, sigma: Floats) -> Correction:
 Place = tuple[NDArray[np.int64], Floats, Floats]
 
 
-def _place(work: Work) -> Place:
+def _place(work: TaskArrays) -> Place:
     return 2 * work.pair + work.one, np.log2(np.maximum(work.message, LEAST_MESSAGE)), np.log2(work.channels)
 
 
@@ -113,7 +113,7 @@ def _alike(a: Place, b: Place) -> Floats:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Answer:
+class TaskTimes:
     """Seconds of each task, and the ends of its 80 % interval."""
 
     time_s: Floats
@@ -145,7 +145,7 @@ class Anchor:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Measured:
+class MeasuredModel:
     """The fit to one kind of machine.
 
     ``covariance`` is of the logarithms of ``values``, in their order. ``noise`` is the log spread after fit
@@ -162,15 +162,15 @@ class Measured:
     pooled: bool
     anchor: Anchor | None = None
 
-    def predict(self, tasks: Iterable[Task]) -> Answer:
+    def predict(self, tasks: Iterable[Task]) -> TaskTimes:
         """Return how long the tasks take, each by its own pair."""
         work = work_of(tasks)
         mean, sigma = self.log_us(work)
         middle = np.exp(mean) * 1e-6
         factor = np.exp(EIGHTY * sigma)
-        return Answer(middle, middle / factor, middle * factor)
+        return TaskTimes(middle, middle / factor, middle * factor)
 
-    def log_us(self, work: Work) -> tuple[Floats, Floats]:
+    def log_us(self, work: TaskArrays) -> tuple[Floats, Floats]:
         """Return the log of microseconds and its standard deviation."""
         bare, slopes = log_form(work, self.values)
         corrected, uncertain = self.correction.predict(work)
@@ -205,12 +205,12 @@ class Measured:
             variance += (SITE_LATENCY * latency) ** 2 + (SITE_BANDWIDTH * bandwidth) ** 2
         return float(np.expm1(EIGHTY * np.sqrt(variance)))
 
-    def traits(self, work: Work) -> Traits:
+    def traits(self, work: TaskArrays) -> Traits:
         """Return the terms of each task's time."""
         size = np.log2(np.maximum(work.nbytes, 1.0))
         return Traits(work.pair, size, *latency_and_bandwidth(work, self.values))
 
-    def anchored(self, tasks: Sequence[Task], seconds: Sequence[float]) -> "Measured":
+    def anchored(self, tasks: Sequence[Task], seconds: Sequence[float]) -> "MeasuredModel":
         """Return the same scaled to a site by rows that were measured there."""
         work = work_of(tasks)
         bare, _ = log_form(work, self.values)
@@ -220,7 +220,7 @@ class Measured:
         return replace(self, anchor=Anchor(self.traits(work), left, sigma))
 
 
-def latency_and_bandwidth(work: Work, values: Mapping[str, float]) -> tuple[Floats, Floats]:
+def latency_and_bandwidth(work: TaskArrays, values: Mapping[str, float]) -> tuple[Floats, Floats]:
     """Return which share of each time is latency, and which bandwidth."""
     kernel = kernel_us(work, values)
     empty = replace(work, message=np.zeros(len(work)), nbytes=np.zeros(len(work)))
@@ -230,14 +230,14 @@ def latency_and_bandwidth(work: Work, values: Mapping[str, float]) -> tuple[Floa
 
 
 def log_form(
-    work: Work, values: Mapping[str, float], names: Sequence[str] = PARAMETERS
+    work: TaskArrays, values: Mapping[str, float], names: Sequence[str] = PARAMETERS
 ) -> tuple[Floats, Floats]:
     """Return log microseconds by the forms alone, and slopes in the logarithm of each value named."""
     times = np.log(time_us(work, _trials(values, names, 1.0 + _STEP)))
     return times[0], (times[1:] - times[0]) / np.log1p(_STEP)
 
 
-def asked_by(work: Work, values: Mapping[str, float]) -> list[str]:
+def influential_parameters(work: TaskArrays, values: Mapping[str, float]) -> list[str]:
     """Return the parameters that affect any of the tasks' times, beyond every kink."""
     times = [time_us(work, _trials(values, PARAMETERS, factor)) for factor in (_FAR, 1 / _FAR)]
     moved = np.any([np.any(trials[1:] != trials[0], axis=1) for trials in times], axis=0)

@@ -79,7 +79,7 @@ class Task:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Work:
+class TaskArrays:
     """Tasks as arrays, one figure per task.
 
     ``pair`` is the place in `PAIRS`, ``gpus`` are ranks per node, ``message`` bytes in one message of one
@@ -115,19 +115,19 @@ class Work:
     def __len__(self) -> int:
         return len(self.pair)
 
-    def where(self, mask: NDArray[np.bool_]) -> "Work":
+    def where(self, mask: NDArray[np.bool_]) -> "TaskArrays":
         """Return some of the tasks."""
-        return Work(*(getattr(self, name)[mask] for name in _COLUMNS))
+        return TaskArrays(*(getattr(self, name)[mask] for name in _COLUMNS))
 
 
-_COLUMNS = tuple(field.name for field in fields(Work))
+_COLUMNS = tuple(field.name for field in fields(TaskArrays))
 
 
-def work_of(tasks: Iterable[Task]) -> Work:
+def work_of(tasks: Iterable[Task]) -> TaskArrays:
     """Return the tasks as arrays; each must have a form."""
     rows = [_row(task) for task in tasks]
     columns = [np.array(column) for column in zip(*rows, strict=True)]
-    return Work(*columns)
+    return TaskArrays(*columns)
 
 
 def _row(task: Task) -> tuple[float | int | bool, ...]:
@@ -166,7 +166,7 @@ _GB = 1e3
 """One GB/s in bytes a microsecond."""
 
 
-def time_us(work: Work, values: Values) -> Floats:
+def time_us(work: TaskArrays, values: Values) -> Floats:
     """Return the microseconds of each task: trials x tasks if ``values`` are columns."""
     host = values["host_us"] * np.where(work.launch_gpus > 1, work.launch_gpus, 0.0)
     host = host + values["thread_us"] * np.where(work.launch_threads > 1, work.launch_threads, 0.0)
@@ -177,7 +177,7 @@ def time_us(work: Work, values: Values) -> Floats:
     return kernel
 
 
-def kernel_us(work: Work, values: Values) -> Floats:
+def kernel_us(work: TaskArrays, values: Values) -> Floats:
     """Return the same without a host that is too slow."""
     shape = np.broadcast_shapes(*(np.shape(value) for value in values.values()), (len(work),))
     times = np.empty(shape)
@@ -197,7 +197,7 @@ def kernel_us(work: Work, values: Values) -> Floats:
     return times
 
 
-def _hop(work: Work, algorithm: str, protocol: str, values: Values) -> tuple[Floats, Floats]:
+def _hop(work: TaskArrays, algorithm: str, protocol: str, values: Values) -> tuple[Floats, Floats]:
     """Return the latency of a hop inside a node and between nodes."""
     column = PROTOCOLS.index(protocol)
     link = np.where(work.nvlink, HOP_US["nvlink"][algorithm][column], HOP_US["pci"][algorithm][column])
@@ -209,7 +209,7 @@ def _hop(work: Work, algorithm: str, protocol: str, values: Values) -> tuple[Flo
     )
 
 
-def _links(work: Work, protocol: str, values: Values) -> tuple[Floats, Floats]:
+def _links(work: TaskArrays, protocol: str, values: Values) -> tuple[Floats, Floats]:
     """Return the bytes per microsecond of a GPU's links and of a node's cards."""
     inside, between = values["inside_GBps"] * _GB, values["between_GBps"] * _GB
     if protocol != "simple":
@@ -218,7 +218,7 @@ def _links(work: Work, protocol: str, values: Values) -> tuple[Floats, Floats]:
     return inside * work.used_inside, between * work.used_between
 
 
-def _ring(work: Work, protocol: str, values: Values) -> Floats:
+def _ring(work: TaskArrays, protocol: str, values: Values) -> Floats:
     hop_inside, hop_between = _hop(work, "ring", protocol, values)
     link, card = _links(work, protocol, values)
     steps = 2 * (work.ranks - 1) * work.half
@@ -238,7 +238,7 @@ def _ring(work: Work, protocol: str, values: Values) -> Floats:
     return total
 
 
-def _tree(work: Work, protocol: str, values: Values) -> Floats:
+def _tree(work: TaskArrays, protocol: str, values: Values) -> Floats:
     hop_inside, hop_between = _hop(work, "tree", protocol, values)
     link, card = _links(work, protocol, values)
     m, c, two = work.message, work.channels, work.nodes == 2
@@ -261,7 +261,7 @@ def _tree(work: Work, protocol: str, values: Values) -> Floats:
     return first + (work.loops - 1) * behind
 
 
-def _switch(work: Work, algorithm: str, values: Values) -> Floats:
+def _switch(work: TaskArrays, algorithm: str, values: Values) -> Floats:
     latency = HOP_US["nvlink"]["nvls"][2] * values["nvls"]
     size, ranks = work.nbytes, work.ranks
     if algorithm == "nvls":

@@ -165,7 +165,7 @@ _V28 = replace(
 )
 
 RELEASES = {
-    found.release: found for found in (_V28, _V210, _V218, _V220, _V221, _V223, _V226, _V228, _V229, V230)
+    tables.release: tables for tables in (_V28, _V210, _V218, _V220, _V221, _V223, _V226, _V228, _V229, V230)
 }
 """Every release that is modelled, oldest first."""
 

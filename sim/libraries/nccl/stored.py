@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ringside.sim.libraries.gaussian import EIGHTY
 from ringside.sim.libraries.nccl.communicator import SiteFacts
-from ringside.sim.libraries.nccl.measured import Anchor, Correction, Measured, Traits
+from ringside.sim.libraries.nccl.measured import Anchor, Correction, MeasuredModel, Traits
 from ringside.sim.libraries.nccl.message_times import PAIRS, PARAMETERS, Task
 
 Floats = NDArray[np.float64]
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """A `Measured` in numbers and text.
+    """A `MeasuredModel` in numbers and text.
 
     ``parameters`` gives each parameter's value and the ends of its 80 % interval. ``correlations``
     has a line for each parameter that the rows inform: its name, and its row of the
@@ -80,9 +80,9 @@ class Stored:
         return replace(self, anchor="".join(lines))
 
     @cached_property
-    def model(self) -> Measured:
+    def model(self) -> MeasuredModel:
         """The model that predicts; it caches its results."""
-        return Measured(
+        return MeasuredModel(
             {name: self.parameters[name][0] for name in PARAMETERS},
             self._covariance(),
             self._correction(),

@@ -13,7 +13,7 @@ from math import inf, ulp
 import pytest
 
 from ringside.sim.engine import events, fast
-from ringside.sim.engine.run import Run
+from ringside.sim.engine.run import SimulatedCollective
 from ringside.sim.jit import available
 from ringside.sim.network.fifo import _Link
 from ringside.sim.network.message import NETWORKS, Message
@@ -78,7 +78,7 @@ def test_ranks_that_do_alike_end_alike_round_after_round() -> None:
     assert {found.times[rank].waiting_s for rank in range(1, 7)} == {0.0}
 
 
-Engine = Callable[[Schedule, Topology], Run]
+Engine = Callable[[Schedule, Topology], SimulatedCollective]
 ENGINES = {
     "simpy": events.simulate,
     "fair": lambda plan, graph: events.simulate(plan, graph, network="fair"),

@@ -10,7 +10,7 @@ import pytest
 
 import ringside
 from ringside.sim.libraries import ideal, scheduled
-from ringside.sim.libraries.find import LIBRARIES, Entry
+from ringside.sim.libraries.find import LIBRARIES, LibraryEntry
 from ringside.sim.libraries.rules import NCCL
 
 ROOMS = ("ringside", "sim", "real", "validation", "topologies")
@@ -77,7 +77,7 @@ def test_what_asks_is_seen(text: str) -> None:
 @pytest.fixture
 def rccl(monkeypatch: pytest.MonkeyPatch) -> None:
     """One more library: an entry of the table, and the module that it names."""
-    entry = Entry(path=__name__, title="RCCL", rules=NCCL, overlaps=True)
+    entry = LibraryEntry(path=__name__, title="RCCL", rules=NCCL, overlaps=True)
     monkeypatch.setitem(LIBRARIES, "rccl", entry)
 
 

@@ -236,7 +236,9 @@ def on_fabric(
     """
     algorithm, factor = candidate.algorithm, 1.0
     if algorithm in ("ring", "tree", "nvls_tree"):
-        note = f"fabric: {shared(comm, 'ring' if algorithm == 'ring' else 'tree', alone.channels).words}"
+        note = (
+            f"fabric: {shared(comm, 'ring' if algorithm == 'ring' else 'tree', alone.channels).description}"
+        )
         if not played or algorithm == "nvls_tree":
             more = added_by_fabric(comm, collective, algorithm, candidate.protocol)
             note += f"; it adds {format_duration(more, 4)} by closed form" if more else ""

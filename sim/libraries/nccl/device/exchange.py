@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.nccl.communicator import Communicator
-from ringside.sim.libraries.nccl.device.machine import Hops, Machine
+from ringside.sim.libraries.nccl.device.machine import Hops, MachineRoutes
 from ringside.sim.libraries.nccl.device.schedules import schedule
 from ringside.sim.schedule import Ints
 
@@ -101,7 +101,7 @@ def _of_messages(comm: Communicator, src: Ints, dst: Ints, nbytes: Floats) -> Ex
 @lru_cache(maxsize=256)
 def cards_of(comm: Communicator) -> Cards:
     """Return the cards of every pair of local ranks of two nodes."""
-    pair = Machine(replace(comm, nodes=2, network=None), Hops.of(comm, "ring", "all_reduce"))
+    pair = MachineRoutes(replace(comm, nodes=2, network=None), Hops.of(comm, "ring", "all_reduce"))
     gpus = range(comm.gpus)
     tables = [
         np.array([[pair.on(channel).cards(a, comm.gpus + b) for b in gpus] for a in gpus])

@@ -37,7 +37,7 @@ class Shared(NamedTuple):
     crossing: int
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """A description of the narrowest link."""
         if self.link is None:
             return "no connection crosses a cable between its switches"

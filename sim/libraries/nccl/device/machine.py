@@ -61,7 +61,7 @@ class Hops:
         return cls(link * 1e-6, slot * 1e-6, hop_us("net", exposed, "simple", comm) * 1e-6)
 
 
-class Machine(Routes):
+class MachineRoutes(Routes):
     """All machines of a communicator as one topology, ``graph``, and the routes through it."""
 
     def __init__(self, comm: Communicator, hops: Hops, *, channels: float = 1, nvlink: float = 1.0) -> None:
@@ -77,7 +77,7 @@ class Machine(Routes):
         """Where the GPU of each local rank stands among the machine's."""
         self._ports = [self._paths.ports[gpu] for gpu in range(comm.gpus)]
         self._channel = 0
-        self._of_channel: dict[int, Machine] = {}
+        self._of_channel: dict[int, MachineRoutes] = {}
         self._copied: set[tuple[int, int, int]] = set()
         self.graph = self._drawn(hops, channels, nvlink)
         super().__init__(self.graph)
@@ -92,7 +92,7 @@ class Machine(Routes):
         """Whether some GPU has several cards of its own."""
         return self.most_ports > 1
 
-    def on(self, channel: int) -> "Machine":
+    def on(self, channel: int) -> "MachineRoutes":
         """Return the same routes, by the cards of a channel."""
         if channel not in self._of_channel:
             self._of_channel[channel] = copy(self)

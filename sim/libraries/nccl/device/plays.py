@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.nccl.communicator import Communicator
-from ringside.sim.libraries.nccl.device.machine import Hops, Machine, of_nvlink
+from ringside.sim.libraries.nccl.device.machine import Hops, MachineRoutes, of_nvlink
 from ringside.sim.libraries.nccl.device.p2p_schedule import p2p_schedule
 from ringside.sim.libraries.nccl.device.schedules import (
     carried_bytes,
@@ -35,7 +35,7 @@ def plays(comm: Communicator, collective: Collective, algorithm: str, protocol: 
     CollNet Chain have different heads, and meet, as do sends and receives.
     """
     if algorithm == "p2p":
-        machine = Machine(comm, Hops.of(comm, "ring", collective.kind))
+        machine = MachineRoutes(comm, Hops.of(comm, "ring", collective.kind))
         plan = p2p_schedule(comm, collective)
         machine.copy_in_blocks(plan.connections())
         yield Play(plan, machine.graph, machine)
@@ -48,14 +48,14 @@ def plays(comm: Communicator, collective: Collective, algorithm: str, protocol: 
             yield Play(plan, graph, Routes(graph))
         return
     hops, part = Hops.of(comm, algorithm, collective.kind), of_nvlink(comm, algorithm)
-    machine = Machine(comm, hops, nvlink=part)
+    machine = MachineRoutes(comm, hops, nvlink=part)
     if algorithm == "collnet_chain" or machine.many_ports:
         yield Play(schedule(comm, collective, algorithm, protocol), machine.graph, machine)
         return
     carried = carried_bytes(comm, collective, algorithm, protocol)
     # NVLSTree alternates its two trees over the channels, and each loads other cards
     together = 2 if algorithm == "nvls_tree" and len(carried) > 1 else 1
-    machine = Machine(comm, hops, channels=len(carried) / together, nvlink=part)
+    machine = MachineRoutes(comm, hops, channels=len(carried) / together, nvlink=part)
     groups = [range(len(carried))[first : first + together] for first in range(0, len(carried), together)]
     kinds = {tuple(carried[number] for number in group): group for group in groups}
     for some in kinds.values():

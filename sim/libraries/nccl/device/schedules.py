@@ -37,7 +37,7 @@ _GATHERED = ("all_gather", "reduce_scatter")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Part:
+class ChannelPart:
     """One channel's part: ``pieces`` holds the bytes of its slices in memory order.
 
     The pieces are of one block, cut by ``cuts``; ``loops`` chunks make them up, or, in an all-reduce
@@ -157,7 +157,7 @@ def _schedule(
 
 def _part(
     comm: Communicator, collective: Collective, algorithm: str, channel: int, nbytes: int, cuts: Chunking
-) -> Part:
+) -> ChannelPart:
     consider_chunks(nbytes // cuts.chunk)
     if algorithm in ("ring", *HEADED) and collective.kind == "all_reduce":
         shares = comm.ranks if algorithm == "ring" else len(heads(comm, algorithm))
@@ -168,7 +168,7 @@ def _part(
     else:
         chunks = np.array(even_pieces(nbytes, cuts.chunk))
         num_loops = len(chunks)
-    return Part(channel, num_loops, _slices(chunks, cuts, collective.itemsize), cuts)
+    return ChannelPart(channel, num_loops, _slices(chunks, cuts, collective.itemsize), cuts)
 
 
 def cutting(comm: Communicator, kind: str, algorithm: str, protocol: str, nbytes: int, used: int) -> Chunking:
@@ -194,7 +194,7 @@ def _slices(chunks: Ints, cuts: Chunking, itemsize: int) -> Ints:
     return slices.ravel()
 
 
-def _chunks(collective: Collective, parts: list[Part]) -> Chunks:
+def _chunks(collective: Collective, parts: list[ChannelPart]) -> Chunks:
     """Return all blocks cut alike; elements that do not divide evenly lengthen a block's last piece."""
     pieces = np.concatenate([part.pieces for part in parts])
     blocks, elements = collective.num_blocks, collective.nbytes // collective.itemsize
@@ -206,7 +206,7 @@ def _chunks(collective: Collective, parts: list[Part]) -> Chunks:
 
 
 def _steps(
-    comm: Communicator, collective: Collective, algorithm: str, part: Part, first: int, per_block: int
+    comm: Communicator, collective: Collective, algorithm: str, part: ChannelPart, first: int, per_block: int
 ) -> Callable[[], Iterator[Step]]:
     """Return a function that makes one channel's steps; its pieces begin at ``first`` of ``per_block``."""
     if algorithm == "ring" and collective.kind not in PIPELINED:
@@ -240,7 +240,7 @@ def _from_rank(ring: Ints, rank: int) -> Ints:
     return np.roll(ring, -int(np.flatnonzero(ring == rank)[0]))
 
 
-def _loops(kind: str, ring: Ints, part: Part, first: int, per_block: int) -> Iterator[Step]:
+def _loops(kind: str, ring: Ints, part: ChannelPart, first: int, per_block: int) -> Iterator[Step]:
     """Yield a ring's loops, one after another; in each, ranks pass chunk after chunk to their successors."""
     ranks = len(ring)
     place, successor = np.arange(ranks), np.roll(ring, -1)

@@ -12,7 +12,7 @@ from xml.sax.saxutils import quoteattr
 
 from ringside.sim.libraries.nccl.graph.graph import PATTERNS, Graph, Graphs, PathClass, SearchChannel
 from ringside.sim.libraries.nccl.graph.system import GB
-from ringside.topologies.importers.elements import Element, Source, parse
+from ringside.topologies.importers.elements import Element, XmlSource, parse
 
 IDS = ("ring", "tree", "collnet_chain", "nvls", "collnet_direct")
 """The searches, by their numbers in a file."""
@@ -25,7 +25,7 @@ class GraphFileError(ValueError):
     """A graph file that cannot be read; the message names the line."""
 
 
-_SOURCE = Source("graph file", "take the file that NCCL_GRAPH_DUMP_FILE writes, as it is", GraphFileError)
+_SOURCE = XmlSource("graph file", "take the file that NCCL_GRAPH_DUMP_FILE writes, as it is", GraphFileError)
 
 
 def parse_graphs(text: str, others: Graphs | None = None) -> Graphs:

@@ -135,9 +135,10 @@ class Reader:
                 _few(count or "0") for count in matched
             )
         elif choice:
-            words = _word(_FUNCTIONS, choice[1]), _word(_ALGORITHMS, choice[3]), _word(_PROTOCOLS, choice[4])
+            kind = _name(_FUNCTIONS, choice[1])
+            pair = _name(_ALGORITHMS, choice[3]), _name(_PROTOCOLS, choice[4])
             used = (int(choice[5]), int(choice[6])) if choice[5] else None
-            self.operations.append(Operation(words[0], int(choice[2]), words[1], words[2], used))
+            self.operations.append(Operation(kind, int(choice[2]), *pair, used))
         elif _COLLNET.search(text):
             self.collnet = True
         else:
@@ -206,14 +207,14 @@ class Reader:
         tree[int(rank)] = int(above), tuple(int(child) for child in below)
 
     def _header(self, writer: str, text: str) -> None:
-        names = [_word(_ALGORITHMS, name) for name in text.replace("|", " ").split()[1:]]
+        names = [_name(_ALGORITHMS, name) for name in text.replace("|", " ").split()[1:]]
         self._columns[writer] = [(name, protocol) for name in names for protocol in PROTOCOLS]
 
     def _pairs(self, writer: str, text: str) -> None:
         """Read the header of releases before 2.20: algorithm and protocol over every column."""
         cells = [cell.partition("/") for cell in text.rstrip(" |").split("|")[1:]]
         self._columns[writer] = [
-            (_word(_ALGORITHMS, name.strip()), _word(_PROTOCOLS, protocol.strip()))
+            (_name(_ALGORITHMS, name.strip()), _name(_PROTOCOLS, protocol.strip()))
             for name, _, protocol in cells
         ]
 
@@ -222,7 +223,7 @@ class Reader:
         columns = self._columns.get(writer, [])
         if len(cells) != len(columns):
             raise ValueError(f"{len(cells)} cells under a header of {len(columns)}")
-        kind = _word(_FUNCTIONS, name.strip())
+        kind = _name(_FUNCTIONS, name.strip())
         for column, cell in zip(columns, cells, strict=True):
             latency, bandwidth = map(float, _whole(_CELL, cell).groups())
             self._of(writer).table[kind, *column] = Cell(latency, bandwidth * GB)
@@ -248,7 +249,7 @@ def _few(channels: str) -> int:
     return int(channels)
 
 
-def _word(table: dict[str, str], name: str) -> str:
+def _name(table: dict[str, str], name: str) -> str:
     if name.lower() not in table:
         raise ValueError(f"{name!r} is none of {', '.join(word for word in table if not word.isdecimal())}")
     return table[name.lower()]

@@ -10,7 +10,7 @@ from ringside.sim.libraries.nccl.communicator import SiteFacts
 from ringside.sim.libraries.nccl.measured import (
     AMPLITUDE,
     LEAST_AMPLITUDE,
-    Measured,
+    MeasuredModel,
     corrected,
     log_form,
 )
@@ -132,7 +132,7 @@ def bare(nodes, *, pooled):
     values = expected("dgx-h100")
     rows = work_of([Task(communicator("dgx-h100", 2), "all_reduce", 8, ("tree", "ll"))])
     correction = corrected(rows, np.zeros(1), np.full(1, 0.05))
-    return Measured(values, 1e-4 * np.eye(len(values)), correction, SiteFacts(), 0.03, nodes, pooled)
+    return MeasuredModel(values, 1e-4 * np.eye(len(values)), correction, SiteFacts(), 0.03, nodes, pooled)
 
 
 def test_intervals_grow_with_the_distance_from_what_was_measured():

@@ -10,7 +10,7 @@ from ringside.sim.collective import Collective
 from ringside.sim.engine.bounds import lower_bounds
 from ringside.sim.engine.events import simulate
 from ringside.sim.libraries.nccl import SYSTEMS, communicator, point_to_point
-from ringside.sim.libraries.nccl.device.machine import NETWORK, Hops, Machine
+from ringside.sim.libraries.nccl.device.machine import NETWORK, Hops, MachineRoutes
 from ringside.sim.libraries.nccl.device.p2p import KINDS
 from ringside.sim.libraries.nccl.device.p2p_schedule import message_parts, p2p_schedule, rounds
 from ringside.sim.libraries.nccl.device.plays import plays
@@ -28,7 +28,7 @@ def only_play(comm, kind, nbytes, itemsize=4):
 
 
 def ways(comm):
-    return Machine(comm, Hops.of(comm, "ring", "all_to_all"))
+    return MachineRoutes(comm, Hops.of(comm, "ring", "all_to_all"))
 
 
 @settings(max_examples=60, deadline=None)
