@@ -19,7 +19,7 @@ def _twice_others_share(ranks: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class CollectiveKind:
     """One kind of collective.
 
     The data consist of blocks: one for all ranks, one per rank, or one per pair of ranks; ``blocks`` is that
@@ -34,16 +34,16 @@ class Kind:
     busbw_factor: Callable[[int], float]
 
 
-KINDS: dict[str, Kind] = {
-    "all_reduce": Kind(0, 0, True, _twice_others_share),
-    "all_gather": Kind(1, 0, False, _others_share),
-    "reduce_scatter": Kind(1, 0, True, _others_share),
-    "broadcast": Kind(0, 0, False, _whole),
-    "reduce": Kind(0, 0, True, _whole),
-    "gather": Kind(1, 0, False, _others_share),
-    "scatter": Kind(1, 0, False, _others_share),
-    "all_to_all": Kind(2, 1, False, _others_share),
-    "sendrecv": Kind(1, 1, False, _whole),
+KINDS: dict[str, CollectiveKind] = {
+    "all_reduce": CollectiveKind(0, 0, True, _twice_others_share),
+    "all_gather": CollectiveKind(1, 0, False, _others_share),
+    "reduce_scatter": CollectiveKind(1, 0, True, _others_share),
+    "broadcast": CollectiveKind(0, 0, False, _whole),
+    "reduce": CollectiveKind(0, 0, True, _whole),
+    "gather": CollectiveKind(1, 0, False, _others_share),
+    "scatter": CollectiveKind(1, 0, False, _others_share),
+    "all_to_all": CollectiveKind(2, 1, False, _others_share),
+    "sendrecv": CollectiveKind(1, 1, False, _whole),
 }
 
 ITEMSIZE = {

@@ -86,7 +86,7 @@ class _File(_Strict):
     device: str | None = None
     compute_capability: int | None = None
     cpu: str | None = None
-    nccl: machine_file.Seen | None = None
+    nccl: machine_file.NcclView | None = None
     transport: _Transport | None = None
     recipe: dict[str, Any] | None = None
 

@@ -17,7 +17,7 @@ graph    ``structure``  optional: how it was built, `ringside.topologies.fabrics
 graph    ``device``   optional: the GPU in the machines, such as ``a100``
 graph    ``compute_capability``  optional: the lowest of the GPUs, 90 for sm_90
 graph    ``cpu``      optional: the maker of the machines' CPUs, one of `CPUS`
-graph    ``nccl``     optional: what NCCL sees differently, `ringside.topologies.machine_file.Seen`
+graph    ``nccl``     optional: what NCCL sees differently, `ringside.topologies.machine_file.NcclView`
 graph    ``segment``  optional, with ``window``: bytes of a segment of a message, as in TCP
 graph    ``window``   most bytes in flight from one rank to another, ``segment`` or more
 =======  ===========  ==========================================================================

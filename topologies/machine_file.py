@@ -85,7 +85,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Seen(_Strict):
+class NcclView(_Strict):
     """Differences between NCCL's view and the graph; rates as in data sheets.
 
     ``sockets`` are NUMA domains, ``hosts`` the operating systems in one NVLink domain, ``beside`` the
@@ -137,7 +137,7 @@ def cluster(
     xgmi_latency: Seconds = 0.6e-6,
     pcie_latency: Seconds = 1e-6,
     network_latency: Seconds = 2.7e-6,
-    nccl: Seen | None = None,
+    nccl: NcclView | None = None,
 ) -> Topology:
     """Build ``nodes`` identical machines, joined by their network cards.
 

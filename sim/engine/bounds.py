@@ -24,7 +24,7 @@ MAX_TRACKED = 2**20
 """Maximum chunks of all ranks together that are followed one by one; of more, every k-th is followed."""
 
 
-class Bounds(NamedTuple):
+class ScheduleBounds(NamedTuple):
     """Lower bounds on a schedule's time, in seconds.
 
     ``traffic`` is the busiest link's time for its bytes: on a star 2S(n-1)/(nB) for a ring, 3S/B for a tree,
@@ -36,7 +36,7 @@ class Bounds(NamedTuple):
     latency: float
 
 
-def lower_bounds(schedule: Schedule, graph: Topology, routes: Routes | None = None) -> Bounds:
+def lower_bounds(schedule: Schedule, graph: Topology, routes: Routes | None = None) -> ScheduleBounds:
     """Return both bounds of any schedule, by rule or a walk along the steps; ``routes`` are the graph's."""
     routes = routes or Routes(graph)
     ways = partial(route, schedule, routes)
@@ -45,7 +45,9 @@ def lower_bounds(schedule: Schedule, graph: Topology, routes: Routes | None = No
     if isinstance(streams, Streams) and (streams.is_line or streams.is_ring):
         latency = np.zeros(len(streams.src))
         latency[streams.order] = [latencies[connection] for connection in streams.connections()]
-        return Bounds(_busiest(streams.traffic(schedule.chunks), graph, ways), streams.longest(latency))
+        return ScheduleBounds(
+            _busiest(streams.traffic(schedule.chunks), graph, ways), streams.longest(latency)
+        )
     moved: Counter[tuple[int, int, int]] = Counter()
     chains = _Chains(schedule)
     for _, steps in groupby(schedule.steps(), key=_ends):  # a ring's steps are all equal
@@ -58,18 +60,18 @@ def lower_bounds(schedule: Schedule, graph: Topology, routes: Routes | None = No
             chains.take(step, latency)
         for connection, nbytes in zip(used, carried.tolist(), strict=True):
             moved[connection] += nbytes
-    return Bounds(_busiest(moved, graph, ways), chains.longest)
+    return ScheduleBounds(_busiest(moved, graph, ways), chains.longest)
 
 
-def closed_bounds(schedule: Schedule, parameters: Parameters) -> Bounds:
+def closed_bounds(schedule: Schedule, parameters: Parameters) -> ScheduleBounds:
     """Return the bounds on the textbook network by closed form: no walk through a billion transfers."""
     ranks, collective = schedule.ranks, schedule.collective
     if ranks == 1:
-        return Bounds(0.0, 0.0)
+        return ScheduleBounds(0.0, 0.0)
     way = schedule.algorithm, collective.kind
     share = _SHARES.get(way, KINDS[collective.kind].busbw_factor)(ranks)
     hops = _HOPS[schedule.algorithm](ranks) * (2 if way in _THERE_AND_BACK else 1)
-    return Bounds(share * collective.nbytes * parameters.beta, hops * parameters.alpha)
+    return ScheduleBounds(share * collective.nbytes * parameters.beta, hops * parameters.alpha)
 
 
 def _others(ranks: int) -> float:

@@ -72,13 +72,13 @@ def is_compiled(schedule: Schedule) -> bool:
 def _loop(schedule: Schedule, wiring: Wiring, gamma: float) -> SimulatedCollective:
     """Run the compiled loop; restart it with more memory where needed."""
     from ringside.sim.engine.compiled import loop, world
-    from ringside.sim.engine.compiled.make import World
+    from ringside.sim.engine.compiled.make import CompiledWorld
 
     if not jit.is_kept(loop.play):
         effort.say("compiling the event loop, once on this machine; about 20 seconds")
     generosity, rates = 1, _RATES
     while True:
-        state = World(schedule, wiring, gamma, generosity, rates)
+        state = CompiledWorld(schedule, wiring, gamma, generosity, rates)
         record, steps = state.record, _rows(schedule, wiring)
         while (status := loop.play(record)) in (world.GOING, world.HUNGRY):
             if status == world.HUNGRY:

@@ -27,7 +27,7 @@ VERSION = "0.0.4"
 
 
 @dataclass(slots=True)
-class Node:
+class ChakraNode:
     """One node; ``depends`` are ids, ``place`` is its location in its file.
 
     Ids in ``control`` may be of nodes missing from the file, as where a recorder left some out; Chakra's own
@@ -57,7 +57,7 @@ class Node:
         return value
 
 
-def loads(data: bytes, name: str) -> tuple[list[Node], int]:
+def loads(data: bytes, name: str) -> tuple[list[ChakraNode], int]:
     """Return the nodes of a protobuf file, checked, so that each comes after its dependencies.
 
     Also return the number of omitted control dependencies on missing nodes.
@@ -65,7 +65,7 @@ def loads(data: bytes, name: str) -> tuple[list[Node], int]:
     return _checked(_messages(data, name), name)
 
 
-def _messages(data: bytes, name: str) -> Iterator[Node]:
+def _messages(data: bytes, name: str) -> Iterator[ChakraNode]:
     schema, proto, decode_error = _protobuf()
     stream = io.BytesIO(data)
     kind: Any = schema.GlobalMetadata
@@ -85,14 +85,14 @@ def _messages(data: bytes, name: str) -> Iterator[Node]:
                 one.name: getattr(one, one.WhichOneof("value") or "doc_string") for one in message.attr
             }
             where = f"{place}, node {message.id}"
-            yield Node(
+            yield ChakraNode(
                 message.id, message.name, message.type, depends, message.duration_micros, attributes, where,
                 control,
             )  # fmt: skip
         kind = schema.Node
 
 
-def loads_json(text: str, name: str) -> tuple[list[Node], int]:
+def loads_json(text: str, name: str) -> tuple[list[ChakraNode], int]:
     """Return the nodes of a JSON file, and the number of omitted dependencies on missing nodes."""
     try:
         content = json.loads(text)
@@ -120,7 +120,7 @@ _NAMES = {
 """Names in JSON files, and those of the schema."""
 
 
-def _json_node(entry: Any, place: str) -> Node:
+def _json_node(entry: Any, place: str) -> ChakraNode:
     if not isinstance(entry, dict):
         raise FormatError(f"{place}: not a JSON object")
     held: dict[str, Any] = {str(_NAMES.get(name, name)): value for name, value in entry.items()}
@@ -138,15 +138,15 @@ def _json_node(entry: Any, place: str) -> Node:
         if not isinstance(some, list):
             raise FormatError(f"{place}: {key} is not a list")
         control += [whole(key, one) for one in some]
-    return Node(number, name, kind, [], duration, held, f"{place}, id {number}", control)
+    return ChakraNode(number, name, kind, [], duration, held, f"{place}, id {number}", control)
 
 
-def _checked(nodes: Iterable[Node], name: str) -> tuple[list[Node], int]:
+def _checked(nodes: Iterable[ChakraNode], name: str) -> tuple[list[ChakraNode], int]:
     """Return the nodes in an order in which they can begin, the file's own where possible.
 
     Also return the number of omitted control dependencies on missing nodes.
     """
-    by_id: dict[int, Node] = {}
+    by_id: dict[int, ChakraNode] = {}
     for node in nodes:
         if node.id in by_id:
             raise node.wrong(f"a second node {node.id}; the first is at {by_id[node.id].place}")
@@ -186,7 +186,7 @@ def _protobuf() -> tuple[Any, Any, type[Exception]]:
     return chakra_schema, proto, DecodeError
 
 
-def dumps(nodes: Iterable[Node]) -> bytes:
+def dumps(nodes: Iterable[ChakraNode]) -> bytes:
     """Return the protobuf file of one rank's nodes; dependencies are written as data dependencies."""
     schema, proto, _ = _protobuf()
     stream = io.BytesIO()

@@ -11,8 +11,16 @@ from typing import Any
 
 from ringside.sim.collective import MAX_SPACE
 from ringside.sim.formats import FormatError
-from ringside.sim.formats.chakra import COLLECTIVE, COMPUTE, METADATA, RECV, SEND, Node
-from ringside.sim.formats.order import ARRIVAL, BESIDE, QUEUE_LOST, Order, closed, folded, loses_queue
+from ringside.sim.formats.chakra import COLLECTIVE, COMPUTE, METADATA, RECV, SEND, ChakraNode
+from ringside.sim.formats.order import (
+    ARRIVAL,
+    BESIDE,
+    QUEUE_LOST,
+    OperationOrder,
+    closed,
+    folded,
+    loses_queue,
+)
 from ringside.sim.program.operations import (
     ANY,
     Action,
@@ -47,7 +55,7 @@ MARK = "metadata"
 """The category of nodes that inform and do nothing."""
 
 
-def nodes_of(program: Program) -> tuple[list[list[Node]], dict[str, list[int]]]:
+def nodes_of(program: Program) -> tuple[list[list[ChakraNode]], dict[str, list[int]]]:
     """Return the nodes of each rank, and the ranks of each ``pg_name``.
 
     Groups other than that of all are numbered from 1 on, as ASTRA-sim names them. Raise `FormatError` for
@@ -73,16 +81,16 @@ def losses(program: Program) -> list[str]:
     return notes
 
 
-def _nodes(program: Program, rank: int, names: dict[Group, str]) -> list[Node]:
+def _nodes(program: Program, rank: int, names: dict[Group, str]) -> list[ChakraNode]:
     """Return one rank's nodes, with their places as ids."""
     operations = program.operations(rank)
-    order, messages = Order(operations), folded(operations)
-    nodes: list[Node] = []
+    order, messages = OperationOrder(operations), folded(operations)
+    nodes: list[ChakraNode] = []
     ends: list[list[int]] = []
     for place, operation in enumerate(operations):
         depends = list(dict.fromkeys(node for other in order.before(place) for node in ends[other]))
         made = [
-            Node(len(nodes) + number, operation.name, kind, depends, duration, attributes)
+            ChakraNode(len(nodes) + number, operation.name, kind, depends, duration, attributes)
             for number, (kind, duration, attributes) in enumerate(
                 () if place in messages else _figures(program, rank, operation, names)
             )
@@ -155,7 +163,7 @@ def _group(group: Group, program: Program, names: dict[Group, str]) -> dict[str,
 
 
 def program_of(
-    ranks: Sequence[Sequence[Node]], groups: Mapping[str, Sequence[int]], name: str, library: str
+    ranks: Sequence[Sequence[ChakraNode]], groups: Mapping[str, Sequence[int]], name: str, library: str
 ) -> tuple[Program, list[str]]:
     """Return the program of all ranks' nodes, and notes on incomplete nodes, in sentences."""
     reader = _Reader(ranks, groups, library)
@@ -167,7 +175,7 @@ class _Reader:
     """Maker of operations from nodes; ranks that name the same group share it."""
 
     def __init__(
-        self, ranks: Sequence[Sequence[Node]], groups: Mapping[str, Sequence[int]], library: str
+        self, ranks: Sequence[Sequence[ChakraNode]], groups: Mapping[str, Sequence[int]], library: str
     ) -> None:
         self._ranks = ranks
         self._library = library
@@ -212,11 +220,11 @@ class _Reader:
             notes.append(f"{self._unsized} collectives of unknown type or size are treated as compute")
         return notes
 
-    def _pg_name(self, node: Node) -> str:
+    def _pg_name(self, node: ChakraNode) -> str:
         value = node.attributes.get("pg_name", "")
         return value if isinstance(value, str) else str(value)
 
-    def _action(self, rank: int, node: Node) -> tuple[Action, str]:
+    def _action(self, rank: int, node: ChakraNode) -> tuple[Action, str]:
         if node.type == METADATA:
             return Wait(), MARK
         if node.type in (COLLECTIVE, SEND, RECV):
@@ -228,7 +236,7 @@ class _Reader:
                 return self._call(node) if node.type == COLLECTIVE else self._message(rank, node)
         return Compute(node.duration_us / 1e6), "compute"
 
-    def _call(self, node: Node) -> tuple[Action, str]:
+    def _call(self, node: ChakraNode) -> tuple[Action, str]:
         group = self._groups[self._pg_name(node)]
         kind = KINDS[node.number("comm_type", len(KINDS) - 1)]
         nbytes = node.number("comm_size", MAX_SPACE)
@@ -247,7 +255,7 @@ class _Reader:
             raise node.wrong(str(error)) from None
         return call, kind
 
-    def _message(self, rank: int, node: Node) -> tuple[Action, str]:
+    def _message(self, rank: int, node: ChakraNode) -> tuple[Action, str]:
         action, end = (Send, "comm_dst") if node.type == SEND else (Recv, "comm_src")
         group = self._groups[self._pg_name(node)]
         peer = node.number(end, len(self._ranks) - 1)

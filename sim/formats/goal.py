@@ -28,7 +28,7 @@ WORK, SEND, RECV = "calc", "send", "recv"
 
 
 @dataclass(slots=True)
-class Node:
+class GoalNode:
     """One node of a rank: ``size`` is bytes, or nanoseconds of work; others are named by their places."""
 
     kind: str
@@ -57,16 +57,16 @@ _RANK = re.compile(r"rank\s+(\S+?)\s*\{", re.ASCII)
 class Goal:
     """A file's ranks; ``placed`` counts the nodes that name a processor or a card other than the first."""
 
-    ranks: list[list[Node]]
+    ranks: list[list[GoalNode]]
     placed: int = 0
 
 
-def dumps(ranks: Sequence[Sequence[Node]]) -> str:
+def dumps(ranks: Sequence[Sequence[GoalNode]]) -> str:
     """Return the text of ranks' nodes, labelled by their places."""
     return "\n".join(_lines(ranks)) + "\n"
 
 
-def _lines(ranks: Sequence[Sequence[Node]]) -> Iterator[str]:
+def _lines(ranks: Sequence[Sequence[GoalNode]]) -> Iterator[str]:
     yield f"num_ranks {len(ranks)}"
     for rank, nodes in enumerate(ranks):
         yield ""
@@ -95,7 +95,7 @@ class _Reader:
         self.line = 0
         self.count = 0
         self.goal = Goal([])
-        self.blocks: dict[int, list[Node]] = {}
+        self.blocks: dict[int, list[GoalNode]] = {}
 
     def read(self, text: str) -> Goal:
         """Read all ranks."""
@@ -129,9 +129,9 @@ class _Reader:
         self.goal.ranks = [self.blocks[rank] for rank in range(ranks)]
         return self.goal
 
-    def _rank(self, lines: Iterator[tuple[int, str]], ranks: int) -> list[Node]:
+    def _rank(self, lines: Iterator[tuple[int, str]], ranks: int) -> list[GoalNode]:
         """Return the nodes in one rank's braces."""
-        nodes: list[Node] = []
+        nodes: list[GoalNode] = []
         labels: dict[str, int] = {}
         for self.line, raw in lines:
             text = raw.strip()
@@ -159,10 +159,10 @@ class _Reader:
                 raise self._wrong(f"{text[:60]!r} is not a send, recv, calc, requires or irequires")
         raise self._wrong("the file ends inside of a rank; '}' is missing")
 
-    def _node(self, match: "re.Match[str]", ranks: int) -> Node:
+    def _node(self, match: "re.Match[str]", ranks: int) -> GoalNode:
         self.goal.placed += any((match[key] or "").strip("0") for key in ("cpu", "on", "nic"))
         if match["work"] is not None:
-            return Node(
+            return GoalNode(
                 WORK, self._number(match["work"], "nanoseconds", int(MAX_DURATION * 1e9)), line=self.line
             )
         kind = match["kind"]
@@ -174,14 +174,14 @@ class _Reader:
         if match["tag"] == "-1":
             raise self._wrong("a receive of any tag, which programs do not have; write the tag")
         tag = self._number(match["tag"] or "0", "a tag", MAX_TAG)
-        return Node(kind, self._number(match["size"], "bytes", MAX_SPACE), peer, tag, line=self.line)
+        return GoalNode(kind, self._number(match["size"], "bytes", MAX_SPACE), peer, tag, line=self.line)
 
     def _number(self, text: str, what: str, most: int) -> int:
         if not (text.isascii() and text.isdecimal()) or len(text) > 20 or int(text) > most:
             raise self._wrong(f"{text[:30]!r} for {what}; write a whole number, 0 to {most}")
         return int(text)
 
-    def _ordered(self, nodes: list[Node]) -> list[Node]:
+    def _ordered(self, nodes: list[GoalNode]) -> list[GoalNode]:
         """Return the nodes so that each comes after those it names, otherwise in their own order."""
         try:
             order = in_order([(*node.requires, *node.irequires) for node in nodes])

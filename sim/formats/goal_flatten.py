@@ -8,9 +8,9 @@ and no queues: their order becomes requirements.
 from collections.abc import Callable, Iterable, Sequence
 
 from ringside.sim.formats import FormatError
-from ringside.sim.formats.goal import MAX_NODES, MAX_TAG, RECV, SEND, WORK, Node
+from ringside.sim.formats.goal import MAX_NODES, MAX_TAG, RECV, SEND, WORK, GoalNode
 from ringside.sim.formats.goal_program import BEGIN, EAGER
-from ringside.sim.formats.order import ARRIVAL, QUEUE_LOST, Order, folded, loses_queue
+from ringside.sim.formats.order import ARRIVAL, QUEUE_LOST, OperationOrder, folded, loses_queue
 from ringside.sim.program.operations import (
     Call,
     Compute,
@@ -34,7 +34,7 @@ FEW = 4
 """Nodes that a transfer requires one by one; more are joined in one."""
 
 
-def of_schedule(plan: Schedule) -> list[list[Node]]:
+def of_schedule(plan: Schedule) -> list[list[GoalNode]]:
     """Return each rank's nodes of one collective: a transfer leaves after all earlier ones of its chunks.
 
     It leaves no earlier than the one before it on its connection. The k-th transfer from one rank to another
@@ -47,7 +47,7 @@ def of_schedule(plan: Schedule) -> list[list[Node]]:
         raise FormatError(
             f"{what}: it has more than {MAX_NODES // 4:,} transfers; write a smaller size or fewer ranks"
         )
-    ranks: list[list[Node]] = [[] for _ in range(plan.ranks)]
+    ranks: list[list[GoalNode]] = [[] for _ in range(plan.ranks)]
     came: list[dict[int, list[int]]] = [{} for _ in range(plan.ranks)]
     tags: dict[tuple[int, int], int] = {}
     last: dict[tuple[int, int, int], list[int]] = {}
@@ -65,8 +65,8 @@ def of_schedule(plan: Schedule) -> list[list[Node]]:
                 if not {*ranks[src][place].requires} <= {*required}
             ]
             last[src, dst, channel] = [len(ranks[src])]
-            ranks[src].append(Node(SEND, size, dst, tag, required, begun))
-            carried.append((dst, chunks, Node(RECV, size, src, tag)))
+            ranks[src].append(GoalNode(SEND, size, dst, tag, required, begun))
+            carried.append((dst, chunks, GoalNode(RECV, size, src, tag)))
         # a step does not send the data that it brings
         for dst, chunks, node in carried:
             for chunk in chunks:
@@ -75,18 +75,18 @@ def of_schedule(plan: Schedule) -> list[list[Node]]:
     return ranks
 
 
-def _required(nodes: list[Node], came: dict[int, list[int]], chunks: range) -> list[int]:
+def _required(nodes: list[GoalNode], came: dict[int, list[int]], chunks: range) -> list[int]:
     """Return the nodes that brought some chunks; many that are the same for all are joined first."""
     lists = [came[chunk] for chunk in chunks if chunk in came]
     places = list(dict.fromkeys(place for one in lists for place in one))
     if len(places) > FEW and len(lists) == len(chunks) and all(one == lists[0] for one in lists):
-        nodes.append(Node(WORK, 0, requires=places))
+        nodes.append(GoalNode(WORK, 0, requires=places))
         places = [len(nodes) - 1]
         came.update((chunk, list(places)) for chunk in chunks)
     return places
 
 
-def of_program(program: Program, schedule_of: ScheduleOf) -> list[list[Node]]:
+def of_program(program: Program, schedule_of: ScheduleOf) -> list[list[GoalNode]]:
     """Return each rank's nodes for a whole job; ``schedule_of`` returns a collective's transfers.
 
     Raise `FormatError` for a rank that an error of its library ends.
@@ -121,7 +121,7 @@ def losses(program: Program) -> list[str]:
 
 def _holds_back(operations: Sequence[Operation]) -> bool:
     """Check whether small messages wait for a receive, or for a member of a collective, that may be late."""
-    order, messages = Order(operations), folded(operations)
+    order, messages = OperationOrder(operations), folded(operations)
     for place, operation in enumerate(operations):
         is_late = bool(order.before(place)) and place not in messages
         parts = _messages(operation.action) if is_late else ()
@@ -137,7 +137,7 @@ class _Shared:
 
     def __init__(self, program: Program, schedule_of: ScheduleOf) -> None:
         self._schedule_of = schedule_of
-        self._transfers: dict[Call, list[list[Node]]] = {}
+        self._transfers: dict[Call, list[list[GoalNode]]] = {}
         self._taken: dict[int, Group] = {}
         self._tags: dict[tuple[Group, int], int] = {}
         self._firsts: dict[tuple[Group, int], int] = {}
@@ -161,7 +161,7 @@ class _Shared:
         """Return the tag of a message: its own, where no other group has it."""
         return self._tags[part.group, part.tag]
 
-    def collective(self, call: Call, number: int) -> tuple[list[list[Node]], int]:
+    def collective(self, call: Call, number: int) -> tuple[list[list[GoalNode]], int]:
         """Return each member's transfers in the ``number``-th call of a group, and their first tag."""
         if call not in self._transfers:
             self._transfers[call] = of_schedule(self._schedule_of(call))
@@ -182,13 +182,13 @@ class _Rank:
     """One rank's nodes, built operation by operation."""
 
     def __init__(self, program: Program, rank: int, shared: _Shared) -> None:
-        self.nodes: list[Node] = []
+        self.nodes: list[GoalNode] = []
         self._rank = rank
         self._shared = shared
         self._operations = program.operations(rank)
         self._ends: list[list[int]] = []
         """The nodes with which each operation ends; none where it is over at once."""
-        self._order = Order(self._operations)
+        self._order = OperationOrder(self._operations)
         self._folded = folded(self._operations)
         self._required: dict[int, tuple[list[int], list[int]]] = {}
         """Predecessors of the operation behind a beginning: those ended, and those begun."""
@@ -214,7 +214,9 @@ class _Rank:
                     f"rank {self._rank} fails at {operation.where}: {message}; GOAL has no errors"
                 )
             case Compute(seconds):
-                return [self._add(Node(WORK, round(seconds * 1e9), requires=requires, irequires=irequires))]
+                return [
+                    self._add(GoalNode(WORK, round(seconds * 1e9), requires=requires, irequires=irequires))
+                ]
             case Send() | Recv():
                 return [self._add(self._message(action, requires, irequires))]
             case Together(_, parts):
@@ -256,21 +258,21 @@ class _Rank:
             after = [other + offset for other in node.requires] or begin
             begun = [other + offset for other in node.irequires]
             if node.kind == WORK:
-                self._add(Node(WORK, 0, requires=after))
+                self._add(GoalNode(WORK, 0, requires=after))
             else:
                 peer = call.group.ranks[node.peer]
-                self._add(Node(node.kind, node.size, peer, node.tag + first, after, begun))
+                self._add(GoalNode(node.kind, node.size, peer, node.tag + first, after, begun))
         return list(range(offset, len(self.nodes))) or begin
 
-    def _message(self, part: Send | Recv, requires: list[int], irequires: list[int]) -> Node:
+    def _message(self, part: Send | Recv, requires: list[int], irequires: list[int]) -> GoalNode:
         kind = SEND if isinstance(part, Send) else RECV
-        return Node(kind, part.nbytes, part.peer, self._shared.tag(part), requires, irequires)
+        return GoalNode(kind, part.nbytes, part.peer, self._shared.tag(part), requires, irequires)
 
     def _joined(self, nodes: list[int]) -> list[int]:
         """Return one node in place of several: work of no time after them."""
-        return nodes if len(nodes) < 2 else [self._add(Node(WORK, 0, requires=nodes))]
+        return nodes if len(nodes) < 2 else [self._add(GoalNode(WORK, 0, requires=nodes))]
 
-    def _add(self, node: Node) -> int:
+    def _add(self, node: GoalNode) -> int:
         self.nodes.append(node)
         return len(self.nodes) - 1
 

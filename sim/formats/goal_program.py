@@ -5,7 +5,7 @@ Messages up to LogGOPSim's own limit leave at once; larger ones leave when they 
 
 from functools import cache
 
-from ringside.sim.formats.goal import RECV, WORK, Goal, Node
+from ringside.sim.formats.goal import RECV, WORK, Goal, GoalNode
 from ringside.sim.formats.order import ARRIVAL, BESIDE, closed
 from ringside.sim.program.operations import ANY, Compute, Group, Operation, Program, Recv, Send, Wait
 
@@ -30,7 +30,7 @@ def program_of(goal: Goal, name: str, library: str) -> Program:
     return Program(name, len(goal.ranks), operations)
 
 
-def _operations(nodes: list[Node], group: Group, name: str) -> list[Operation]:
+def _operations(nodes: list[GoalNode], group: Group, name: str) -> list[Operation]:
     begun = {other for node in nodes for other in node.irequires}
     operations: list[Operation] = []
     begins: dict[int, int] = {}
@@ -54,7 +54,7 @@ def _operations(nodes: list[Node], group: Group, name: str) -> list[Operation]:
     return operations
 
 
-def _operation(node: Node, group: Group, after: tuple[int, ...], where: tuple[str, int]) -> Operation:
+def _operation(node: GoalNode, group: Group, after: tuple[int, ...], where: tuple[str, int]) -> Operation:
     if node.kind == WORK:
         return Operation(Compute(node.size / 1e9), None, after, False, "calc", "compute", where)
     action = (Recv if node.kind == RECV else Send)(group, node.peer, node.size, node.tag)

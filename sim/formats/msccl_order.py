@@ -13,7 +13,16 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ringside.sim.formats import FormatError
-from ringside.sim.formats.msccl_read import READS, RECEIVES, SENDS, WRITES, Algorithm, Block, MscclStep, Slot
+from ringside.sim.formats.msccl_read import (
+    READS,
+    RECEIVES,
+    SENDS,
+    WRITES,
+    Algorithm,
+    MscclStep,
+    Slot,
+    ThreadBlock,
+)
 
 BUFFERS = {"i": "input", "o": "output", "s": "scratch"}
 
@@ -93,7 +102,7 @@ class _Execution:
         self.events.append(StepEvent(rank, number, place, step, tuple(after), received))
         return True
 
-    def _queue(self, src: int, dst: int, block: Block) -> deque[int]:
+    def _queue(self, src: int, dst: int, block: ThreadBlock) -> deque[int]:
         return self._sent.setdefault((src, dst, block.channel), deque())
 
     def _refuse_waiting(self, places: dict[tuple[int, int], int]) -> None:

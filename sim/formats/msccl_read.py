@@ -40,7 +40,7 @@ class MscclStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ThreadBlock:
     """A thread block: its destination and its source, -1 for none, and its channel."""
 
     send: int
@@ -63,7 +63,7 @@ class Algorithm:
     in_place: tuple[bool, ...]
     slots: int
     sizes: tuple[int, int | None]
-    blocks: tuple[dict[int, Block], ...]
+    blocks: tuple[dict[int, ThreadBlock], ...]
     file: str
 
     def cell(self, rank: int, slot: Slot, *, in_place: bool) -> Slot:
@@ -129,9 +129,9 @@ def loads(text: str, name: str) -> Algorithm:
     )
 
 
-def _blocks(gpu: Element, number: int, ranks: int) -> dict[int, Block]:
+def _blocks(gpu: Element, number: int, ranks: int) -> dict[int, ThreadBlock]:
     sizes = {buffer: _whole(gpu, f"{buffer}_chunks", 0, MAX_CHUNKS) for buffer in "ios"}
-    blocks: dict[int, Block] = {}
+    blocks: dict[int, ThreadBlock] = {}
     ends: set[tuple[str, int, int]] = set()
     for tb in gpu.children:
         if tb.tag != "tb":
@@ -148,7 +148,7 @@ def _blocks(gpu: Element, number: int, ranks: int) -> dict[int, Block]:
                 raise tb.complaint(f"two thread blocks {end[0]} gpu {end[1]} on channel {channel}")
             ends.add(end)
         steps = tuple(_step(step, place, sizes, (send, recv)) for place, step in enumerate(tb.children))
-        blocks[one] = Block(send, recv, channel, steps)
+        blocks[one] = ThreadBlock(send, recv, channel, steps)
     for tb, block in zip(gpu.children, blocks.values(), strict=True):
         for step, element in zip(block.steps, tb.children, strict=True):
             if step.after is None:

@@ -20,7 +20,7 @@ class Value(NamedTuple):
     parts: frozenset[int]
 
 
-class Transfer(NamedTuple):
+class ValueTransfer(NamedTuple):
     """One chunk on its way; those of one ``message`` leave together, by the step on ``line``."""
 
     message: int
@@ -35,7 +35,7 @@ class Values:
     """The content of all slots after ordered steps; it satisfies the collective's promise."""
 
     def __init__(self, algorithm: Algorithm, order: Sequence[StepEvent], *, in_place: bool) -> None:
-        self.transfers: list[Transfer] = []
+        self.transfers: list[ValueTransfer] = []
         self.results: list[tuple[int, Value]] = []
         """The rank and the value of each chunk that the collective demands."""
         self.starts: dict[tuple[int, int], Value] = {}
@@ -77,7 +77,9 @@ class Values:
                 self._memory[rank][target] = value
             if step.type in SENDS:
                 block = self._algorithm.blocks[rank][event.block]
-                self.transfers.append(Transfer(number, rank, block.send, block.channel, value, step.line))
+                self.transfers.append(
+                    ValueTransfer(number, rank, block.send, block.channel, value, step.line)
+                )
         if step.type in SENDS:
             self._messages[number] = range(first, len(self.transfers))
 

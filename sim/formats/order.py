@@ -29,7 +29,7 @@ def closed(operations: list[Operation]) -> list[Operation]:
     return [*operations, Operation(Wait(), None, left, True, "end", "wait")]
 
 
-class Order:
+class OperationOrder:
     """Predecessors of each operation of a rank; a file has no host, lanes or queues to imply them.
 
     Query the operations in order.
@@ -100,7 +100,8 @@ def in_order(before: Sequence[Collection[int]]) -> list[int]:
 def loses_queue(program: Program) -> bool:
     """Check for collectives that wait for no host in queues that run several at once.
 
-    `Order` then makes each wait for the last that could not run beside it, though another may end earlier.
+    `OperationOrder` then makes each wait for the last that could not run beside it, though another may end
+    earlier.
     """
     return any(
         isinstance(one.action, Call) and 1 < one.action.group.workers < BESIDE and not one.holds

@@ -19,7 +19,7 @@ ROOTED = ("broadcast", "reduce", "gather", "scatter")
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class CoverageCell:
     """One collective by one algorithm of one library: ``refused`` is the reason if it is refused.
 
     ``taken`` is the library's choice, and ``proved`` the numbers of ranks for which its schedule is proved:
@@ -42,7 +42,7 @@ def coverage(
     most: int = 0,
     placement: str = EVEN,
     values: Mapping[str, str] | None = None,
-) -> Iterator[Cell]:
+) -> Iterator[CoverageCell]:
     """Return every collective of every library by each of its algorithms, on ``ranks`` ranks of a cluster.
 
     Schedules that do not depend on the machine are proved for 1 to ``most`` ranks, if any.
@@ -82,8 +82,8 @@ class _Finder:
         return self._drawn.pinned(algorithm)
 
 
-def _cell(find: _Finder, algorithm: str, kind: str, most: int) -> Cell:
-    cell = Cell(find.name, algorithm, kind)
+def _cell(find: _Finder, algorithm: str, kind: str, most: int) -> CoverageCell:
+    cell = CoverageCell(find.name, algorithm, kind)
     try:
         library = find(algorithm)
         collective = Collective(kind, library.ranks, NBYTES, dtype="float32")

@@ -11,7 +11,7 @@ from ringside.sim.calibration import AUTO, Calibration, CalibrationError, Fit
 from ringside.sim.collective import KINDS, Collective
 from ringside.sim.effort import consider, has_more_than
 from ringside.sim.engine import fast, maxplus, model
-from ringside.sim.engine.bounds import Bounds, busy, closed_bounds, lower_bounds
+from ringside.sim.engine.bounds import ScheduleBounds, busy, closed_bounds, lower_bounds
 from ringside.sim.engine.events import simulate
 from ringside.sim.engine.timeline import Timeline
 from ringside.sim.engine.wiring import wire
@@ -98,7 +98,7 @@ def evaluate(
     *,
     traced: bool = False,
     routes: Routes | None = None,
-    bounds: Bounds | None = None,
+    bounds: ScheduleBounds | None = None,
     network: str = "fifo",
 ) -> tuple[float, str, Timeline | None]:
     """Return a schedule's time on a graph that has the parameters, the engine used, and its timeline.
@@ -128,7 +128,7 @@ def evaluate(
     if engine != "model":
         _consider(plan, graph, engine)
         routes = routes or Routes(graph)
-        bounds = bounds or (Bounds(0.0, 0.0) if quick else lower_bounds(plan, graph, routes))
+        bounds = bounds or (ScheduleBounds(0.0, 0.0) if quick else lower_bounds(plan, graph, routes))
         if engine == "fast":
             run = fast.simulate(plan, graph, parameters.gamma, routes)
         else:
@@ -199,7 +199,7 @@ class Scheduled(Library):
             self._fitted_on = preset_of(spread_over(fitted_on, count, placement))
         self._change = change
         self._scaled: dict[Parameters, Topology] = {}
-        self._bounds: dict[tuple[Collective, str], Bounds] = {}
+        self._bounds: dict[tuple[Collective, str], ScheduleBounds] = {}
         self._known: dict[tuple[Collective, str, str], Estimate] = {}
 
     def busy(self, collective: Collective, candidate: Candidate) -> Mapping[str, float]:
@@ -245,7 +245,7 @@ class Scheduled(Library):
             return max(closed_bounds(plan, parameters))
         return max(self._lower_bounds(plan, graph, candidate))
 
-    def _lower_bounds(self, plan: Schedule, graph: Topology, candidate: Candidate) -> Bounds:
+    def _lower_bounds(self, plan: Schedule, graph: Topology, candidate: Candidate) -> ScheduleBounds:
         key = plan.collective, candidate.algorithm
         if key not in self._bounds:
             _consider(plan, graph, _faster(plan, graph, self.network, traced=False))

@@ -26,7 +26,7 @@ from math import floor, inf
 
 from ringside.sim.clock import AT_MOST_S, LONG_S, SIMULTANEOUS, Clock, seconds, since, ticks
 from ringside.sim.network.load import load_of
-from ringside.sim.network.maxmin import Sharing
+from ringside.sim.network.maxmin import LinkSharing
 from ringside.sim.network.message import Message
 from ringside.topologies import Routes, Topology
 from ringside.topologies.graph import Hop
@@ -37,7 +37,7 @@ class _Stream(tuple[int, ...]):
 
     latency: float
     number: int
-    """Among the streams of the links' `Sharing`."""
+    """Among the streams of the links' `LinkSharing`."""
     since: float
     """When the first message came onto the links, in its own seconds."""
     waiting: deque[Message]
@@ -57,7 +57,7 @@ class FairNetwork:
         self._number = {hop: number for number, hop in enumerate(graph.edges)}
         self._latency = [link["latency"] for _, _, link in graph.edges(data=True)]
         bandwidths = [link["bandwidth"] for _, _, link in graph.edges(data=True)]
-        self._sharing = Sharing(bandwidths)
+        self._sharing = LinkSharing(bandwidths)
         self._load = load_of(self.link_names, bandwidths)
         self._window: float = graph.graph.get("window", inf)
         self._windows: dict[tuple[int, ...], int] = {}

@@ -218,7 +218,7 @@ def _compiled() -> Callable[..., tuple[int, int, float, int]]:
     return settle
 
 
-class Sharing:
+class LinkSharing:
     """Links, streams over them, and the flow that each stream has at the moment, if any.
 
     `begin` and `end` collect changes, `settle` applies them. Streams are numbered in order of opening.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ringside.sim.collective import KINDS
-from ringside.sim.libraries.coverage import Cell, coverage
+from ringside.sim.libraries.coverage import CoverageCell, coverage
 from ringside.sim.libraries.find import LIBRARIES, Options, find_library
 from ringside.sim.questions.fields import OnCluster
 from ringside.sim.questions.question import choices, option
@@ -47,7 +47,7 @@ class Coverage(OnCluster):
         """The number of cells."""
         return len(KINDS) * sum(len(LIBRARIES[name].module.algorithms) for name in self.libraries)
 
-    def ask(self, *, on_cell: Callable[[Cell], None] = lambda _: None) -> "Covered":
+    def ask(self, *, on_cell: Callable[[CoverageCell], None] = lambda _: None) -> "Covered":
         """Check each collective by each algorithm; ``on_cell`` is called after each."""
         # raises for an invalid cluster or number of ranks
         ideal = find_library(
@@ -67,7 +67,7 @@ class Covered:
     """The answer: a cell for each library, algorithm and collective."""
 
     question: Coverage
-    cells: Sequence[Cell]
+    cells: Sequence[CoverageCell]
     notes: Sequence[str]
 
     @property
@@ -81,7 +81,7 @@ class Covered:
         return [_row(cell) for cell in self.cells]
 
 
-def _row(cell: Cell) -> dict[str, Any]:
+def _row(cell: CoverageCell) -> dict[str, Any]:
     row = {"library": cell.library, "algorithm": cell.algorithm, "collective": cell.collective}
     if cell.refused:
         return row | {"refused": cell.refused}

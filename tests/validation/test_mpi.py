@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ringside.sim.calibration import SHIPPED_MPI, CalibrationError, read, shipped
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.mpi.decisions import decide
-from ringside.sim.libraries.mpi.form import Port, Task
-from ringside.sim.libraries.mpi.measured import PER_DOUBLING, MeasuredModel
+from ringside.sim.libraries.mpi.form import MpiTask, NodePort
+from ringside.sim.libraries.mpi.measured import PER_DOUBLING, MpiModel
 from ringside.sim.record import RecordError, collective_of
 from ringside.validation.calibrate import calibrate, report
 from ringside.validation.compare import compare, summaries
@@ -68,7 +68,7 @@ def test_the_table_keeps_fitted_and_judged_apart(few_nodes: list[TableResult]) -
     assert all(line.index("|") == head.index("|") for line in shown[:-1])
 
 
-def shipped_mpi(machine: str) -> MeasuredModel:
+def shipped_mpi(machine: str) -> MpiModel:
     stored = read(SHIPPED_MPI / f"{machine}.yaml").mpi
     assert stored is not None
     return stored.model
@@ -227,10 +227,10 @@ def test_the_band_never_narrows_farther_from_what_was_measured(
     machine: str, nodes: int, tasks: int, size: int
 ) -> None:
     model = shipped_mpi(machine)
-    port = Port(25.0, 50.0, 1.0, 2**tasks)
+    port = NodePort(25.0, 50.0, 1.0, 2**tasks)
 
     def width(count: int) -> float:
-        task = Task(Collective("all_reduce", count * port.per_node, 2**size), "ring", port)
+        task = MpiTask(Collective("all_reduce", count * port.per_node, 2**size), "ring", port)
         _, low, high = model.seconds([task])
         return float(high[0] / low[0])
 
@@ -246,7 +246,9 @@ def test_the_band_widens_with_tasks_beyond_those_measured(machine: str, size: in
     nodes = max(model.nodes)
 
     def width(tasks: int) -> float:
-        task = Task(Collective("all_reduce", nodes * tasks, 2**size), "ring", Port(25.0, 50.0, 1.0, tasks))
+        task = MpiTask(
+            Collective("all_reduce", nodes * tasks, 2**size), "ring", NodePort(25.0, 50.0, 1.0, tasks)
+        )
         _, low, high = model.seconds([task])
         return float(high[0] / low[0])
 

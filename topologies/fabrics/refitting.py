@@ -12,7 +12,7 @@ from ringside.topologies.chassis import copies
 from ringside.topologies.fabrics.direct import Dragonfly, Torus, shape_of
 from ringside.topologies.fabrics.fabric import HOP_LATENCY, MAX_PORTS, Ecmp, Fabric, attach, check_size
 from ringside.topologies.fabrics.structure import Machines
-from ringside.topologies.fabrics.trees import MAX_TIERS, Rails, Tree, ports_of
+from ringside.topologies.fabrics.trees import MAX_TIERS, FabricTree, Rails, ports_of
 from ringside.topologies.graph import Node, Topology, TopologyError, name_of, num_machines
 from ringside.topologies.strict_yaml import complaints
 from ringside.topologies.units import Seconds
@@ -47,7 +47,7 @@ def fat_tree(
 ) -> Fabric:
     """Build a fat tree of switches of one radix; the cards of a machine are on adjacent ports."""
     down, up = ports_of("fat_tree", radix, tiers, oversubscription)
-    return Tree("fat_tree", hosts * cards, down, up, ecmp=ecmp)
+    return FabricTree("fat_tree", hosts * cards, down, up, ecmp=ecmp)
 
 
 def leaf_spine(
@@ -56,7 +56,7 @@ def leaf_spine(
     """Put machines on leaves, in order, and join every leaf to one spine by one wide cable."""
     under = hosts_per_leaf * cards
     leaves = -(-hosts // hosts_per_leaf)
-    return Tree("leaf_spine", hosts * cards, (under, leaves), (1,), width=under / oversubscription)
+    return FabricTree("leaf_spine", hosts * cards, (under, leaves), (1,), width=under / oversubscription)
 
 
 def torus(

@@ -19,7 +19,7 @@ _TIERS = ("leaf", "spine", "core")
 MAX_TIERS = len(_TIERS)
 
 
-class Tree(Fabric):
+class FabricTree(Fabric):
     """A tree of switches whose leaves have the ports, in order.
 
     A switch is named by its tier, by the number of the subtree that it tops, and by its place among the
@@ -137,7 +137,7 @@ class Tree(Fabric):
         return (self.ports - 1,)
 
 
-class Rails(Tree):
+class Rails(FabricTree):
     """A tree whose leaves each join one rail: the cards with one number, of consecutive machines.
 
     The machines under the same leaves are a scalable unit (NVIDIA DGX SuperPOD reference architecture,

@@ -40,7 +40,7 @@ _AFFINITY = ("CPU", "CPUAffinity", "NUMA", "Affinity")
 
 
 @dataclass(frozen=True, slots=True)
-class Matrix:
+class TopoMatrix:
     """A parsed table: devices in order, GPUs first; the cell of each pair; the affinity of GPUs."""
 
     gpus: list[str]
@@ -87,7 +87,7 @@ def topology(
     )
 
 
-def machine(matrix: Matrix, nvlink: float, pcie: float, socket: float) -> Topology:
+def machine(matrix: TopoMatrix, nvlink: float, pcie: float, socket: float) -> Topology:
     """Build one machine, without latencies and network; ``nvlink`` is that of one link, all in bytes/s."""
     graph: Topology = nx.DiGraph(name="nvidia-smi-topology")
     for rank, gpu in enumerate(matrix.gpus):
@@ -97,13 +97,13 @@ def machine(matrix: Matrix, nvlink: float, pcie: float, socket: float) -> Topolo
     return graph
 
 
-def nvlinks(matrix: Matrix) -> int:
+def nvlinks(matrix: TopoMatrix) -> int:
     """Return the number of NVLinks of the GPU that has most."""
     together = max if _switched(matrix) else sum
     return max(together((0, *_counts(matrix, gpu).values())) for gpu in matrix.gpus)
 
 
-def compute_capability(matrix: Matrix) -> int:
+def compute_capability(matrix: TopoMatrix) -> int:
     """Infer the GPUs' generation from the number of NVLinks: the table names no GPU."""
     links = nvlinks(matrix)
     if links == 4 and "NV4" in matrix.shared.values():
@@ -111,17 +111,17 @@ def compute_capability(matrix: Matrix) -> int:
     return _GENERATIONS[max(least for least in _GENERATIONS if least <= links)]
 
 
-def _counts(matrix: Matrix, gpu: str) -> dict[str, int]:
+def _counts(matrix: TopoMatrix, gpu: str) -> dict[str, int]:
     """Return the numbers of NVLinks of a GPU to every other GPU."""
     cells = {b: cell for (a, b), cell in matrix.shared.items() if a == gpu and cell.startswith("NV")}
     return {other: int(cell[2:]) for other, cell in cells.items()}
 
 
-def _switched(matrix: Matrix) -> bool:
+def _switched(matrix: TopoMatrix) -> bool:
     return any(sum(_counts(matrix, gpu).values()) > MAX_NVLINKS for gpu in matrix.gpus)
 
 
-def read(text: str) -> Matrix:
+def read(text: str) -> TopoMatrix:
     """Parse the table in a text; raise `TopologyError` with the line of an error.
 
     Text around the table is ignored. Rows may be cut off if one cell is left for each pair with a GPU: the
@@ -137,7 +137,7 @@ def read(text: str) -> Matrix:
     names = dict(zip(columns, [*gpus, *cards], strict=True))
     if len(names) < len(columns) or any(name.startswith("GPU") for name in columns[len(gpus) :]):
         raise _error(start, "the columns are not GPUs, then cards, each once")
-    matrix = Matrix(gpus, cards, {}, {})
+    matrix = TopoMatrix(gpus, cards, {}, {})
     rows = _rows(lines, start, names)
     for column, (index, cells) in rows.items():
         _add_row(matrix, names, column, index, cells)
@@ -169,7 +169,7 @@ def _rows(lines: list[str], start: int, names: dict[str, str]) -> dict[str, tupl
     return rows
 
 
-def _add_row(matrix: Matrix, names: dict[str, str], column: str, index: int, cells: list[str]) -> None:
+def _add_row(matrix: TopoMatrix, names: dict[str, str], column: str, index: int, cells: list[str]) -> None:
     for other, cell in zip(names, cells, strict=False):
         link = re.fullmatch(r"NV(\d{1,2})", cell)
         if cell in _OF_P2P:
@@ -186,7 +186,7 @@ def _add_row(matrix: Matrix, names: dict[str, str], column: str, index: int, cel
         matrix.affinity[names[column]] = numa[0] if numa and numa[0].isdecimal() else cpus
 
 
-def _agree(matrix: Matrix, names: dict[str, str], a: str, b: str, index: int) -> None:
+def _agree(matrix: TopoMatrix, names: dict[str, str], a: str, b: str, index: int) -> None:
     """Check that both cells of two devices agree; if one row is cut off, copy the other cell."""
     there, back = (names[a], names[b]), (names[b], names[a])
     cell = matrix.shared.get(there) or matrix.shared.get(back)
@@ -199,7 +199,7 @@ def _agree(matrix: Matrix, names: dict[str, str], a: str, b: str, index: int) ->
         raise _error(index, f"{there[0]} to {there[1]} is {one}, but {there[1]} to {there[0]} is {other}")
 
 
-def _add_nvlinks(machine: Topology, matrix: Matrix, link: float) -> None:
+def _add_nvlinks(machine: Topology, matrix: TopoMatrix, link: float) -> None:
     of_gpu = {gpu: _counts(matrix, gpu) for gpu in matrix.gpus}
     if _switched(matrix):
         machine.add_node("nvswitch", kind="nvswitch", tier=1)
@@ -212,7 +212,7 @@ def _add_nvlinks(machine: Topology, matrix: Matrix, link: float) -> None:
             machine.add_edge(gpu, other, kind="nvlink", bandwidth=number * link, latency=0.0)
 
 
-def _add_pcie(machine: Topology, matrix: Matrix, bandwidth: float, socket: float) -> None:
+def _add_pcie(machine: Topology, matrix: TopoMatrix, bandwidth: float, socket: float) -> None:
     placed = {device for pair, cell in matrix.shared.items() if cell in _CLASSES for device in pair}
     sockets = _groups(matrix, _SAME_CPU, dict.fromkeys(set(matrix.gpus) - placed, "") | matrix.affinity)
     slots = count()
@@ -238,7 +238,7 @@ def _add_slot(machine: Topology, group: list[Node], above: Node, cpu: Node, band
         add_cable(machine, device, above, kind="pcie", bandwidth=bandwidth, latency=0)
 
 
-def _groups(matrix: Matrix, classes: set[str], affinity: dict[str, str]) -> list[list[Node]]:
+def _groups(matrix: TopoMatrix, classes: set[str], affinity: dict[str, str]) -> list[list[Node]]:
     """Group the devices connected by some classes, or by the same affinity, in the table's order."""
     devices = [*matrix.gpus, *matrix.cards]
     together: nx.Graph[Node] = nx.Graph()

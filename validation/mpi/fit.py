@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from ringside.sim.libraries.mpi.form import time_us, work_of
-from ringside.sim.libraries.mpi.measured import EXPECTED, KEPT_MIB, PARAMETERS, MeasuredModel, corrected
+from ringside.sim.libraries.mpi.measured import EXPECTED, KEPT_MIB, PARAMETERS, MpiModel, corrected
 from ringside.validation.mpi.observed import MpiRow
 
 Floats = NDArray[np.float64]
@@ -26,7 +26,7 @@ SHARED = ("inside_us", "inside_GBps", "memory_GBps")
 more."""
 
 
-def fit(rows: Sequence[MpiRow]) -> MeasuredModel:
+def fit(rows: Sequence[MpiRow]) -> MpiModel:
     """Fit the machine's parameters to rows of one machine."""
     work = work_of([row.task for row in rows])
     log_us = np.log([row.record.time_s * 1e6 for row in rows])
@@ -37,7 +37,7 @@ def fit(rows: Sequence[MpiRow]) -> MeasuredModel:
     noise = max(1.4826 * float(np.median(np.abs(left - mean))), LEAST_NOISE)
     nodes = tuple(sorted({row.record.num_nodes or row.record.ranks for row in rows}))
     tasks = tuple(sorted({row.task.port.per_node for row in rows}))
-    return MeasuredModel(values, correction, noise, nodes, tasks)
+    return MpiModel(values, correction, noise, nodes, tasks)
 
 
 def _values(rows: Sequence[MpiRow]) -> dict[str, float]:

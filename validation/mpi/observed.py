@@ -6,7 +6,7 @@ from functools import cache
 from inspect import signature
 
 from ringside.sim.libraries.mpi.decisions import decide
-from ringside.sim.libraries.mpi.form import Port, Task
+from ringside.sim.libraries.mpi.form import MpiTask, NodePort
 from ringside.sim.libraries.mpi.library import Mpi, port_of
 from ringside.sim.libraries.mpi.rounds import ROUNDS
 from ringside.sim.record import Record, RecordError, collective_of
@@ -20,7 +20,7 @@ class MpiRow:
     """A record, and the task that it timed."""
 
     record: Record
-    task: Task
+    task: MpiTask
 
 
 def is_observable(record: Record) -> bool:
@@ -38,7 +38,7 @@ def algorithm_of(record: Record) -> str:
 def observed(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> list[MpiRow]:
     """Return the records on the cluster's ports; ranks and nodes are each record's own."""
     name = split(cluster)[0]
-    ports: dict[tuple[int, int], Port] = {}
+    ports: dict[tuple[int, int], NodePort] = {}
     rows = []
     for record in records:
         nodes = record.num_nodes or record.ranks
@@ -50,11 +50,11 @@ def observed(records: Sequence[Record], cluster: str, settings: Mapping[str, str
         if shape not in ports:
             ports[shape] = _port(name, settings, *shape)
         collective = collective_of(record)
-        rows.append(MpiRow(record, Task(collective, algorithm_of(record), ports[shape])))
+        rows.append(MpiRow(record, MpiTask(collective, algorithm_of(record), ports[shape])))
     return rows
 
 
-def _port(name: str, settings: Mapping[str, str], nodes: int, each: int) -> Port:
+def _port(name: str, settings: Mapping[str, str], nodes: int, each: int) -> NodePort:
     """Return the port; it is equal for all node counts but one, so two are drawn."""
     graph = _drawn(name, tuple(sorted(settings.items())), min(nodes, 2), each)
     count = min(nodes, 2) * each

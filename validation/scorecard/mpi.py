@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ringside.sim.libraries.mpi.measured import MeasuredModel
+from ringside.sim.libraries.mpi.measured import MpiModel
 from ringside.sim.record import Record
 from ringside.validation.mpi.fit import fit
 from ringside.validation.mpi.observed import is_observable, observed
@@ -32,7 +32,7 @@ class MpiSplit:
     judged: list[Record]
 
     @cached_property
-    def _model(self) -> MeasuredModel:
+    def _model(self) -> MpiModel:
         return fit(observed(self.fitted, self.machine, {}))
 
     def predicted(self, records: Sequence[Record]) -> list[JudgedRow]:

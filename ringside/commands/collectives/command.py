@@ -5,7 +5,7 @@ from itertools import groupby
 from ringside import console, options
 from ringside.commands.fields import asks
 from ringside.sim.collective import KINDS
-from ringside.sim.libraries.coverage import Cell
+from ringside.sim.libraries.coverage import CoverageCell
 from ringside.sim.questions.coverage import Coverage
 
 
@@ -25,7 +25,7 @@ def command(question: Coverage, all_columns: options.All = False, json: options.
     console.print_comments(["numbers: ranks for which it is proved; -: unsupported, --json has the reason"])
 
 
-def _show(library: str, cells: list[Cell]) -> None:
+def _show(library: str, cells: list[CoverageCell]) -> None:
     refusals = {cell.refused for cell in cells}
     if len(refusals) == 1 and "" not in refusals:
         console.print_comments([f"{library}: {refusals.pop()}"])
@@ -47,7 +47,7 @@ def _two_lines(kind: str) -> tuple[str, str]:
     return (f"{first}_", last) if first else (kind, "")
 
 
-def _text(cell: Cell) -> str:
+def _text(cell: CoverageCell) -> str:
     """Return the ranks for which it is proved, and the algorithm where another one ran."""
     if cell.refused:
         return "-"

@@ -1,4 +1,4 @@
-"""Makes a `World` of a schedule's connections, before anything has happened."""
+"""Makes a `CompiledWorld` of a schedule's connections, before anything has happened."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ _ROOM = 4_000_000
 """Initial memory of a run, in messages."""
 
 
-class World:
+class CompiledWorld:
     """The record that compiled code uses, and the arrays that it points to, which live as long as this does.
 
     More ``generosity`` gives memory for more messages and gates, and for ``rates`` of each message and link;

@@ -33,7 +33,7 @@ PROTOCOLS = ("auto", "eager", "rendezvous")
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class NodePort:
     """The attachment of ranks to the network.
 
     ``rate`` is what one rank's card carries, ``node_rate`` all cards of its node, in GB/s; ``latency_us`` is
@@ -47,16 +47,16 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class MpiTask:
     """A collective by one of its algorithms on ranks behind such ports."""
 
     collective: Collective
     algorithm: str
-    port: Port
+    port: NodePort
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class TaskArrays:
+class MpiTaskArrays:
     """Tasks as arrays: a column per round, with the task it belongs to, and a figure per task."""
 
     task: NDArray[np.int64]
@@ -85,7 +85,7 @@ class TaskArrays:
         return len(self.way)
 
 
-def work_of(tasks: Sequence[Task]) -> TaskArrays:
+def work_of(tasks: Sequence[MpiTask]) -> MpiTaskArrays:
     """Return the tasks as arrays."""
     forms = [_rounds(task.collective, task.algorithm) for task in tasks]
     rounds = [(place, task.port, one) for place, (task, parts) in enumerate(zip(tasks, forms, strict=True))
@@ -97,7 +97,7 @@ def work_of(tasks: Sequence[Task]) -> TaskArrays:
 
     rates = [max(1 / port.rate, part * port.per_node / port.node_rate)
              for (_, port, _), part in zip(rounds, across, strict=True)]  # fmt: skip
-    return TaskArrays(
+    return MpiTaskArrays(
         np.array([place for place, _, _ in rounds], dtype=np.int64),
         column([one.nbytes for _, _, one in rounds]),
         column([_far(one, port) for _, port, one in rounds]),
@@ -130,21 +130,21 @@ def _rounds(collective: Collective, algorithm: str) -> Rounds:
     return ROUNDS[collective.kind][algorithm](collective) if collective.ranks > 1 else Rounds(())
 
 
-def _far(one: Round, port: Port) -> float:
+def _far(one: Round, port: NodePort) -> float:
     """Return doublings of the distance in nodes; waits of consecutive rounds overlap."""
     if one.times > 1 or one.distance <= port.per_node:
         return 0.0
     return min(math.log2(one.distance / port.per_node), FARTHEST)
 
 
-def _across(distance: int, exchange: bool, port: Port) -> float:
+def _across(distance: int, exchange: bool, port: NodePort) -> float:
     """Return the share of a node's ranks with a partner on another node, ranks lying in order."""
     if exchange:
         return float(distance >= port.per_node)
     return min(distance / port.per_node, 1.0)
 
 
-def time_us(work: TaskArrays, values: Values, protocol: str = "auto") -> Floats:
+def time_us(work: MpiTaskArrays, values: Values, protocol: str = "auto") -> Floats:
     """Return the microseconds of each task, by one of `PROTOCOLS`."""
 
     def summed(figures: Floats) -> Floats:
@@ -162,7 +162,7 @@ def time_us(work: TaskArrays, values: Values, protocol: str = "auto") -> Floats:
     return total
 
 
-def messages_us(work: TaskArrays, values: Values, protocol: str = "auto") -> Floats:
+def messages_us(work: MpiTaskArrays, values: Values, protocol: str = "auto") -> Floats:
     """Return the microseconds of each round, once."""
     far = work.far * values["far_us"]
     outside = values["overhead_us"] + work.latency + far

@@ -11,8 +11,8 @@ from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import Options
 from ringside.sim.libraries.library import Candidate, Estimate
 from ringside.sim.libraries.mpi.decisions import decide
-from ringside.sim.libraries.mpi.form import PROTOCOLS, Port, Task, time_us, work_of
-from ringside.sim.libraries.mpi.measured import MeasuredModel, changes, expected
+from ringside.sim.libraries.mpi.form import PROTOCOLS, MpiTask, NodePort, time_us, work_of
+from ringside.sim.libraries.mpi.measured import MpiModel, changes, expected
 from ringside.sim.libraries.mpi.names import SCHEDULES, TYPES, WITHOUT
 from ringside.sim.libraries.mpi.rounds import ROUNDS
 from ringside.sim.libraries.mpi.traffic import busiest_s
@@ -47,7 +47,7 @@ class Mpi(Scheduled):
         *,
         algorithm: str = "auto",
         protocol: str = "auto",
-        measured: tuple[MeasuredModel, str] | None = None,
+        measured: tuple[MpiModel, str] | None = None,
         network: str = "fifo",
         placement: str = NUMBERED,
         before: "Mpi | None" = None,
@@ -142,7 +142,7 @@ class Mpi(Scheduled):
                 f"MPI's closed form knows no {self.network} network; simulate with --engine simpy, or leave "
                 "--network out"
             )
-        task = Task(collective, candidate.algorithm, self.port)
+        task = MpiTask(collective, candidate.algorithm, self.port)
         if self.measured and engine == "auto":
             before = replace(task, port=self._measured_port)
             times = self.measured[0].scaled_seconds([task], [before], candidate.protocol)
@@ -170,7 +170,7 @@ class Mpi(Scheduled):
         """Return the relative uncertainty of two algorithms' ratio; ``None`` without measurements."""
         if not self.measured:
             return None
-        tasks = [Task(collective, pair[0], self.port) for pair in (one, other)]
+        tasks = [MpiTask(collective, pair[0], self.port) for pair in (one, other)]
         before = [replace(task, port=self._measured_port) for task in tasks]
         first, second = changes(tasks, before)
         return widened(1 + self.measured[0].doubt(*before), float(first / second)) - 1
@@ -219,7 +219,7 @@ def check_supported(collective: Collective) -> None:
         )
 
 
-def port_of(graph: Topology, routes: Routes, placed: Sequence[int]) -> Port:
+def port_of(graph: Topology, routes: Routes, placed: Sequence[int]) -> NodePort:
     """Return the attachment of ranks, ``placed`` per node.
 
     That is the narrowest link between two nodes, and its latency.
@@ -227,15 +227,15 @@ def port_of(graph: Topology, routes: Routes, placed: Sequence[int]) -> Port:
     nodes, each = len(placed), placed[0]
     away = each if nodes > 1 else 1
     if sum(placed) == 1:
-        return Port(1.0, 1.0, 0.0)
+        return NodePort(1.0, 1.0, 0.0)
     links = [graph.edges[hop] for hop in routes.route(0, away)]
     latency = sum(link["latency"] for link in links) * 1e6
     rate = min(link["bandwidth"] for link in links) * 1e-9
     if nodes == 1 or each == 1:
-        return Port(rate, rate, latency)
+        return NodePort(rate, rate, latency)
     cards = {routes.route(rank, rank + each) for rank in range(each)}
     narrow = {min(hops, key=lambda hop: graph.edges[hop]["bandwidth"]) for hops in cards}
-    return Port(rate, rate * len(narrow), latency, each)
+    return NodePort(rate, rate * len(narrow), latency, each)
 
 
 algorithms = tuple(dict.fromkeys(name for names in ROUNDS.values() for name in names))

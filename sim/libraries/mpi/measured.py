@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.sim.libraries.gaussian import EIGHTY, widened
-from ringside.sim.libraries.mpi.form import Task, TaskArrays, Way, time_us, work_of
+from ringside.sim.libraries.mpi.form import MpiTask, MpiTaskArrays, Way, time_us, work_of
 from ringside.sim.libraries.scaling import scaled
 
 Floats = NDArray[np.float64]
@@ -69,7 +69,7 @@ malloc trims early, as by default, and if it does not."""
 
 
 @dataclass(frozen=True, eq=False)
-class Correction:
+class MpiCorrection:
     """Fitted rows: way, base-2 logarithm of the largest message, residual, uncertainty."""
 
     way: tuple[Way, ...]
@@ -77,7 +77,7 @@ class Correction:
     left: Floats
     sigma: Floats
 
-    def predict(self, work: TaskArrays) -> tuple[Floats, Floats]:
+    def predict(self, work: MpiTaskArrays) -> tuple[Floats, Floats]:
         """Return mean and standard deviation of log time, one per task."""
         most = CONSTANT**2 + VARYING**2
         if not self.way:
@@ -94,13 +94,13 @@ class Correction:
         return inverse
 
 
-def corrected(work: TaskArrays, left: Floats, sigma: Floats) -> Correction:
+def corrected(work: MpiTaskArrays, left: Floats, sigma: Floats) -> MpiCorrection:
     """Return the correction for the form's residuals ``left``; rows far off the others count less."""
     place = _place(work)
-    return Correction(*place, left, widened(_alike(place, place), left, sigma))
+    return MpiCorrection(*place, left, widened(_alike(place, place), left, sigma))
 
 
-def _place(work: TaskArrays) -> Place:
+def _place(work: MpiTaskArrays) -> Place:
     return work.way, np.log2(np.maximum(work.message, 1.0))
 
 
@@ -112,30 +112,30 @@ def _alike(a: Place, b: Place) -> Floats:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class MeasuredModel:
+class MpiModel:
     """The fit to one machine.
 
     ``noise`` is the remaining log spread; ``nodes`` and ``tasks`` per node were measured.
     """
 
     values: Mapping[str, float]
-    correction: Correction
+    correction: MpiCorrection
     noise: float
     nodes: tuple[int, ...]
     tasks: tuple[int, ...]
 
-    def log_us(self, work: TaskArrays, protocol: str = "auto") -> tuple[Floats, Floats]:
+    def log_us(self, work: MpiTaskArrays, protocol: str = "auto") -> tuple[Floats, Floats]:
         """Return the log of microseconds, and its standard deviation."""
         mean, uncertain = self.correction.predict(work)
         sigma = np.sqrt(uncertain**2 + self.noise**2 + (PER_DOUBLING * self.beyond(work)) ** 2)
         return np.log(time_us(work, self.values, protocol)) + mean, sigma
 
-    def beyond(self, work: TaskArrays) -> Floats:
+    def beyond(self, work: MpiTaskArrays) -> Floats:
         """Return doublings of nodes and of tasks per node by which each task exceeds the measured range."""
         nodes = work.ranks / work.per_node
         return _outside(nodes, self.nodes) + _outside(work.per_node, self.tasks)
 
-    def seconds(self, tasks: Sequence[Task], protocol: str = "auto") -> tuple[Floats, Floats, Floats]:
+    def seconds(self, tasks: Sequence[MpiTask], protocol: str = "auto") -> tuple[Floats, Floats, Floats]:
         """Return the seconds of each task, and the ends of its 80 % interval."""
         mean, sigma = self.log_us(work_of(tasks), protocol)
         middle = np.exp(mean) * 1e-6
@@ -143,7 +143,7 @@ class MeasuredModel:
         return middle, middle / factor, middle * factor
 
     def scaled_seconds(
-        self, tasks: Sequence[Task], before: Sequence[Task], protocol: str = "auto"
+        self, tasks: Sequence[MpiTask], before: Sequence[MpiTask], protocol: str = "auto"
     ) -> tuple[Floats, Floats, Floats]:
         """Return the same for machines whose figures differ from those measured ``before``."""
         if tasks == before:
@@ -152,13 +152,13 @@ class MeasuredModel:
         scaled_rows = np.array([scaled(*map(float, row)) for row in rows])
         return scaled_rows[:, 0], scaled_rows[:, 1], scaled_rows[:, 2]
 
-    def doubt(self, one: Task, other: Task) -> float:
+    def doubt(self, one: MpiTask, other: MpiTask) -> float:
         """Return the relative uncertainty of the ratio of two tasks' times, as an 80 % interval."""
         _, uncertain = self.correction.predict(work_of([one, other]))
         return float(np.expm1(EIGHTY * np.sqrt(np.sum(uncertain**2) + 2 * self.noise**2)))
 
 
-def changes(tasks: Sequence[Task], before: Sequence[Task], protocol: str = "auto") -> Floats:
+def changes(tasks: Sequence[MpiTask], before: Sequence[MpiTask], protocol: str = "auto") -> Floats:
     """Return each task's time relative to the task ``before``, both with prior figures."""
     now, was = (time_us(work_of(some), expected(), protocol) for some in (tasks, before))
     ratios: Floats = now / was

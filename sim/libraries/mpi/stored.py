@@ -5,13 +5,13 @@ from functools import cached_property
 
 import numpy as np
 
-from ringside.sim.libraries.mpi.measured import PARAMETERS, Correction, MeasuredModel
+from ringside.sim.libraries.mpi.measured import PARAMETERS, MpiCorrection, MpiModel
 from ringside.sim.libraries.mpi.rounds import ROUNDS
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredMpi:
-    """A `MeasuredModel` in numbers and text.
+    """A `MpiModel` in numbers and text.
 
     ``correction`` has a line per fitted row: collective, algorithm, ``alone`` on its node or ``shared``,
     base-2 logarithm of the largest message, residual and uncertainty. ``rows`` of ``versions``
@@ -51,12 +51,12 @@ class StoredMpi:
         return f"{self.machine}: {self.rows} rows of {', '.join(self.versions)} on {nodes}"
 
     @cached_property
-    def model(self) -> MeasuredModel:
+    def model(self) -> MpiModel:
         """The model that predicts; it caches its results."""
         values = {name: self.parameters[name] for name in PARAMETERS} | {"kept_MiB": self.kept_MiB}
-        return MeasuredModel(values, self._correction(), self.noise, self.nodes, self.tasks)
+        return MpiModel(values, self._correction(), self.noise, self.nodes, self.tasks)
 
-    def _correction(self) -> Correction:
+    def _correction(self) -> MpiCorrection:
         try:
             lines = [line.split() for line in self.correction.splitlines()]
             ways = tuple((line[0], line[1], line[2]) for line in lines)
@@ -68,10 +68,10 @@ class StoredMpi:
                 raise ValueError(f"correction: unknown MPI method {kind} {algorithm} {place}; remove it")
         if not np.all(np.isfinite(figures)) or np.any(figures[:, 2] <= 0):
             raise ValueError("correction has an invalid figure; run calibrate again to write it")
-        return Correction(ways, *figures.T)
+        return MpiCorrection(ways, *figures.T)
 
 
-def correction_lines(correction: Correction) -> str:
+def correction_lines(correction: MpiCorrection) -> str:
     """Return the table of a correction."""
     columns = correction.way, correction.message, correction.left, correction.sigma
     return "".join(

@@ -136,7 +136,7 @@ class Traits:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Anchor:
+class SiteAnchor:
     """Rows of a user's own site: each residual of the prediction in log time, and its uncertainty."""
 
     traits: Traits
@@ -160,7 +160,7 @@ class MeasuredModel:
     noise: float
     nodes: tuple[int, ...]
     pooled: bool
-    anchor: Anchor | None = None
+    anchor: SiteAnchor | None = None
 
     def predict(self, tasks: Iterable[Task]) -> TaskTimes:
         """Return how long the tasks take, each by its own pair."""
@@ -217,7 +217,7 @@ class MeasuredModel:
         corrected, uncertain = self.correction.predict(work)
         left = np.log(np.asarray(seconds) * 1e6) - bare - corrected
         sigma = np.sqrt(uncertain**2 + self.noise**2)
-        return replace(self, anchor=Anchor(self.traits(work), left, sigma))
+        return replace(self, anchor=SiteAnchor(self.traits(work), left, sigma))
 
 
 def latency_and_bandwidth(work: TaskArrays, values: Mapping[str, float]) -> tuple[Floats, Floats]:
@@ -270,7 +270,7 @@ def _nearby(a: Traits, b: Traits) -> Floats:
     return covariance
 
 
-def _shift(anchor: Anchor, traits: Traits) -> tuple[Floats, Floats]:
+def _shift(anchor: SiteAnchor, traits: Traits) -> tuple[Floats, Floats]:
     """Return the anchor's effect on others: a shift of log time, and the remaining variance."""
 
     def alike(a: Traits, b: Traits) -> Floats:

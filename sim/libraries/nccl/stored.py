@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ringside.sim.libraries.gaussian import EIGHTY
 from ringside.sim.libraries.nccl.communicator import SiteFacts
-from ringside.sim.libraries.nccl.measured import Anchor, Correction, MeasuredModel, Traits
+from ringside.sim.libraries.nccl.measured import Correction, MeasuredModel, SiteAnchor, Traits
 from ringside.sim.libraries.nccl.message_times import PAIRS, PARAMETERS, Task
 
 Floats = NDArray[np.float64]
@@ -93,14 +93,14 @@ class Stored:
             self._anchor(),
         )
 
-    def _anchor(self) -> Anchor | None:
+    def _anchor(self) -> SiteAnchor | None:
         if not self.anchor:
             return None
         try:
             lines = [line.split() for line in self.anchor.splitlines()]
             pair = np.array([PAIRS.index((line[0], line[1])) for line in lines], dtype=np.int64)
             *traits, left, sigma = np.array([line[2:] for line in lines], dtype=np.float64).reshape(-1, 5).T
-            return Anchor(Traits(pair, *traits), left, sigma)
+            return SiteAnchor(Traits(pair, *traits), left, sigma)
         except (ValueError, IndexError):
             raise ValueError("anchor cannot be read; run calibrate again to write it") from None
 

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 pytest.importorskip("google.protobuf.proto")
 
 from ringside.sim.formats import FormatError, chakra
-from ringside.sim.formats.chakra import COLLECTIVE, COMPUTE, METADATA, RECV, SEND, Node, dumps, loads_json
+from ringside.sim.formats.chakra import (
+    COLLECTIVE,
+    COMPUTE,
+    METADATA,
+    RECV,
+    SEND,
+    ChakraNode,
+    dumps,
+    loads_json,
+)
 from ringside.sim.formats.chakra_program import losses, nodes_of, program_of
 from ringside.sim.formats.program_files import GROUPS, read, write
 from ringside.sim.program.check import check
@@ -111,7 +120,13 @@ def test_a_trace_in_json_is_read_and_what_is_not_in_it_is_said():
 def test_control_dependencies_on_nodes_that_are_not_there_are_left_out_and_counted(tmp_path):
     from ringside.sim.formats import chakra_schema as schema
 
-    data = dumps([Node(1, "n", COMPUTE, [], 5), Node(2, "n", COMPUTE, [], 7), Node(3, "n", COMPUTE, [], 11)])
+    data = dumps(
+        [
+            ChakraNode(1, "n", COMPUTE, [], 5),
+            ChakraNode(2, "n", COMPUTE, [], 7),
+            ChakraNode(3, "n", COMPUTE, [], 11),
+        ]
+    )
     # behind the first two: control dependencies of the last on 1 and on two of another file
     extra = schema.Node(ctrl_deps=[1, 90, 91]).SerializeToString()
     last = schema.Node(id=3, name="n", type=COMPUTE, duration_micros=11).SerializeToString()
@@ -144,7 +159,7 @@ def graphs(draw, rank):
             if comm_type in (1, 3, 4, 5):
                 held["root"] = 1
         duration = draw(st.integers(0, 10**9)) if kind == COMPUTE else 0
-        nodes.append(Node(place, draw(st.text(max_size=5)), kind, draw(before), duration, held))
+        nodes.append(ChakraNode(place, draw(st.text(max_size=5)), kind, draw(before), duration, held))
     return nodes
 
 
@@ -181,8 +196,8 @@ def test_a_program_with_messages_ends_as_its_traces_and_keeps_its_nodes(program)
 def test_a_message_does_not_wait_until_it_is_received():
     sent = [send(comm_size=10**6)]
     late = [
-        Node(0, "work", COMPUTE, [], 10**6),
-        Node(1, "recv", RECV, [0], 0, {"comm_size": 10**6, "comm_src": 0}),
+        ChakraNode(0, "work", COMPUTE, [], 10**6),
+        ChakraNode(1, "recv", RECV, [0], 0, {"comm_size": 10**6, "comm_src": 0}),
     ]
     assert makespan(again([sent, late], {})) == 1.0
 
@@ -252,36 +267,36 @@ def test_what_a_trace_has_no_words_for_is_refused():
 
 def test_who_waits_for_ever_is_told_by_the_node():
     held = {"comm_size": 8, "comm_dst": 1}
-    program = again([[Node(41, "lonely", SEND, [], 0, held)], []], {})
+    program = again([[ChakraNode(41, "lonely", SEND, [], 0, held)], []], {})
     verdict = check(program)
     assert verdict.verdict == "hangs"
     assert "x.0.et, byte 8, node 41" in verdict.story[0]
 
 
 def send(**changes):
-    return Node(3, "n", SEND, [], 0, {"comm_size": 8, "comm_dst": 1, "comm_tag": 0} | changes)
+    return ChakraNode(3, "n", SEND, [], 0, {"comm_size": 8, "comm_dst": 1, "comm_tag": 0} | changes)
 
 
 def call(**changes):
-    return Node(3, "n", COLLECTIVE, [], 0, {"comm_size": 8, "comm_type": 0} | changes)
+    return ChakraNode(3, "n", COLLECTIVE, [], 0, {"comm_size": 8, "comm_type": 0} | changes)
 
 
 WRONG = [
-    ([Node(3, "n", 9, [])], "node 3: node type 9; allowed: 1 to 7"),
-    ([Node(3, "n", 0, [])], "node type 0"),
-    ([Node(3, "n", COMPUTE, [4])], "it depends on node 4, which the file does not have"),
-    ([Node(3, "n", COMPUTE, [3])], "it waits for itself"),
-    ([Node(3, "n", COMPUTE, [4]), Node(4, "m", COMPUTE, [3])], "it waits for itself"),
+    ([ChakraNode(3, "n", 9, [])], "node 3: node type 9; allowed: 1 to 7"),
+    ([ChakraNode(3, "n", 0, [])], "node type 0"),
+    ([ChakraNode(3, "n", COMPUTE, [4])], "it depends on node 4, which the file does not have"),
+    ([ChakraNode(3, "n", COMPUTE, [3])], "it waits for itself"),
+    ([ChakraNode(3, "n", COMPUTE, [4]), ChakraNode(4, "m", COMPUTE, [3])], "it waits for itself"),
     (
-        [Node(3, "n", COMPUTE, []), Node(3, "m", COMPUTE, [])],
+        [ChakraNode(3, "n", COMPUTE, []), ChakraNode(3, "m", COMPUTE, [])],
         "a second node 3; the first is at x.0.et, byte 8",
     ),
-    ([Node(3, "n", COMPUTE, [], 2**62)], "a duration of"),
+    ([ChakraNode(3, "n", COMPUTE, [], 2**62)], "a duration of"),
     ([send(comm_size=-1)], "comm_size is -1; allowed: 0 to"),
     ([send(comm_size=2**62 + 1)], "comm_size is"),
     ([send(comm_dst=2)], "comm_dst is 2; allowed: 0 to 1"),
     ([send(comm_dst=-1)], "comm_dst is -1"),
-    ([Node(3, "n", SEND, [], 0, {"comm_dst": 1})], "no comm_size"),
+    ([ChakraNode(3, "n", SEND, [], 0, {"comm_dst": 1})], "no comm_size"),
     ([send(comm_size="many")], "comm_size is many"),
     ([send(comm_size=True)], "comm_size is True"),
     ([call(comm_type=10)], "comm_type is 10; allowed: 0 to 9"),

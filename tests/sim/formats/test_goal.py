@@ -11,7 +11,7 @@ from ringside.sim.algorithms import ALGORITHMS, schedule
 from ringside.sim.collective import Collective
 from ringside.sim.engine.events import simulate as engine
 from ringside.sim.formats import FormatError
-from ringside.sim.formats.goal import RECV, SEND, WORK, Node, dumps, loads
+from ringside.sim.formats.goal import RECV, SEND, WORK, GoalNode, dumps, loads
 from ringside.sim.formats.goal_flatten import losses, of_program, of_schedule
 from ringside.sim.formats.goal_program import EAGER, program_of
 from ringside.sim.libraries import gloo
@@ -63,7 +63,7 @@ def graphs(draw):
         before = st.lists(st.integers(0, place - 1), unique=True, max_size=3) if place else st.just([])
         peer = -1 if kind == WORK else draw(st.integers(-1 if kind == RECV else 0, 2))
         tag = 0 if kind == WORK else draw(st.integers(0, 9))
-        nodes.append(Node(kind, draw(st.integers(0, 10**9)), peer, tag, draw(before), draw(before)))
+        nodes.append(GoalNode(kind, draw(st.integers(0, 10**9)), peer, tag, draw(before), draw(before)))
     return nodes
 
 

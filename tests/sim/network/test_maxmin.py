@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringside.sim.network import maxmin
-from ringside.sim.network.maxmin import Sharing
+from ringside.sim.network.maxmin import LinkSharing
 
 CLOSE = 1e-9
 
@@ -24,8 +24,8 @@ def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     return is_compiled
 
 
-def shared(bandwidths: list[float], ways: list[list[int]], nbytes: int = 1000) -> Sharing:
-    sharing = Sharing(bandwidths)
+def shared(bandwidths: list[float], ways: list[list[int]], nbytes: int = 1000) -> LinkSharing:
+    sharing = LinkSharing(bandwidths)
     for way in ways:
         sharing.begin(sharing.open(way), nbytes, 0.0)
     sharing.settle(0.0)
@@ -86,7 +86,7 @@ def histories(draw: st.DrawFn) -> tuple[list[float], list[list[int]], list[dict[
     return bandwidths, ways, draw(st.lists(begun, min_size=1, max_size=8))
 
 
-def check_fair(sharing: Sharing, bandwidths: list[float], ways: list[list[int]]) -> None:
+def check_fair(sharing: LinkSharing, bandwidths: list[float], ways: list[list[int]]) -> None:
     """No link carries more than it can; each flow has a full link on which none is faster."""
     found = sharing.rates()
     on_link = {link: [s for s in found if link in ways[s]] for link in range(len(bandwidths))}
@@ -107,7 +107,7 @@ def check_fair(sharing: Sharing, bandwidths: list[float], ways: list[list[int]])
 def play(history: tuple[list[float], list[list[int]], list[dict[int, int]]]) -> list[tuple[float, int]]:
     """When which stream ended, by the rates at every moment, which are checked."""
     bandwidths, ways, moments = history
-    sharing = Sharing(bandwidths)
+    sharing = LinkSharing(bandwidths)
     for way in ways:
         sharing.open(way)
     ended: list[tuple[float, int]] = []

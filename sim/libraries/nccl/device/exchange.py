@@ -30,7 +30,7 @@ _BLOCK = 2**20
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Exchange:
+class ExchangedBytes:
     """Bytes between local ranks, a table per node; one table if all nodes are alike.
 
     ``inside`` is from a rank of a node to another of the same, ``leaving`` from a rank of the node to one on
@@ -56,7 +56,7 @@ class Cards:
     into: tuple[Ints, ...]
 
 
-def exchange(comm: Communicator, collective: Collective, algorithm: str) -> Exchange | None:
+def exchange(comm: Communicator, collective: Collective, algorithm: str) -> ExchangedBytes | None:
     """Return the bytes of ``p2p`` or ``pat``; ``None`` if there are too many messages."""
     if algorithm == "pat":
         plan = schedule(comm, collective, algorithm, "simple")
@@ -75,7 +75,7 @@ def exchange(comm: Communicator, collective: Collective, algorithm: str) -> Exch
         case "all_to_all":
             alike = np.full((1, comm.gpus, comm.gpus), part)
             between = alike * (comm.nodes - 1)
-            return Exchange(alike * (1 - np.eye(comm.gpus)), between, between, None, part)
+            return ExchangedBytes(alike * (1 - np.eye(comm.gpus)), between, between, None, part)
         case "gather":
             return _of_messages(comm, rank, root, np.full(comm.ranks, part))
         case "scatter":
@@ -85,7 +85,7 @@ def exchange(comm: Communicator, collective: Collective, algorithm: str) -> Exch
             return _of_messages(comm, rank, (rank + 1) % comm.ranks, whole)
 
 
-def _of_messages(comm: Communicator, src: Ints, dst: Ints, nbytes: Floats) -> Exchange:
+def _of_messages(comm: Communicator, src: Ints, dst: Ints, nbytes: Floats) -> ExchangedBytes:
     (here, a), (there, b) = np.divmod(src, comm.gpus), np.divmod(dst, comm.gpus)
 
     def table(node: Ints, which: NDArray[np.bool_]) -> Floats:
@@ -95,7 +95,7 @@ def _of_messages(comm: Communicator, src: Ints, dst: Ints, nbytes: Floats) -> Ex
 
     away = here != there
     sent = src[away], dst[away], nbytes[away]
-    return Exchange(table(here, ~away & (src != dst)), table(here, away), table(there, away), sent)
+    return ExchangedBytes(table(here, ~away & (src != dst)), table(here, away), table(there, away), sent)
 
 
 @lru_cache(maxsize=256)
@@ -111,7 +111,7 @@ def cards_of(comm: Communicator) -> Cards:
 
 
 def between_cards(
-    comm: Communicator, moved: Exchange, cards: int
+    comm: Communicator, moved: ExchangedBytes, cards: int
 ) -> Iterator[tuple[Ints, Ints, Floats]] | None:
     """Return all bytes from port to port, ``cards`` on each node, in parts; ``None`` for too many routes."""
     table = cards_of(comm)

@@ -19,7 +19,7 @@ from ringside.topologies import Routes, Topology
 
 
 @dataclass(frozen=True, slots=True)
-class Play:
+class ChannelPlay:
     """A schedule, its network, and the routes."""
 
     schedule: Schedule
@@ -27,7 +27,7 @@ class Play:
     routes: Routes
 
 
-def plays(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> Iterator[Play]:
+def plays(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> Iterator[ChannelPlay]:
     """Return one play per kind of channel that differs in time; the slowest one's is the collective's time.
 
     Channels of a ring or a tree have wires of their own. Those of NVLS, CollNet Direct and PAT share every
@@ -38,19 +38,19 @@ def plays(comm: Communicator, collective: Collective, algorithm: str, protocol: 
         machine = MachineRoutes(comm, Hops.of(comm, "ring", collective.kind))
         plan = p2p_schedule(comm, collective)
         machine.copy_in_blocks(plan.connections())
-        yield Play(plan, machine.graph, machine)
+        yield ChannelPlay(plan, machine.graph, machine)
         return
     check_schedulable(comm, collective, algorithm, protocol)
     if algorithm in ("ring", "tree"):
         for channel in channels(comm, collective, algorithm, protocol):
             graph = wires(comm, algorithm, channel)
             plan = channel_schedule(comm, collective, algorithm, protocol, channel.number)
-            yield Play(plan, graph, Routes(graph))
+            yield ChannelPlay(plan, graph, Routes(graph))
         return
     hops, part = Hops.of(comm, algorithm, collective.kind), of_nvlink(comm, algorithm)
     machine = MachineRoutes(comm, hops, nvlink=part)
     if algorithm == "collnet_chain" or machine.many_ports:
-        yield Play(schedule(comm, collective, algorithm, protocol), machine.graph, machine)
+        yield ChannelPlay(schedule(comm, collective, algorithm, protocol), machine.graph, machine)
         return
     carried = carried_bytes(comm, collective, algorithm, protocol)
     # NVLSTree alternates its two trees over the channels, and each loads other cards
@@ -60,4 +60,4 @@ def plays(comm: Communicator, collective: Collective, algorithm: str, protocol: 
     kinds = {tuple(carried[number] for number in group): group for group in groups}
     for some in kinds.values():
         plan = channel_schedule(comm, collective, algorithm, protocol, *some)
-        yield Play(plan, machine.graph, machine)
+        yield ChannelPlay(plan, machine.graph, machine)

@@ -20,7 +20,7 @@ from ringside.sim.libraries.laws import ROUNDING
 from ringside.sim.libraries.nccl.chunks import WIRE_EFFICIENCY
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.device.connect import ordered
-from ringside.sim.libraries.nccl.device.exchange import Exchange, between_cards, cards_of, exchange
+from ringside.sim.libraries.nccl.device.exchange import ExchangedBytes, between_cards, cards_of, exchange
 from ringside.sim.libraries.nccl.device.fabric import Ends, connections
 from ringside.sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
 from ringside.sim.libraries.nccl.device.schedules import PIPELINED, carried_bytes
@@ -231,7 +231,7 @@ def _by_cards(
         yield paths.back[port][gpu].links, into / len(ports)
 
 
-def _exchanged(comm: Communicator, moved: Exchange) -> Iterator[tuple[Sequence[Link], Floats]]:
+def _exchanged(comm: Communicator, moved: ExchangedBytes) -> Iterator[tuple[Sequence[Link], Floats]]:
     """Yield messages between ranks, by the cards that they take."""
     paths, gpus, place = paths_of(comm), range(comm.gpus), _places(comm)
     for a in gpus:

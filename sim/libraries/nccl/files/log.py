@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ringside.sim.libraries.nccl.files.log_lines import PREFIX, Cell, Operation, Reader, Session
+from ringside.sim.libraries.nccl.files.log_lines import PREFIX, Cell, LoggedOperation, Reader, Session
 
 _VERSION = re.compile(r"\bNCCL version (\d+\.\d+(?:\.\d+)?)")
 
@@ -45,7 +45,7 @@ class Log:
 
     version: str
     communicators: tuple[LoggedCommunicator, ...]
-    operations: tuple[Operation, ...]
+    operations: tuple[LoggedOperation, ...]
     skipped: int = 0
 
 

@@ -44,7 +44,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class LoggedOperation:
     """One collective and what NCCL chose for it; ``channels`` are the first and the last, if printed."""
 
     kind: str
@@ -84,7 +84,7 @@ class Reader:
 
     def __init__(self) -> None:
         self.sessions: list[Session] = []
-        self.operations: list[Operation] = []
+        self.operations: list[LoggedOperation] = []
         self.skipped = 0
         self.collnet = False
         self._hosts: dict[str, list[str]] = {}
@@ -138,7 +138,7 @@ class Reader:
             kind = _name(_FUNCTIONS, choice[1])
             pair = _name(_ALGORITHMS, choice[3]), _name(_PROTOCOLS, choice[4])
             used = (int(choice[5]), int(choice[6])) if choice[5] else None
-            self.operations.append(Operation(kind, int(choice[2]), *pair, used))
+            self.operations.append(LoggedOperation(kind, int(choice[2]), *pair, used))
         elif _COLLNET.search(text):
             self.collnet = True
         else:

@@ -10,7 +10,7 @@ from ringside.sim.collective import KINDS, Collective
 from ringside.sim.libraries.find import Options, find_library
 from ringside.sim.libraries.library import Candidate, answer
 from ringside.sim.libraries.mpi.decisions import DECISIONS, decide
-from ringside.sim.libraries.mpi.form import Port, Task, time_us, work_of
+from ringside.sim.libraries.mpi.form import MpiTask, NodePort, time_us, work_of
 from ringside.sim.libraries.mpi.library import WITHOUT, Mpi
 from ringside.sim.libraries.mpi.measured import expected
 from ringside.sim.libraries.mpi.rounds import ROUNDS
@@ -18,7 +18,7 @@ from ringside.topologies import star
 
 WAYS = [(kind, name) for kind, names in ROUNDS.items() for name in names]
 SCHEDULED = [way for way in WAYS if way not in WITHOUT]
-PORT = Port(rate=25.0, node_rate=25.0, latency_us=1.0)
+PORT = NodePort(rate=25.0, node_rate=25.0, latency_us=1.0)
 
 OF_ONE_RANK = {
     *(("all_reduce", name) for name in ("recursive_doubling", "ring", "rabenseifner")),
@@ -97,8 +97,8 @@ SIZES = [0, *(4**power for power in range(1, 15))]
 @pytest.mark.parametrize("protocol", ["auto", "eager", "rendezvous"])
 @given(ranks=st.integers(2, 300), each=st.sampled_from([1, 2, 3, 8]), way=st.sampled_from(WAYS))
 def test_a_time_grows_with_the_size(protocol: str, ranks: int, each: int, way: tuple[str, str]) -> None:
-    port = Port(25.0, 25.0 * min(each, 4), 1.0, each)
-    tasks = [Task(Collective(way[0], ranks * each, nbytes), way[1], port) for nbytes in SIZES]
+    port = NodePort(25.0, 25.0 * min(each, 4), 1.0, each)
+    tasks = [MpiTask(Collective(way[0], ranks * each, nbytes), way[1], port) for nbytes in SIZES]
     times = time_us(work_of(tasks), expected(), protocol)
     assert all(more >= less > 0 for less, more in pairwise(times))
 
@@ -200,7 +200,7 @@ def test_one_rank_has_nobody_to_send_to() -> None:
 
 def test_more_doublings_cost_more_latency_until_the_farthest() -> None:
     collectives = [Collective("all_gather", 2**power, 0) for power in range(1, 12)]
-    work = work_of([Task(collective, "recursive_doubling", PORT) for collective in collectives])
+    work = work_of([MpiTask(collective, "recursive_doubling", PORT) for collective in collectives])
     times = time_us(work, expected() | {"far_us": 1.0})
     added = [after - before for before, after in pairwise(times)]
     near = expected()["overhead_us"] + PORT.latency_us
