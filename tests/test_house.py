@@ -109,10 +109,10 @@ FORBIDDEN = {
 
 UNNAMED = {
     "real/ddp", "real/model", "ringside", "ringside/commands/trace", "ringside/commands/train",
-    "ringside/report", "ringside/studies", "sim/algorithms", "sim/engine/compiled", "sim/formats",
-    "sim/goodput", "sim/libraries", "sim/libraries/mpi", "sim/libraries/nccl", "sim/libraries/nccl/device",
-    "sim/libraries/nccl/files", "sim/network", "sim/program", "sim/program/proof", "sim/training",
-    "sim/training/ddp", "sim/training/search", "topologies/importers", "validation/questions",
+    "ringside/report", "ringside/studies",
+    "sim/goodput",
+    "sim/program", "sim/program/proof", "sim/training",
+    "sim/training/ddp", "sim/training/search", "validation/questions",
 }  # fmt: skip
 """Folders that still have some of them."""
 

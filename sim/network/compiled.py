@@ -15,7 +15,7 @@ _ROUNDING = 1e-12
 
 
 @compiled
-def carry(link: Any, partly: Any, message: Any, rates: Any, scratch: Any) -> Any:
+def transmit(link: Any, partly: Any, message: Any, rates: Any, scratch: Any) -> Any:
     """Carry a message whose head arrives; return when its first byte leaves, or -1 without memory for rates.
 
     ``partly`` and ``rates`` have the link's ``parts`` and the message's ``changes`` rows.

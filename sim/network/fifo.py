@@ -97,7 +97,7 @@ class _Link:
             self.partly = [(since(self.origin, moment, origin), rate) for moment, rate in self.partly]
         self.origin = origin
 
-    def carry(self, message: Message) -> float:
+    def transmit(self, message: Message) -> float:
         """Carry a message whose head arrives as fast as it comes; return when its first byte leaves.
 
         Afterwards its rate and its tail are those with which it leaves.
@@ -315,7 +315,7 @@ class FifoNetwork:
         """Give a link to a message whose head has arrived, and send the head on."""
         number = message.links[message.hop]
         link = self._links[number]
-        start = message.at if self._crowding.is_ample(number) else link.carry(message)
+        start = message.at if self._crowding.is_ample(number) else link.transmit(message)
         if message.spans is not None:
             message.spans.append((start, message.tail))
         if self._load is not None:

@@ -45,7 +45,7 @@ from ringside.sim.engine.compiled.world import (
 )
 from ringside.sim.jit import compiled, entry, fingerprint
 from ringside.sim.network import compiled as fifo
-from ringside.sim.network.compiled import INF, carry
+from ringside.sim.network.compiled import INF, transmit
 
 EVERY = 200_000
 """Transfers between two returns for progress reports."""
@@ -91,7 +91,7 @@ def _take_link(world: Any, slot: int, message: Any) -> None:
     partly = array_at(world.partly + number * width * 16, (width, 2), FLOAT)
     rates = array_at(world.rates + slot * width * 16, (width, 2), FLOAT)
     scratch = array_at(world.scratch, (2, 4 * width, 2), FLOAT)
-    begin = carry(link, partly, message, rates, scratch)
+    begin = transmit(link, partly, message, rates, scratch)
     if begin < 0.0:
         world.status = WIDE
         return

@@ -137,7 +137,7 @@ def carried(seed: int, moment: float) -> tuple[float, float]:
         half = moment + message.nbytes / message.rate / 2
         message.rates = [(moment, 1.5 * message.rate), (half, message.rate / 2), (message.tail, 0.0)]
         message.rate *= 1.5
-    return link.carry(message) - moment, message.tail - moment
+    return link.transmit(message) - moment, message.tail - moment
 
 
 @pytest.mark.parametrize("moment", [HOUR, DAY, MONTH])
