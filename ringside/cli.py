@@ -91,7 +91,7 @@ def _run() -> None:
 
 def app() -> None:
     """Run the command that the command line names."""
-    commands(_called(_words()))(prog_name="ringside")  # however it was started: completion uses this name
+    commands(_called(_arguments()))(prog_name="ringside")  # however it was started: completion uses this name
 
 
 def commands(called: Collection[str]) -> typer.Typer:
@@ -167,16 +167,16 @@ class _Commands(TyperGroup):
         return [item for item in super().shell_complete(ctx, incomplete) if " " not in item.value]
 
 
-def _words() -> list[str]:
+def _arguments() -> list[str]:
     """Return the arguments of the command line, or those that a shell completes."""
     line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS")
     completing = "_RINGSIDE_COMPLETE" in os.environ and line
     return line.split()[1:] if completing and line else sys.argv[1:]
 
 
-def _called(words: Sequence[str]) -> set[str]:
+def _called(arguments: Sequence[str]) -> set[str]:
     """Return the commands that the arguments may name: only common options precede them."""
-    names = [word for word in words if not word.startswith("-")]
+    names = [one for one in arguments if not one.startswith("-")]
     return {" ".join(names[:1]), " ".join(names[:2])}
 
 

@@ -80,7 +80,7 @@ def print_table(
 def print_comments(comments: Iterable[Comment]) -> None:
     """Print lines after ``#``, wrapped by `print_wrapped`; they continue after ``#`` and three blanks."""
     for line in comments:
-        comment = line if isinstance(line, str) else spelled(line)
+        comment = line if isinstance(line, str) else one_line_of(line)
         indent = len(comment) - len(comment.lstrip())
         print_wrapped(f"# {comment}", "#   " + " " * indent)
 
@@ -95,7 +95,7 @@ def print_wrapped(text: str, onward: str = "    ") -> None:
     print(text.rstrip())
 
 
-def spelled(inputs: Mapping[str, Any]) -> str:
+def one_line_of(inputs: Mapping[str, Any]) -> str:
     """Format inputs as one line, without empty ones."""
     return ", ".join(
         f"{key} {_spelled(value)}" for key, value in inputs.items() if value and value not in ("auto", "none")
@@ -144,20 +144,20 @@ def simulating(what: str, total: int | None = None) -> Iterator["Ticker"]:
     with progress(what, total) as ticker, watched(ticker.announce, ticker.show):
         over = threading.Event()
 
-        def keep_telling() -> None:
+        def keep_printing() -> None:
             while not over.wait(PERIOD_S):
                 ticker.say(ticker.text)
 
         if sys.stderr.isatty():
             yield ticker
             return
-        teller = threading.Thread(target=keep_telling, daemon=True)
-        teller.start()
+        printer = threading.Thread(target=keep_printing, daemon=True)
+        printer.start()
         try:
             yield ticker
         finally:
             over.set()
-            teller.join()
+            printer.join()
 
 
 class Ticker:

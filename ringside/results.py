@@ -62,7 +62,7 @@ def _columns(result: object) -> Iterator[tuple[str, Cell]]:
             yield from ((key, getattr(value, key)) for key in ("collective", "gpus_per_node", "nbytes"))
         elif value is None or isinstance(value, str | int | float):
             yield name, value
-        elif _is_words(value):
+        elif _is_names(value):
             yield name, "/".join(value)
         elif isinstance(value, Record | Parameters):
             yield from _columns(value)
@@ -76,5 +76,5 @@ def _properties(kind: type) -> Iterator[str]:
     )
 
 
-def _is_words(value: object) -> bool:
-    return isinstance(value, tuple) and bool(value) and all(isinstance(word, str) for word in value)
+def _is_names(value: object) -> bool:
+    return isinstance(value, tuple) and bool(value) and all(isinstance(name, str) for name in value)

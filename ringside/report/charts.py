@@ -44,7 +44,7 @@ def label(text: str) -> str:
     return "<br>".join(escape(line) for line in wrap(text, _NARROW)) or " "
 
 
-def words(**fields: object) -> str:
+def hover_text(**fields: object) -> str:
     """Return a point's hover text: a line per name and value, with HTML escaped."""
     return "<br>".join(
         f"{escape(name.replace('_', ' '))}: {escape(str(value))}" for name, value in fields.items()
@@ -88,7 +88,7 @@ def beside(
     figure = chart(height=140 + max(26 * (1 + len(times)), 16 * (1 + lines)) * len(names), barmode="group")
     for (kind, own), colour in zip(times.items(), COLOURS, strict=False):
         texts = [
-            "<br>".join(filter(None, [escape(name), words(**{kind: seconds(value)}), extra]))
+            "<br>".join(filter(None, [escape(name), hover_text(**{kind: seconds(value)}), extra]))
             if value is not None
             else ""
             for name, value, extra in zip(names, own, more or [""] * len(names), strict=True)
@@ -110,7 +110,7 @@ def stacked(
     for (part, own), colour in zip(parts.items(), COLOURS * len(parts), strict=False):
         figure.add_bar(
             y=[label(name) for name in names], x=list(own), orientation="h", name=part, marker_color=colour,
-            hovertext=[f"{escape(name)}<br>{words(**{part: seconds(value)})}"
+            hovertext=[f"{escape(name)}<br>{hover_text(**{part: seconds(value)})}"
                        for name, value in zip(names, own, strict=True)],
             hoverinfo="text",
         )  # fmt: skip
@@ -137,7 +137,7 @@ def errors(
             name=escape(kind), marker={"color": colour, "symbol": mark, "size": 10}, hoverinfo="text",
             hovertext=[
                 f"{escape(rows[at])}<br>"
-                + words(**{kind: f"{medians[at]:.1%}"})
+                + hover_text(**{kind: f"{medians[at]:.1%}"})
                 + (f"<br>90th percentile: {ends[at]:.1%}" if ends else "")
                 for at in known
             ],

@@ -6,7 +6,7 @@ from html import escape
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from ringside.report.charts import COLOURS, MARKS, SHARE, chart, log_axis, seconds, sizes_axis, words
+from ringside.report.charts import COLOURS, MARKS, SHARE, chart, hover_text, log_axis, seconds, sizes_axis
 from ringside.topologies.units import format_rate, format_size
 from ringside.validation.compare import Compared
 
@@ -48,7 +48,7 @@ def _figure(rows: Sequence[Compared], ways: Sequence[str]) -> go.Figure:
 def _draw_way(figure: go.Figure, rows: Sequence[Compared], way: str, colour: str, mark: str) -> None:
     sizes = [row.record.nbytes for row in rows]
     shared = {"legendgroup": way, "hoverinfo": "text", "name": escape(way)}
-    texts = [_told(row, way) for row in rows]
+    texts = [_hover(row, way) for row in rows]
     marker = {"color": colour, "size": 9, "line": {"width": 1.5, "color": colour},
               "symbol": [f"{mark}-open" if row.set == "fitted" else mark for row in rows]}  # fmt: skip
     figure.add_scatter(
@@ -65,11 +65,11 @@ def _draw_way(figure: go.Figure, rows: Sequence[Compared], way: str, colour: str
     )  # fmt: skip
 
 
-def _told(row: Compared, way: str) -> str:
+def _hover(row: Compared, way: str) -> str:
     record = row.record
     first = f"{escape(way)}, {format_size(record.nbytes)}<br>"
     spread = {"spread": f"{record.spread:.0%}"} if record.spread else {}
-    return first + words(
+    return first + hover_text(
         measured=f"{seconds(record.time_s)}, {format_rate(record.busbw, 3)}", **spread,
         predicted=f"{seconds(row.predicted_s)} ({seconds(row.lo_s)} to {seconds(row.hi_s)})",
         error=f"{row.error:+.1%}", set=row.set.replace("_", " "),

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from ringside.report.charts import COLOURS, MARKS, SECONDS, chart, label, seconds, words
+from ringside.report.charts import COLOURS, MARKS, SECONDS, chart, hover_text, label, seconds
 from ringside.studies.study import Study, ordered_by_size
 from ringside.studies.summary import Effect, Summary
 
@@ -44,7 +44,7 @@ def _curves(good: pd.DataFrame, along: str, parted: str | None, target: str) -> 
             mode="lines+markers", name=escape(f"{parted} {name}"),
             marker={"color": colour, "symbol": mark, "size": 8}, hoverinfo="text",
             hovertext=[
-                words(**({parted: name} if parted else {}), **{along: value},
+                hover_text(**({parted: name} if parted else {}), **{along: value},
                       **{target: _said(float(means[value]), target)})
                 for value in here
             ],
@@ -63,7 +63,7 @@ def _map(good: pd.DataFrame, down: str, along: str, target: str) -> go.Figure:
     table = good.pivot_table(index=down, columns=along, values=target).reindex(index=rows, columns=columns)
     cells = [[None if pd.isna(value) else float(value) for value in row] for row in table.to_numpy()]
     texts = [
-        ["" if value is None else words(**{down: one, along: other, target: _said(value, target)})
+        ["" if value is None else hover_text(**{down: one, along: other, target: _said(value, target)})
          for other, value in zip(columns, row, strict=True)]
         for one, row in zip(rows, cells, strict=True)
     ]  # fmt: skip
@@ -87,7 +87,7 @@ def _tornado(effects: Sequence[Effect], target: str) -> go.Figure:
         hoverinfo="text",
         hovertext=[
             f"{escape(effect.parameter)}<br>"
-            + words(least=f"{_said(effect.least, target)} at {effect.least_at}",
+            + hover_text(least=f"{_said(effect.least, target)} at {effect.least_at}",
                     most=f"{_said(effect.most, target)} at {effect.most_at}")
             for effect in effects
         ],

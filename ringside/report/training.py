@@ -6,7 +6,7 @@ from html import escape
 import numpy as np
 import plotly.graph_objects as go
 
-from ringside.report.charts import COLOURS, SECONDS, SHARE, chart, label, seconds, words
+from ringside.report.charts import COLOURS, SECONDS, SHARE, chart, hover_text, label, seconds
 from ringside.sim.disturbance import Drawn
 from ringside.sim.program.timeline import union
 from ringside.sim.questions.disturbed_time import QUANTILES
@@ -71,7 +71,7 @@ def sweep_figure(
             x=list(values), y=times, name=name, mode="lines+markers", marker_color=colour,
             line_dash="dot" if bound else "solid", hoverinfo="text",
             hovertext=[
-                words(**{parameter: f"{value:g}", name: seconds(time)},
+                hover_text(**{parameter: f"{value:g}", name: seconds(time)},
                       throughput=f"{step.throughput:.4g} samples/s")
                 for value, time, step in zip(values, times, steps, strict=True)
             ],
@@ -102,7 +102,7 @@ def draws_figure(drawn: Drawn) -> go.Figure:
     for (name, (time, share)), colour in zip(marks.items(), COLOURS[1:], strict=False):
         figure.add_scatter(
             x=[time], y=[share], mode="markers", marker={"size": 12, "symbol": "diamond", "color": colour},
-            name=f"{name} {seconds(time)}", hoverinfo="text", hovertext=[words(**{name: seconds(time)})],
+            name=f"{name} {seconds(time)}", hoverinfo="text", hovertext=[hover_text(**{name: seconds(time)})],
         )  # fmt: skip
     figure.update_xaxes(title="time", **SECONDS)
     figure.update_yaxes(title="share of draws up to this time", range=[-0.03, 1.03], **SHARE)

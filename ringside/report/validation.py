@@ -5,7 +5,7 @@ from html import escape
 
 import plotly.graph_objects as go
 
-from ringside.report.charts import COLOURS, MARKS, SHARE, chart, label, log_axis, seconds, words
+from ringside.report.charts import COLOURS, MARKS, SHARE, chart, hover_text, label, log_axis, seconds
 from ringside.topologies.units import format_size
 from ringside.validation.emulated.collectives import MeasuredCase, verdicts
 from ringside.validation.emulated.plan import MBIT
@@ -31,7 +31,7 @@ def _errors(cells: Sequence[MeasuredCase]) -> go.Figure:
         own = [cell for cell in cells if cell.family == verdict.family]
         figure.add_scatter(
             x=[cell.error for cell in own], y=[row] * len(own), mode="markers", hoverinfo="text",
-            hovertext=[_told(cell) for cell in own],
+            hovertext=[_hover(cell) for cell in own],
             marker={"color": colour, "size": 9, "symbol": [_mark("circle", cell) for cell in own]},
         )  # fmt: skip
     names = [label(f"{verdict.family} ({verdict.median_error:.1%})") for verdict in judged]
@@ -54,7 +54,7 @@ def _times(cells: Sequence[MeasuredCase]) -> go.Figure:
         own = [cell for cell in cells if cell.family == family]
         figure.add_scatter(
             x=[cell.predicted_s for cell in own], y=[cell.measured_s for cell in own], mode="markers",
-            name=escape(family), hoverinfo="text", hovertext=[_told(cell) for cell in own],
+            name=escape(family), hoverinfo="text", hovertext=[_hover(cell) for cell in own],
             marker={"color": colour, "size": 8, "symbol": [_mark(mark, cell) for cell in own]},
         )  # fmt: skip
     axis = log_axis(times, seconds)
@@ -67,10 +67,10 @@ def _mark(mark: str, cell: MeasuredCase) -> str:
     return f"{mark}-open" if cell.noisy else mark
 
 
-def _told(cell: MeasuredCase) -> str:
+def _hover(cell: MeasuredCase) -> str:
     what = f"{cell.collective} by {cell.algorithm}, {format_size(cell.size_bytes)}"
     where = f"{cell.ranks} ranks, {cell.bandwidth / MBIT:g} Mb/s, placement {cell.placement}"
-    return f"{escape(what)}<br>{escape(where)}<br>" + words(
+    return f"{escape(what)}<br>{escape(where)}<br>" + hover_text(
         measured=f"{seconds(cell.measured_s)}, repeats spread {cell.spread:.1%}",
         predicted=seconds(cell.predicted_s), error=f"{cell.error:+.1%}",
     )  # fmt: skip

@@ -100,8 +100,8 @@ class Query(NamedTuple):
     @property
     def type(self) -> type[Any]:
         """The question's class."""
-        found: type[Any] = getattr(import_module("ringside"), STUDIED[self.ask][0])
-        return found
+        question: type[Any] = getattr(import_module("ringside"), STUDIED[self.ask][0])
+        return question
 
     @property
     def figure(self) -> str:

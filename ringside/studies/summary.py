@@ -61,7 +61,7 @@ def summary(study: Study, rows: pd.DataFrame) -> Summary:
     return Summary(
         target, study.count, answered, failed,
         tuple(sorted(effects, key=lambda effect: -effect.spread)),
-        _told(study, least), _told(study, most),
+        _extreme(study, least), _extreme(study, most),
     )  # fmt: skip
 
 
@@ -78,6 +78,6 @@ def _effect(name: str, good: pd.DataFrame, target: str) -> Effect | None:
     return Effect(name, float(means.min()), str(means.idxmin()), float(means.max()), str(means.idxmax()))
 
 
-def _told(study: Study, row: "pd.Series[Any]") -> dict[str, Any]:
+def _extreme(study: Study, row: "pd.Series[Any]") -> dict[str, Any]:
     return {"point": int(row["point"]), **{name: row[name] for name in study.parameters},
             study.target: float(row[study.target])}  # fmt: skip

@@ -79,7 +79,7 @@ def _print(answer: AlgorithmPicks) -> None:
         del inputs["network"]
     within = "within measurement uncertainty" if answer.is_measured else f"under {ERROR:.0%}"
     comments = [
-        console.spelled(inputs),
+        console.one_line_of(inputs),
         f"margin: by how much the runner-up takes longer; {within} is too close to call",
         *answer.notes,
     ]

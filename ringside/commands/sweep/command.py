@@ -25,7 +25,7 @@ PICTURE, PAGE = "study.svg", "study.html"
 MOST_ROWS = 1000
 """The maximum of rows in the page's table; the Parquet files have all."""
 
-NO_WORDS = "''"
+EMPTY = "''"
 """An empty value, as in a shell."""
 
 EXAMPLE = """\
@@ -89,7 +89,7 @@ def command(
 
         check_address(scheduler)
     if dry_run:
-        _foretell(parsed, workers, scheduler, as_json=json)
+        _estimate(parsed, workers, scheduler, as_json=json)
         return
     if output is None:
         raise ValueError("the output folder is missing; write -o FOLDER, or --dry-run")
@@ -110,13 +110,13 @@ def run(
     from ringside.studies.folder import opened
 
     with opened(output, study) as folder:
-        asked_now = _ask(folder, workers, scheduler)
-        _tell(folder, asked_now, html, as_json=as_json)
+        count = _run_missing(folder, workers, scheduler)
+        _report(folder, count, html, as_json=as_json)
 
 
-def _ask(folder: "Folder", workers: int | None, scheduler: str | None) -> int:
+def _run_missing(folder: "Folder", workers: int | None, scheduler: str | None) -> int:
     """Run the missing points; return their number."""
-    from ringside.studies.run import run as ask
+    from ringside.studies.run import run
 
     count, before = folder.study.count, len(folder.done())
     answered, first, begun = 0, 0, 0.0
@@ -134,11 +134,11 @@ def _ask(folder: "Folder", workers: int | None, scheduler: str | None) -> int:
                 first, begun = answered, perf_counter()
             bar.moved(done, text)
 
-        ask(folder, keep, workers=workers, scheduler=scheduler)
+        run(folder, keep, workers=workers, scheduler=scheduler)
     return answered
 
 
-def _tell(folder: "Folder", count: int, html: Path | None, *, as_json: bool) -> None:
+def _report(folder: "Folder", count: int, html: Path | None, *, as_json: bool) -> None:
     from ringside.pictures.sweep import draw_study
     from ringside.studies.folder import MANIFEST
     from ringside.studies.summary import summary
@@ -227,10 +227,10 @@ def _sentences(results: "Summary", rows: Any) -> list[str]:
 
 
 def _short(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value) or NO_WORDS
+    return f"{value:.6g}" if isinstance(value, float) else str(value) or EMPTY
 
 
-def _foretell(study: "Study", workers: int | None, scheduler: str | None, *, as_json: bool) -> None:
+def _estimate(study: "Study", workers: int | None, scheduler: str | None, *, as_json: bool) -> None:
     from ringside.studies.run import estimate_s, processes
 
     each = processes(workers, scheduler)

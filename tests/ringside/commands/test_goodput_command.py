@@ -8,8 +8,7 @@ import pytest
 import ringside as package
 from ringside.sim.goodput.job import DAY_S
 from ringside.sim.goodput.published import PUBLISHED
-from ringside.sim.goodput.words import parse_causes
-from ringside.sim.questions.job_goodput import JobGoodput
+from ringside.sim.questions.job_goodput import JobGoodput, parse_causes
 
 OWN = "goodput --nodes 16 --mtbf 3h --checkpoint 30s --trials 10"
 

@@ -106,7 +106,7 @@ def test_the_time_left_is_that_of_points_and_not_of_the_start(monkeypatch, file,
 
     monkeypatch.setattr(run, "run", ask)
     with folder.opened(tmp_path / "out", loads(STUDY, "study")) as found:
-        sweep._ask(found, None, None)
+        sweep._run_missing(found, None, None)
     assert told == ["1 of 18 points", "2 of 18 points, about 16 s left", "10 of 18 points, about 1.8 s left"]
 
 
