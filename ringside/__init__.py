@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from ringside.validation.questions.fitting import Fitting as Fitting
     from ringside.validation.questions.job_profile import JobProfile as JobProfile
     from ringside.validation.questions.layout_search import LayoutSearch as LayoutSearch
+    from ringside.validation.questions.scorecard import Scorecard as Scorecard
     from ringside.validation.questions.slow_nodes import SlowNodes as SlowNodes
     from ringside.validation.questions.step_time import StepTime as StepTime
     from ringside.validation.questions.step_time import train as train
@@ -113,6 +114,7 @@ else:
         "Result": "ringside.results",
         "Schedule": "ringside.sim.schedule",
         "SlowNode": "ringside.validation.pairs",
+        "Scorecard": "ringside.validation.questions.scorecard",
         "SlowNodes": "ringside.validation.questions.slow_nodes",
         "SlowPair": "ringside.validation.pairs",
         "StepTime": "ringside.validation.questions.step_time",

@@ -29,11 +29,12 @@ class Scorecard(Question):
 
     schema: ClassVar[str] = "scorecard"
 
-    what: str = argument("What is predicted.", default=COLLECTIVES, parse=_scorecard)
-    tables: Sequence[str] = option(
-        "Only this table of training; repeat for more.",
-        "--table", metavar="NAME", factory=tuple, repeats=True,
-    )  # fmt: skip
+    what: str = argument(
+        "What is predicted.", metavar="|".join(SCORECARDS), default=COLLECTIVES, parse=_scorecard
+    )
+    table: Sequence[str] = option(
+        "Only this table of training; repeat for more.", metavar="NAME", factory=tuple, repeats=True
+    )
 
     @cached_property
     def judged(self) -> "Sequence[JudgedTable]":
@@ -41,9 +42,9 @@ class Scorecard(Question):
         if self.what == TRAINING:
             from ringside.validation.scorecard.training import training_tables
 
-            return training_tables(self.tables)
-        if self.tables:
-            raise QuestionError("`tables` are those of training; write `what` training, or leave them out")
+            return training_tables(self.table)
+        if self.table:
+            raise QuestionError("`table` is of training; write training, or leave it out")
         if self.what == MPI:
             from ringside.validation.scorecard.mpi import mpi_tables
 

@@ -2,22 +2,13 @@
 
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from ringside import console, options
+from ringside.commands.fields import asks
 from ringside.report.page import Page, Table, write_page
 from ringside.topologies.disk import check_outputs
-from ringside.validation.questions.scorecard import (
-    COLLECTIVES,
-    MPI,
-    SCORECARDS,
-    TRAINING,
-    Scorecard,
-    ScorecardAnswer,
-)
+from ringside.validation.questions.scorecard import COLLECTIVES, MPI, TRAINING, Scorecard, ScorecardAnswer
 
 if TYPE_CHECKING:  # help must not wait for scipy and simulations
     from ringside.validation.scorecard.collectives import SiteScore
@@ -35,27 +26,15 @@ WORST = 3
 """The number of worst rows named per table."""
 
 
+@asks(Scorecard)
 def command(
-    what: Annotated[
-        str,
-        typer.Argument(
-            autocompletion=lambda: list(SCORECARDS),
-            help="collectives or mpi; scorecard training has options of its own.",
-        ),
-    ] = COLLECTIVES,
+    question: Scorecard,
     plot: options.Plot = None,
     html: options.Html = None,
     all_columns: options.All = False,
     json: options.Json = False,
 ) -> None:
-    """Score predicted times of collectives on held-out published rows, beside simple rules."""
-    if what == TRAINING:
-        raise ValueError("training is a command with its own options; write ringside scorecard training")
-    run(Scorecard(what=what), plot, html, as_json=json)
-
-
-def run(question: Scorecard, plot: Path | None, html: Path | None, *, as_json: bool) -> None:
-    """Ask, print and draw."""
+    """Score predicted collectives or steps on held-out published rows, beside simple rules."""
     check_outputs([plot, html])
     with console.simulating(question.judged[0].name, len(question.judged)) as bar:
         answer = question.ask(bar.done)
@@ -66,7 +45,7 @@ def run(question: Scorecard, plot: Path | None, html: Path | None, *, as_json: b
     notes, heads, rows, findings = _FORMS[question.what](answer)
     if html:
         write_page(_page(answer, notes, heads, rows, findings), html, [plot])
-    if as_json:
+    if json:
         console.print_json(SCHEMAS[question.what], answer.content)
     else:
         console.print_table(notes, heads, rows, after=findings)

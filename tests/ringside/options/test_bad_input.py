@@ -190,10 +190,7 @@ WORDS = [
     (f"{LAID_OUT} --model mixtral-8x7b --strategy hsdp --ep 2", "--ep 2 is not known with --strategy hsdp"),
     (f"{LAID_OUT} --strategy fsdp --measured 1e9@16", "collectives alone allow"),
     ("scorecard weather", "unknown scorecard 'weather'; write one of collectives, training, mpi"),
-    (
-        "scorecard --table mlperf",
-        "--table is not an option of ringside scorecard, but of ringside scorecard training",
-    ),
+    ("scorecard --table mlperf", "--table is of training; write training, or leave it out"),
     ("scorecard training --table glue", "unknown table 'glue'; write one of"),
     ("scorecard training --plot out.txt", "not a picture format"),
     ("validate weather", "write one of collectives, ddp, training, disturbances"),

@@ -117,7 +117,6 @@ def test_choices_that_are_written_by_hand_are_those_that_hold():
         ("measure elastic", "--backend --begin --model --emulate"),
         ("validate ddp", "--family"),
         ("validate training", "--plot"),
-        ("scorecard", "--table"),
     ],
 )
 def test_a_command_has_only_its_own_words(shown, name, foreign):
