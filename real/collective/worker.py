@@ -18,9 +18,7 @@ from ringside.real.backends import ON_GPU, ON_SOCKETS
 from ringside.real.clock import StartingGun
 from ringside.real.collective.buffers import Buffers
 from ringside.real.collective.job import PING_PONG, Job, row_of
-from ringside.real.collective.library_program import LibraryProgram
-from ringside.real.collective.ping_pong import PingPong
-from ringside.real.collective.schedule_program import GlooProgram, NcclProgram
+from ringside.real.collective.programs import GlooProgram, LibraryProgram, NcclProgram, PingPong
 from ringside.real.host import fingerprint, own_device
 from ringside.real.launch.follow import show_life
 from ringside.real.launch.loopback import join

@@ -27,9 +27,8 @@ from torch.nn.parallel import DistributedDataParallel
 from ringside.real.backends import ON_GPU, ON_SOCKETS
 from ringside.real.clock import StartingGun, memory_bandwidth, stamps
 from ringside.real.ddp.compressed import Compressed
-from ringside.real.ddp.computing import Computing
 from ringside.real.ddp.job import DdpJob
-from ringside.real.ddp.sleeping import Sleeping
+from ringside.real.ddp.models import Computing, Sleeping
 from ringside.real.host import fingerprint, own_device
 from ringside.real.launch.follow import show_life
 from ringside.real.launch.loopback import join

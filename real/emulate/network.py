@@ -61,12 +61,12 @@ def emulate(graph: Topology) -> Iterator[Network]:
     """
     layout = plan(graph)
     sweep()
-    from ringside.real.emulate import build, guard, namespaces, stopping
+    from ringside.real.emulate import build, namespaces, stopping
 
     maker = os.getpid()
     if namespaces.ours():
         raise ValueError("this process already has an emulated network; close it first")
-    with stopping.unwinding(), guard.guarded():
+    with stopping.unwinding(), stopping.guarded():
         try:
             with stopping.deferred():
                 build.build(layout)

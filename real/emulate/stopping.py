@@ -1,13 +1,47 @@
-"""Signals that stop a program, around a block with resources to clean up.
+"""What removes the resources of a block, however the program ends.
 
 Python calls signal handlers in the main thread only; in any other thread these blocks change nothing.
 """
 
+import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+
+_WATCH = """
+import sys
+sys.stdin.read()
+from ringside.real.emulate import namespaces
+namespaces.remove(namespaces.orphaned())
+"""
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Remove the emulated network of this process even if it is killed inside the block.
+
+    A killed program cannot clean up. The guard, another process, holds the reading end of a pipe, which
+    closes when the owner ends, for whatever reason.
+    """
+    owner = os.getpid()
+    guard = subprocess.Popen(
+        [sys.executable, "-P", "-c", _WATCH],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        if os.getpid() == owner:  # not a child that was forked inside the block
+            guard.kill()
+            guard.communicate()
+
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -15,8 +15,7 @@ import numpy as np
 from ringside.real.collective.job import Job, row_of
 from ringside.real.launch.follow import die_with_parent, show_life
 from ringside.real.machine import machine_fingerprint
-from ringside.real.mpi.buffers import Buffers
-from ringside.real.mpi.programs import LibraryProgram, ScheduleProgram
+from ringside.real.mpi.programs import Buffers, LibraryProgram, ScheduleProgram
 from ringside.sim.algorithms import schedule
 from ringside.sim.collective import Collective
 from ringside.sim.proof import prove

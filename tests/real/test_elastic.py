@@ -5,25 +5,18 @@ import json
 import pytest
 
 pytest.importorskip("torch")
-from ringside.commands.measure.elastic import run
 from ringside.real.elastic.job import ElasticJob
-from ringside.real.elastic.killer import Kill
-from ringside.real.elastic.measure import measure_elastic, seeded_kills
+from ringside.real.elastic.measure import Kill, measure_elastic, seeded_kills
 from ringside.real.launch.follow import MeasureError
-
-WORDS = {
-    "step": "100ms", "checkpoint": "1M", "seed": 0, "ranks": 2, "timeout_s": 30.0, "as_json": True,
-    "force": False,
-}  # fmt: skip
+from ringside.real.questions.elastic_measurement import ElasticMeasurement
 
 
 @pytest.mark.slow
 @pytest.mark.gloo
-def test_a_rank_is_killed_and_the_job_ends_with_the_right_sum(tmp_path, capsys):
-    output = tmp_path / "e.jsonl"
-    run(output, intervals="10", steps=30, kills=1, plot=None, **WORDS)
-    (row,) = json.loads(capsys.readouterr().out)["rows"]
-    (line,) = map(json.loads, output.read_text().splitlines())
+def test_a_rank_is_killed_and_the_job_ends_with_the_right_sum():
+    answer = ElasticMeasurement(interval=(10,), steps=30, kills=1, checkpoint="1M", timeout=30.0).ask()
+    (row,) = answer.rows
+    line = json.loads(answer.runs[0].line())
     assert line["schema"] == "ringside.elastic/1"
     ((after_s, rank),) = line["kills"]
     (restart,) = line["restarts"]

@@ -14,8 +14,7 @@ import pytest
 from ringside.real.collective.measure import Measurement, job_of, measure
 from ringside.real.launch import mpirun
 from ringside.real.launch.torchrun import WorldSpec
-from ringside.real.mpi.buffers import Buffers
-from ringside.real.mpi.programs import ScheduleProgram
+from ringside.real.mpi.programs import Buffers, ScheduleProgram
 from ringside.sim.algorithms import ALGORITHMS, schedule
 from ringside.sim.collective import KINDS, Collective
 from ringside.sim.libraries.mpi.names import NUMBERED, forced, variables

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ringside.real.program.trial import Outcome, trial
 from ringside.sim.program.check import PROVED, Verdict, check
 from ringside.sim.program.record.distributed import record
+from tests.real.trial import Outcome, trial
 from tests.sim.program.cases.known import CASES
 from tests.sim.program.random_programs import RandomProgram, random_program
 
