@@ -62,10 +62,10 @@ class Clock(simpy.Environment):
         """Return the seconds since a tick."""
         return (self._now - tick) / TICKS
 
-    def after(self, delay: float, do: Callable[[], None]) -> int:
+    def after(self, delay: float, do: Callable[[simpy.Event], None]) -> int:
         """Run an action ``delay`` seconds from now; return the tick at which it runs."""
         wait = ticks(delay)
-        simpy.Timeout(self, wait).callbacks.append(lambda _: do())
+        simpy.Timeout(self, wait).callbacks.append(do)
         return self._now + wait  # type: ignore[return-value]
 
     def at(self, tick: int) -> simpy.Timeout:

@@ -17,12 +17,13 @@ def data_parallel_pace(training: DataParallelTraining, library: Library, samples
     Raise ValueError where even layers of no time would be slower.
     """
     workload, passes = training.workload(), training.ddp.accumulation
+    totals = workload.totals
     step_s = workload.batch * passes * library.ranks / samples_per_s
 
     def missing(pace: float) -> float:
         return replace(training, pace=pace, slowdown={}).step(library).step_s - step_s
 
-    most = 1.001 * step_s / (passes * (workload.forward_s + workload.backward_s))
+    most = 1.001 * step_s / (passes * (totals.forward_s + totals.backward_s))
     rest = missing(0.0)
     if rest >= 0:
         raise ValueError(

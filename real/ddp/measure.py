@@ -72,7 +72,7 @@ def measure_ddp(
     if isinstance(model, Workload):
         # computing ranks leave the rest of their cores to the network, in fair shares
         job = replace(job, workload=dumps(model), model="", realtime=network is not None)
-        pass_s = model.forward_s + model.backward_s
+        pass_s = model.totals.forward_s + model.totals.backward_s
     else:
         job, pass_s = replace(job, model=str(Path(model).absolute())), job.timeout_s
     if not network:

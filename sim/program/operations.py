@@ -169,7 +169,3 @@ class Program:
     ranks: int
     operations: Callable[[int], Sequence[Operation]]
     role: Callable[[int], Hashable] | None = None
-
-    def __post_init__(self) -> None:
-        if self.ranks < 1:
-            raise ValueError(f"a program of {self.ranks} ranks; write 1 or more")

@@ -85,6 +85,8 @@ class Simulation:
         """When the last participant of a collective, a message or a group's creation had arrived."""
         self.assumes: tuple[str, ...] = ()
         """Limits of the result, in sentences."""
+        self.makespan_s = 0.0
+        """When the last operation has ended, once all have."""
         self.units = [Units(env, contention) for _ in self.played]
         self._same: dict[tuple[int, Group], object] = {}
         self._joins: dict[object, list[tuple[int, int]]] = {}
@@ -98,11 +100,6 @@ class Simulation:
         """Return the number in its group of each call of a played rank, by its place."""
         return self._play.ranks[index].number
 
-    @property
-    def makespan_s(self) -> float:
-        """When the last operation has ended."""
-        return max((max(ends) for ends in self.end if ends), default=0.0)
-
     def run(self) -> None:
         """Begin, or continue until nothing can move."""
         self._running = True
@@ -111,6 +108,7 @@ class Simulation:
 
     def check_ended(self) -> None:
         """Raise `SimulationError` unless all has ended."""
+        self.makespan_s = max((max(ends) for ends in self.end if ends), default=0.0)
         for rank, state in zip(self.played, self._play.ranks, strict=True):
             if not all(state.ended):
                 operation = state.operations[state.ended.index(0)]

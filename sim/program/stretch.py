@@ -1,7 +1,10 @@
 """Work that takes longer while others use the same resource: a rank's units, or links."""
 
 from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from math import inf
+
+import simpy
 
 from ringside.sim.clock import Clock
 
@@ -32,12 +35,12 @@ class PacedWork:
         self._turn += 1
         turn = self._turn
         if self._left > 0:
-            self.until = self._env.after(self._left / pace, lambda: self._end(turn))
+            self.until = self._env.after(self._left / pace, partial(self._end, turn))
         else:
             self.until = now
             self._end(turn)
 
-    def _end(self, turn: int) -> None:
+    def _end(self, turn: int, _: simpy.Event | None = None) -> None:
         if turn == self._turn:
             self._done()
 

@@ -7,7 +7,7 @@ from ringside.sim.training.pipeline.actions import Table
 from ringside.sim.training.pipeline.lowering import find_placement
 from ringside.sim.training.pipeline.placement import Placement
 from ringside.sim.training.pipeline.schedules import placement, tables
-from ringside.sim.training.tensor.context import ContextParallel
+from ringside.sim.training.tensor.context import METHODS
 from ringside.sim.training.tensor.cut import STYLES
 from ringside.sim.workload.decoder import CHECKPOINTING
 from ringside.topologies.names import one_of
@@ -136,6 +136,7 @@ class Layout:
         for what, word, known in (
             ("strategy", self.strategy, STRATEGIES),
             ("checkpointing", self.checkpointing, CHECKPOINTING),
+            ("context-parallel method", self.cp_method, METHODS),
             ("style of tensor parallelism", self.tp_style or STYLES[0], STYLES),
             ("type to gather in", self.param_dtype or FSDP_DTYPES[0], FSDP_DTYPES),
             ("type to sum in", self.reduce_dtype or FSDP_DTYPES[0], FSDP_DTYPES[:-1]),
@@ -174,7 +175,6 @@ class Layout:
             raise LayoutError(
                 "`async_tp` splits the gathers and scatters of sequence parallelism; add `sequence_parallel`"
             )
-        ContextParallel(degree=self.cp, method=self.cp_method)
         self._check_context()
         if self.ep > 1 and self.strategy not in EXPERT_STRATEGIES:
             raise LayoutError(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
+from typing import NamedTuple
 
 from ringside.sim.collective import ITEMSIZE
 from ringside.topologies.units import MAX_DURATION, MAX_SIZE, shown
@@ -56,6 +57,18 @@ class Layer:
     forward_s: float = 0.0
     backward_s: float = 0.0
     activation_nbytes: int = 0
+
+
+class Totals(NamedTuple):
+    """Sums of a workload: bytes of all parameters, and of all gradients; seconds without communication.
+
+    ``activation_nbytes`` are the bytes that forward keeps for backward.
+    """
+
+    nbytes: int
+    forward_s: float
+    backward_s: float
+    activation_nbytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,24 +125,14 @@ class Workload:
         return sum(tensor.count for tensor in self.parameters)
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of all parameters, and of all gradients."""
-        return sum(tensor.nbytes for tensor in self.parameters)
-
-    @property
-    def forward_s(self) -> float:
-        """Seconds of the forward pass, added in the order of a clock."""
-        return reduce(add, (layer.forward_s for layer in reversed(self.layers)), 0.0)
-
-    @property
-    def backward_s(self) -> float:
-        """Seconds of the backward pass without any communication."""
-        return reduce(add, (layer.backward_s for layer in self.layers), 0.0)
-
-    @property
-    def activation_nbytes(self) -> int:
-        """Bytes that forward keeps for backward, all layers together."""
-        return sum(layer.activation_nbytes for layer in self.layers)
+    def totals(self) -> Totals:
+        """Sums over parameters and layers; seconds are added in the order of a clock."""
+        return Totals(
+            sum(tensor.nbytes for tensor in self.parameters),
+            reduce(add, (layer.forward_s for layer in reversed(self.layers)), 0.0),
+            reduce(add, (layer.backward_s for layer in self.layers), 0.0),
+            sum(layer.activation_nbytes for layer in self.layers),
+        )
 
 
 def rebatched(workload: Workload, batch: int) -> Workload:

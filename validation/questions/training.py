@@ -119,7 +119,7 @@ def sized_workload(training: Training, gpu: Device) -> tuple[Callable[[int | Non
                 f"{path} is timed and typed already; leave `precision`, `dtype` and `compute_efficiency` out"
             )
         whole = workload_of(path)
-        if not whole.forward_s + whole.backward_s:
+        if not whole.totals.forward_s + whole.totals.backward_s:
             raise ValueError(
                 f"{path}: no layer takes any time; write a forward or a backward, for example 5ms"
             )

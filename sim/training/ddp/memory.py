@@ -35,13 +35,14 @@ class Memory:
 
 def memory(workload: Workload, ddp: DataParallel, optimizer: Optimizer) -> Memory:
     """Return the bytes that one GPU holds for the workload."""
+    totals = workload.totals
     return Memory(
-        parameters=workload.nbytes + workload.frozen_nbytes,
-        gradients=workload.nbytes,
-        optimizer=optimizer.states * workload.nbytes,
-        buckets=0 if ddp.gradient_as_bucket_view else workload.nbytes,
+        parameters=totals.nbytes + workload.frozen_nbytes,
+        gradients=totals.nbytes,
+        optimizer=optimizer.states * totals.nbytes,
+        buckets=0 if ddp.gradient_as_bucket_view else totals.nbytes,
         buffers=sum(buffer.nbytes for buffer in workload.buffers),
-        activations=workload.activation_nbytes,
+        activations=totals.activation_nbytes,
         compression=compression_nbytes(workload, ddp),
     )
 

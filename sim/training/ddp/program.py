@@ -35,6 +35,7 @@ def rank_step(job: StepPlan, factor: float, group: Group) -> RankStep:
     """Write the operations of a rank of this pace."""
     rank = RankList(group.ranks[0], Communicators(Mesh(replicate=job.ranks)))
     sharing, workload = Replicated(rank, job, group), job.workload
+    totals = workload.totals
 
     def compute(kind: str, name: str, seconds: float) -> None:
         rank.compute(seconds * factor, name, kind)
@@ -42,8 +43,8 @@ def rank_step(job: StepPlan, factor: float, group: Group) -> RankStep:
     for left in reversed(range(job.ddp.accumulation)):
         sharing.before_forward(0)
         if left and job.ddp.no_sync:
-            compute("forward", f"forward {job.ddp.accumulation - left}, no_sync", workload.forward_s)
-            compute("backward", f"backward {job.ddp.accumulation - left}, no_sync", workload.backward_s)
+            compute("forward", f"forward {job.ddp.accumulation - left}, no_sync", totals.forward_s)
+            compute("backward", f"backward {job.ddp.accumulation - left}, no_sync", totals.backward_s)
             continue
         for layer in reversed(workload.layers):
             compute("forward", layer.name, layer.forward_s)

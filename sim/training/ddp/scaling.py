@@ -63,7 +63,7 @@ class DataParallelTraining:
         costs = Costs(
             memory_bandwidth=bandwidth, slowdown=self.slowdown,
             spread=usual_spread if self.spread is None else self.spread, operator_s=OPERATOR_S,
-            optimizer_s=find_optimizer(self.optimizer).seconds(self.workload().nbytes, bandwidth),
+            optimizer_s=find_optimizer(self.optimizer).seconds(self.workload().totals.nbytes, bandwidth),
         )  # fmt: skip
         if library.ranks == 1:
             return replace(costs.alone, slowdown=self.slowdown)

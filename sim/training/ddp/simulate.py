@@ -80,7 +80,8 @@ def _summary(job: StepPlan, made: StepProgram, simulation: Simulation) -> Traini
     )
     slowest = max(range(len(paces)), key=lambda index: paces[index].slowdown)
     own = paces[slowest]
-    passes = accumulation * (workload.forward_s + workload.backward_s)
+    totals = workload.totals
+    passes = accumulation * (totals.forward_s + totals.backward_s)
     reduced = 1 if job.ddp.no_sync else accumulation
     copy_s = reduced * (
         sum(job.into_bucket_s(index) for index in workload.arrival)

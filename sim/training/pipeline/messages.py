@@ -28,9 +28,9 @@ class Messages:
             raise ValueError(f"activations of {min(sizes)} bytes; write 0 or more")
         self.rank = rank
         self.placement = placement
-        self.position = rank.communicators.mesh.place(rank.rank)["pipeline"]
         self._sizes = sizes
         self._group = rank.communicators.along(rank.rank, "pipeline")
+        self.position = self._group.ranks.index(rank.rank)
         if len(self._group.ranks) != placement.ranks:
             raise ValueError(
                 f"stages on {placement.ranks} ranks, but the mesh has {len(self._group.ranks)} along pipeline"

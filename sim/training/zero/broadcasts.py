@@ -42,7 +42,7 @@ class ZeroRedundant(Replicated):
 
     def hold(self, optimizer: Optimizer) -> None:
         """Hold parameters, gradients and buckets, and the states of the largest rank."""
-        nbytes = self.job.workload.nbytes
+        nbytes = self.job.workload.totals.nbytes
         views = self.job.ddp.gradient_as_bucket_view
         for pool, size in ((PARAMETERS, nbytes), (GRADIENTS, nbytes), ("buckets", 0 if views else nbytes)):
             self._own.take(pool, size)

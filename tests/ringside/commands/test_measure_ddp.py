@@ -59,7 +59,7 @@ def test_a_real_model_is_trained_checked_and_profiled_in_the_same_run(name):
     assert bool(work.buffers) == (name == "convolutions")
     assert found.memory_bandwidth
     assert found.memory_bandwidth > 1e8
-    assert all(step.step_s > 0.3 * (work.forward_s + work.backward_s) for step in found.steps)
+    assert all(step.step_s > 0.3 * (work.totals.forward_s + work.totals.backward_s) for step in found.steps)
     predicted = predict(found)
     assert [b.nbytes for b in predicted.buckets] == [b.nbytes for b in found.median.buckets]
     assert predicted.lower_s <= predicted.step_s <= predicted.upper_s

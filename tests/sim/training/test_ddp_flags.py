@@ -78,7 +78,7 @@ def test_a_parameter_without_a_gradient_needs_a_flag() -> None:
             run(DataParallel(iteration=iteration), workload=partly)
     for bucketing in (Bucketing(find_unused_parameters=True), Bucketing(static_graph=True)):
         step = run(DataParallel(bucketing=bucketing), workload=partly)
-        assert sum(sizes(step)) == SIXTEEN_LINEARS.nbytes
+        assert sum(sizes(step)) == SIXTEEN_LINEARS.totals.nbytes
 
 
 def test_an_early_bucket_waits_for_its_turn() -> None:
@@ -160,7 +160,7 @@ def test_casting_to_the_dtype_that_gradients_have_is_free() -> None:
         parameters=tuple(replace(tensor, dtype="bfloat16") for tensor in SIXTEEN_LINEARS.parameters),
     )
     job, costs = DataParallel(comm_hook="bf16_compress"), Costs(memory_bandwidth=1e11)
-    assert run(job, costs, half).copy_s == pytest.approx(half.nbytes * (2 + 2 + 2) / 1e11)
+    assert run(job, costs, half).copy_s == pytest.approx(half.totals.nbytes * (2 + 2 + 2) / 1e11)
 
 
 def test_views_of_the_bucket_spare_the_copy_back_and_with_a_hook_the_copy_in() -> None:

@@ -322,15 +322,15 @@ def test_a_decoder_is_what_the_module_is(name: str) -> None:
     )
     assert table.buffers == found.buffers
     assert list(table.arrival) == arrival(found)
-    assert 1e9 * table.forward_s == pytest.approx(found.flops, rel=1e-12)
+    assert 1e9 * table.totals.forward_s == pytest.approx(found.flops, rel=1e-12)
     logits = model.sequence * model.vocabulary
     products = [one for one in table.parameters if one.rows and not one.name.startswith("embedding")]
     # a tied output product reads the embedding
     tied = model.vocabulary * model.width if model.tied else 0
-    moved = 1e9 * read.forward_s - sum(one.count for one in products) - tied - 2 * logits
+    moved = 1e9 * read.totals.forward_s - sum(one.count for one in products) - tied - 2 * logits
     assert 0.55 < moved / total(found, "traffic") < 1.2
     # logits in float32 stand for the loss
-    assert 0.7 < (table.activation_nbytes - 4 * logits) / 2 / total(found, "kept") < 1.3
+    assert 0.7 < (table.totals.activation_nbytes - 4 * logits) / 2 / total(found, "kept") < 1.3
 
 
 def hugging_face(name: str, model: Decoder) -> str:

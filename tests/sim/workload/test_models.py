@@ -93,8 +93,10 @@ def test_a_decoder_and_its_workload_are_one_model(name: str) -> None:
     model = decoder(f"{name}:512")
     found = decoder_workload(model, Roofline(1e9, 1e300, 2), 1, "float32")
     assert model.num_parameters == found.num_parameters
-    assert model.flops() == pytest.approx(1e9 * found.forward_s, rel=1e-12)
-    assert model.training_flops() == pytest.approx(1e9 * (found.forward_s + found.backward_s), rel=1e-12)
+    assert model.flops() == pytest.approx(1e9 * found.totals.forward_s, rel=1e-12)
+    assert model.training_flops() == pytest.approx(
+        1e9 * (found.totals.forward_s + found.totals.backward_s), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,7 +124,7 @@ def test_one_gpu_comes_out_near_what_was_published(
     name: str, gpu: str, precision: str, batch: int, published: float
 ) -> None:
     step = workload(architecture(name), device(gpu), batch, precision)
-    predicted = batch / (step.forward_s + step.backward_s)
+    predicted = batch / (step.totals.forward_s + step.totals.backward_s)
     assert 0.55 < predicted / published < 1.3
 
 
@@ -151,7 +153,7 @@ def test_a_workload_keeps_the_gradients_in_their_dtype() -> None:
             gpt.num_parameters,
         ),
     ):
-        assert mixed.nbytes == 2 * cast.nbytes == 4 * parameters
+        assert mixed.totals.nbytes == 2 * cast.totals.nbytes == 4 * parameters
         assert mixed.layers == cast.layers
         assert mixed.arrival == tuple(index for layer in mixed.layers for index in layer.gradients)
 
@@ -160,7 +162,7 @@ def test_twice_the_efficiency_of_everything_is_half_the_time() -> None:
     model, gpu = architecture("vgg16"), device("v100")
     slow = workload(model, gpu, 8, compute_efficiency=0.4, memory_efficiency=0.4)
     quick = workload(model, gpu, 8, compute_efficiency=0.8, memory_efficiency=0.8)
-    assert slow.forward_s == pytest.approx(2 * quick.forward_s)
+    assert slow.totals.forward_s == pytest.approx(2 * quick.totals.forward_s)
 
 
 @pytest.mark.parametrize("name", DEVICES)

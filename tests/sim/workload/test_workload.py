@@ -101,11 +101,11 @@ def test_totals_add_up(tmp_path: Path) -> None:
     path.write_text(TWO_LAYERS)
     step = read(path)
     assert step.num_parameters == 1048576 + 1024 + 10240
-    assert step.nbytes == 4 * (1048576 + 1024) + 2 * 10240
+    assert step.totals.nbytes == 4 * (1048576 + 1024) + 2 * 10240
     assert step.arrival == (2, 1, 0)
-    assert step.forward_s == pytest.approx(1.28e-3)
-    assert step.backward_s == pytest.approx(2.56e-3)
-    assert step.activation_nbytes == 4 * 2**20
+    assert step.totals.forward_s == pytest.approx(1.28e-3)
+    assert step.totals.backward_s == pytest.approx(2.56e-3)
+    assert step.totals.activation_nbytes == 4 * 2**20
 
 
 def test_every_complaint_of_a_file_comes_at_once(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_ddp_by_a_layout_is_the_step_of_before(
     found = simulate_parallel(made, libraries)
     before = simulate_step(
         work, process_group(libraries.of(tuple(range(ranks)))), DataParallel(accumulation=accumulation),
-        replace(costs, optimizer_s=optimizer.seconds(work.nbytes, GPU.streaming)),
+        replace(costs, optimizer_s=optimizer.seconds(work.totals.nbytes, GPU.streaming)),
     )  # fmt: skip
     assert found.step_s == pytest.approx(before.step_s, rel=1e-12)
     assert found.samples == before.samples
