@@ -14,8 +14,7 @@ from ringside.sim.record import Record, digest
 from ringside.topologies.load import in_catalogue
 from ringside.validation.errors import summarize
 from ringside.validation.measurements import Measurements, measurements_of
-from ringside.validation.mpi.observed import algorithm_of
-from ringside.validation.mpi.predict import predictions
+from ringside.validation.mpi.observed import algorithm_of, predictions
 from ringside.validation.rows import PlacedRecord, rows
 
 SETS = ("fitted", "held_out", "unfitted")

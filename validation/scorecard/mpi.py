@@ -24,12 +24,23 @@ SMALL = (("mare-nostrum", "all_reduce", 32, 60), ("leonardo", "all_gather", 4, 3
 
 @dataclass(frozen=True)
 class MpiSplit:
-    """Rows to fit and rows to judge of one machine."""
+    """Rows to fit and rows to judge of one machine, of one collective or of all.
 
-    name: str
+    ``fitted_on`` says which rows are fitted.
+    """
+
     machine: str
+    collective: str
+    fitted_on: str
+    judged_on: str
     fitted: list[Record]
     judged: list[Record]
+
+    @property
+    def name(self) -> str:
+        """The split in words."""
+        rows = f"{self.machine} {self.collective}".rstrip()
+        return f"{rows}, fitted {self.fitted_on}{self.judged_on}"
 
     @cached_property
     def _model(self) -> MpiModel:
@@ -43,6 +54,7 @@ class MpiSplit:
                 series=self.machine,
                 what=record.algorithm,
                 measured=record.time_s,
+                part=self.collective,
                 predicted=float(middle),
                 low=float(low),
                 high=float(high),
@@ -62,7 +74,7 @@ class MpiSplit:
             name=self.name,
             title="Open MPI's times on Leonardo and MareNostrum 5",
             source="validation/published/mpi",
-            sets=f"{len(self.fitted)} rows",
+            sets=self.fitted_on,
             rule="none",
             judged=lambda: self.predicted(self.judged),
             counted=self.winners,
@@ -82,8 +94,10 @@ def splits(records: Sequence[Record]) -> Iterator[MpiSplit]:
     for machine, kind, few, many in SMALL:
         rows = [one for one in forced if (one.cluster, one.collective) == (machine, kind)]
         yield MpiSplit(
-            f"{machine} {kind}, fitted on {few} nodes, judged on {many}",
             machine,
+            kind,
+            f"on {few} nodes",
+            f", judged on {many}",
             [one for one in rows if one.num_nodes == few],
             [one for one in rows if one.num_nodes == many],
         )
@@ -91,15 +105,19 @@ def splits(records: Sequence[Record]) -> Iterator[MpiSplit]:
         rows = [one for one in forced if one.cluster == machine]
         most = max(one.num_nodes for one in rows)
         yield MpiSplit(
-            f"{machine}, fitted below {most} nodes, judged there",
             machine,
+            "",
+            f"below {most} nodes",
+            ", judged there",
             [one for one in rows if one.num_nodes < most],
             [one for one in rows if one.num_nodes == most],
         )
         for kind in sorted({one.collective for one in rows}):
             yield MpiSplit(
-                f"{machine} {kind}, fitted on all others",
                 machine,
+                kind,
+                "on all others",
+                "",
                 [one for one in rows if one.collective != kind],
                 [one for one in rows if one.collective == kind],
             )

@@ -108,16 +108,23 @@ def _of_training(answer: ScorecardAnswer) -> Form:
 
 def _of_mpi(answer: ScorecardAnswer) -> Form:
     heads = (
-        *(("rows", "fitted"), ("median", "(%)"), ("rows", "judged"), ("median", "(%)"), ("p90", "(%)")),
-        *(("inside", "(%)"), ("fastest", "named"), ("or tied", ""), ("question", "")),
+        *(
+            ("machine", ""),
+            ("collective", ""),
+            ("fitted", ""),
+            ("rows", ""),
+            ("median", "(%)"),
+            ("p90", "(%)"),
+        ),
+        *(("inside", "(%)"), ("fastest", "named"), ("or tied", ""), ("rows", "fitted"), ("median", "(%)")),
     )
     rows: list[tuple[console.Cell, ...]] = []
     for one, score in zip(answer.results, answer.scores, strict=True):
-        errors = score.errors
+        errors, kind = score.errors, one.rows[0].part or "all"
         counts = [f"{count.right} of {count.of}" if count.of else "-" for count in one.counted]
-        fitted = one.fitted.rows, 100 * one.fitted.median
         judged = errors.rows, 100 * errors.median, 100 * errors.p90, 100 * errors.inside
-        rows.append((*fitted, *judged, *counts, one.table.name))
+        fitted = one.fitted.rows, 100 * one.fitted.median
+        rows.append((one.rows[0].series, kind, one.table.sets, *judged, *counts, *fitted))
     notes = [f"{_count(answer)} rows judged by {len(answer.results)} fits, each held out of its fit"]
     return notes, heads, rows, []
 
