@@ -1,4 +1,4 @@
-"""Topologies by name: fabrics, which are code, and machines, each of which is a file."""
+"""Topologies by name: fabrics, which are code, and machines, which are files."""
 
 import inspect
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""YAML that refuses duplicate keys, of which PyYAML would silently use the last.
+"""YAML that refuses duplicate keys; PyYAML would silently use the last of them.
 
 It also refuses deep nesting, and values that do not match their form or their tag. It uses PyYAML, whose
 compiled loader reads the calibrations: ruamel.yaml refuses duplicate keys, but none of the rest.

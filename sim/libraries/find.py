@@ -172,5 +172,5 @@ def _check_options(name: str, options: Options) -> None:
             raise ValueError(f"unknown {option} {value!r}; write {one_of(allowed, value)}")
     known = {*COMMON, *LIBRARIES[name].options}
     given = [one.name for one in fields(Options) if getattr(options, one.name) != one.default]
-    if strange := ", ".join(f"--{one.replace('_', '-')}" for one in given if one not in known):
-        raise ValueError(f"{name} knows no {strange}; leave it out, or write --library nccl")
+    if unknown := ", ".join(f"--{one.replace('_', '-')}" for one in given if one not in known):
+        raise ValueError(f"{name} does not take {unknown}; remove it, or write --library nccl")

@@ -15,7 +15,7 @@ from ringside.sim.engine.compiled import world as states
 from ringside.sim.engine.compiled.agenda import post, post_behind, take
 from ringside.sim.engine.compiled.gates import close_over, forget, lift, shut, unchain
 from ringside.sim.engine.compiled.memory import array_at
-from ringside.sim.engine.compiled.origin import begin_anew
+from ringside.sim.engine.compiled.origin import move_origin
 from ringside.sim.engine.compiled.world import (
     ADDED,
     ARRIVAL,
@@ -198,7 +198,7 @@ def _piece_arrived(world: Any, slot: int, time: float) -> None:
 @compiled
 def _received(world: Any, slot: int, time: float) -> None:
     if time >= LONG_S and not world.num_now and not world.num_later:
-        begin_anew(world, time)
+        move_origin(world, time)
         time = 0.0
     message = messages(world)[slot]
     connection = message.connection

@@ -8,7 +8,7 @@ from ringside.sim.jit import compiled
 
 
 @compiled
-def begin_anew(world: Any, time: float) -> None:
+def move_origin(world: Any, time: float) -> None:
     """Count from ``time``, at which nothing is under way and all earlier events are over."""
     world.origin += time
     world.until -= time

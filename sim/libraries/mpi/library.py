@@ -139,8 +139,8 @@ class Mpi(Scheduled):
             )
         if self.network != "fifo":
             raise ValueError(
-                f"MPI's closed form knows no {self.network} network; simulate with --engine simpy, or leave "
-                "--network out"
+                f"MPI's closed form does not model the {self.network} network; simulate with --engine simpy, "
+                "or remove --network"
             )
         task = MpiTask(collective, candidate.algorithm, self.port)
         if self.measured and engine == "auto":

@@ -245,11 +245,11 @@ def _of_text(text: str, name: str, source: str, gpus: str) -> System:
             return system_of_table(text, name)
         case None:
             raise ValueError(
-                f"{source} is neither {WHAT['topology']} nor {WHAT['table']}; NCCL's model knows no other"
+                f"{source} is neither {WHAT['topology']} nor {WHAT['table']}; NCCL's model reads no other file"
             )
         case _:
             raise ValueError(
-                f"{source} is {WHAT[kind]}, which tells of no whole machine; give it as --nccl-graph"
+                f"{source} is {WHAT[kind]}, which does not describe a whole machine; give it as --nccl-graph"
             )
 
 

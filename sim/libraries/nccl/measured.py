@@ -6,7 +6,7 @@
 NCCL uses. The *host* is the time of one process to launch on all the GPUs that it drives. The *correction* is
 a Gaussian process in log time over message size and channels. Two tasks correlate if the same pair runs them,
 both inside one node or both across several, with similar messages and channels. Its mean tends to zero away
-from the measurements. `ringside.validation.measured` fits the parameters.
+from the measurements. `ringside.validation.nccl` fits the parameters.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

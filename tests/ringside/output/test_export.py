@@ -158,7 +158,7 @@ REFUSED = [
     ("simulate ring.xml --cluster star:8 -g 8", "-g 8, but the file has 4 ranks; remove -g"),
     ("simulate ring.xml --cluster star:4 --library nccl", "contains the schedule; remove --library"),
     ("simulate ring.xml --cluster star:4 --algorithm tree", "the file has its own"),
-    ("simulate ring.xml --cluster star:4 --protocol ll", "knows no --protocol"),
+    ("simulate ring.xml --cluster star:4 --protocol ll", "does not take --protocol"),
     ("simulate ring.xml --cluster star:4 --size 4K --export ring.xml", "it is an input"),
     ("program ring.goal -g 5", "-g 5, but ring.goal has 4 ranks; remove -g"),
     ("program ring.goal --real", "ring.goal: --real runs scripts only"),

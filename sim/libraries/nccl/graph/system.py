@@ -137,7 +137,7 @@ def system_of_graph(graph: Topology) -> System:
         raise TopologyError(f"{name}: RCCL runs on AMD's GPUs, not NCCL; take another library, such as ideal")
     if capability is None or hardware.nvlink is None:
         raise TopologyError(
-            f"NCCL's choices on {name} depend on its GPUs, which it does not tell; add for example "
+            f"NCCL's choices on {name} depend on its GPUs, which it does not state; add for example "
             "device: a100 (or compute_capability: 80) and cpu: intel to a file of it, or take a machine by "
             "name or another library"
         )

@@ -184,7 +184,7 @@ def test_what_torch_does_not_do_over_mpi_is_refused_by_name(words: dict[str, str
     [
         ({"algorithm": "tree"}, "mpi has no tree for all_reduce; write one of linear, nonoverlapping, "),
         ({"protocol": "ll"}, "unknown MPI protocol 'll'; write one of auto, eager, rendezvous"),
-        ({"network": "fair"}, "knows no fair network; simulate with --engine simpy"),
+        ({"network": "fair"}, "does not model the fair network; simulate with --engine simpy"),
     ],
 )
 def test_what_mpi_does_not_know_is_refused(options: dict[str, str], complaint: str) -> None:
