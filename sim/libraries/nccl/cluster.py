@@ -245,7 +245,7 @@ def _of_text(text: str, name: str, source: str, gpus: str) -> System:
             return system_of_table(text, name)
         case None:
             raise ValueError(
-                f"{source} is neither {WHAT['topology']} nor {WHAT['table']}; NCCL's model reads no other file"
+                f"{source} is neither {WHAT['topology']} nor {WHAT['table']}; NCCL's model reads no other"
             )
         case _:
             raise ValueError(
