@@ -1,4 +1,4 @@
-"""A training job: a model's parts, a layout over a mesh of ranks, and a step's costs beside its layers."""
+"""A training job: a model as a rank has it, a layout over a mesh, and a step's costs beside its layers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -8,8 +8,8 @@ from ringside.sim.training.layers import Pass, RankLayer, Work
 from ringside.sim.training.layout import COPIES, Layout
 from ringside.sim.training.memory import Optimizer
 from ringside.sim.training.mesh import Mesh
-from ringside.sim.training.parts import Parts
 from ringside.sim.training.pipeline.placement import Placement
+from ringside.sim.training.rank_model import RankModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +18,11 @@ class ParallelJob:
 
     ``library`` and ``workers`` are those of `ringside.sim.program.Group`. ``ddp`` only matters under the
     strategy of that name. Products are kept in ``precision``, None for the parameters' own type. Layers take
-    ``factor`` times the parts' times. The slowdown of single ranks in ``costs`` does not apply: all stages
+    ``factor`` times the model's times. The slowdown of single ranks in ``costs`` does not apply: all stages
     are as slow as the slowest of all ranks.
     """
 
-    parts: Parts
+    model: RankModel
     layout: Layout
     mesh: Mesh
     batch: int
@@ -73,7 +73,7 @@ class ParallelJob:
     def copies_embedding(self) -> bool:
         """Whether the last stage has a copy of the embedding, as it is tied and the first stage elsewhere."""
         where = self.placement
-        return self.parts.tied is not None and where.rank(where.stages - 1) != where.rank(0)
+        return self.model.tied is not None and where.rank(where.stages - 1) != where.rank(0)
 
     @property
     def roles(self) -> tuple[int, ...]:
@@ -83,10 +83,10 @@ class ParallelJob:
 
     def layers(self, stage: int) -> tuple[RankLayer, ...]:
         """Return the layers of a stage, at the pace of the slowest rank."""
-        own = self.parts.cut(self.layout.stages)[stage]
-        layers = [at_pace(self.parts.layers[number], self.pace * self.factor) for number in own]
-        if stage == self.layout.stages - 1 and self.parts.tied and self.copies_embedding:
-            layers[-1] = replace(layers[-1], parameters=(*layers[-1].parameters, self.parts.tied))
+        own = self.model.cut(self.layout.stages)[stage]
+        layers = [at_pace(self.model.layers[number], self.pace * self.factor) for number in own]
+        if stage == self.layout.stages - 1 and self.model.tied and self.copies_embedding:
+            layers[-1] = replace(layers[-1], parameters=(*layers[-1].parameters, self.model.tied))
         return tuple(layers)
 
     def own_nbytes(self, layers: Iterable[RankLayer]) -> int:
@@ -99,7 +99,7 @@ class ParallelJob:
     @property
     def between_nbytes(self) -> tuple[int, ...]:
         """Return the bytes that a micro-batch sends from each stage to the next."""
-        return tuple(self.parts.between_nbytes[own[0] - 1] for own in self.parts.cut(self.layout.stages)[1:])
+        return tuple(self.model.between_nbytes[own[0] - 1] for own in self.model.cut(self.layout.stages)[1:])
 
 
 def at_pace(layer: RankLayer, factor: float) -> RankLayer:

@@ -64,7 +64,7 @@ class Writing:
         """Return the step of all ranks."""
         roles = self.job.roles
         return Program(
-            f"{self.job.parts.name} step", self.job.mesh.ranks, self.operations, role=roles.__getitem__
+            f"{self.job.model.name} step", self.job.mesh.ranks, self.operations, role=roles.__getitem__
         )
 
     def operations(self, rank: int) -> Sequence[Operation]:
@@ -159,7 +159,7 @@ class Writing:
         if job.mesh.degree(*DATA) == 1 or not any(layer.parameters for layer in layers):
             return Unshared()
         if job.layout.strategy == "data_parallel":
-            return Replica(rank, layers, job.parts.buffers, job.parts.output_nbytes, job.costs)
+            return Replica(rank, layers, job.model.buffers, job.model.output_nbytes, job.costs)
         if job.layout.strategy == "ddp":
             if job.mesh.degree(*along) == 1:
                 return Unshared()
@@ -209,10 +209,10 @@ def _replicated(
     job: ParallelJob, rank: RankList, layers: Sequence[RankLayer], along: tuple[str, ...], *, first: bool
 ) -> tuple[StepPlan, Group]:
     """Return DistributedDataParallel around a stage: its plan, and its group."""
-    buffers = job.parts.buffers if first and along == DATA else ()
+    buffers = job.model.buffers if first and along == DATA else ()
     group = rank.communicators.along(rank.rank, *along)
     ddp = replace(job.ddp, no_sync=not job.layout.syncs_each)
-    return plan_of_layers(job.parts.name, layers, len(group.ranks), ddp, job.costs, buffers), group
+    return plan_of_layers(job.model.name, layers, len(group.ranks), ddp, job.costs, buffers), group
 
 
 def _sum_copies(job: ParallelJob, rank: RankList, stages: Sequence[int], layers: Sequence[RankLayer]) -> None:
@@ -227,10 +227,10 @@ def _sum_copies(job: ParallelJob, rank: RankList, stages: Sequence[int], layers:
         group = along(rank.rank, "tensor")
         norms = Collective("all_reduce", len(group.ranks), nbytes)
         rank.wait(rank.call(group, norms, "gradients of the norms"))
-    if job.copies_embedding and job.parts.tied and {0, job.layout.stages - 1} & set(stages):
+    if job.copies_embedding and job.model.tied and {0, job.layout.stages - 1} & set(stages):
         ranks = along(rank.rank, "pipeline").ranks
         group = rank.communicators.of((ranks[0], ranks[-1]), "pipeline embedding")
-        copies = Collective("all_reduce", 2, job.parts.tied.nbytes // job.holders)
+        copies = Collective("all_reduce", 2, job.model.tied.nbytes // job.holders)
         rank.wait(rank.call(group, copies, "gradients of the embedding"))
 
 
@@ -260,8 +260,8 @@ def _policy(job: ParallelJob, layers: Sequence[RankLayer]) -> FullyShardPolicy |
 def _held(job: ParallelJob, layers: Sequence[RankLayer]) -> dict[str, int]:
     """Return bytes by pool that a rank holds throughout; sharding strategies hold their own."""
     nbytes = sum(layer.nbytes for layer in layers)
-    held = {"buffers": sum(buffer.nbytes for buffer in job.parts.buffers)}
-    frozen = job.parts.frozen_nbytes // job.mesh.pipeline
+    held = {"buffers": sum(buffer.nbytes for buffer in job.model.buffers)}
+    frozen = job.model.frozen_nbytes // job.mesh.pipeline
     alone = job.mesh.degree(*DATA) == 1
     if alone or job.layout.strategy in ("ddp", "data_parallel"):
         held |= {"parameters": nbytes, "gradients": nbytes, "optimizer": job.optimizer.states * nbytes}

@@ -13,8 +13,8 @@ from ringside.sim.program.timeline import timeline
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.memory import Peak, peak
-from ringside.sim.training.parts import seconds_of
 from ringside.sim.training.program import Writing
+from ringside.sim.training.rank_model import seconds_of
 from ringside.sim.training.step import ParallelStep, StageTime, stage_time
 
 
@@ -55,15 +55,15 @@ class Played:
             names = tuple(layer.name for stage in step.stages for layer in job.layers(stage))
             stages.append(stage_time(simulation, index, job.mesh, names, most))
             _check(job, step.stages, stages[-1], step_s)
-        parts, samples, flops = job.parts, job.samples, job.parts.model_flops
-        tokens = None if parts.tokens is None else parts.tokens * samples
+        model, samples, flops = job.model, job.samples, job.model.model_flops
+        tokens = None if model.tokens is None else model.tokens * samples
         exposed = {
             name: sum(stage.exposed_by_s.get(name, 0.0) for stage in stages) / len(stages)
             for name in dict.fromkeys(name for stage in stages for name in stage.exposed_by_s)
         }
         return ParallelStep(
-            workload=parts.name,
-            sample=parts.sample,
+            workload=model.name,
+            sample=model.sample,
             ranks=job.mesh.ranks,
             samples=samples,
             tokens=tokens,
@@ -77,7 +77,7 @@ class Played:
             peak_nbytes=max(stage.peak.nbytes for stage in stages),
             micro_batches=job.micro_batches,
             model_flops=flops and flops * samples,
-            hardware_flops=flops and (flops + parts.recomputed_flops) * samples,
+            hardware_flops=flops and (flops + model.recomputed_flops) * samples,
             stages=tuple(stages),
             timeline=timeline(simulation),
         )
@@ -85,7 +85,7 @@ class Played:
 
 def play_parallel(job: ParallelJob, libraries: Libraries) -> Played:
     """Play one optimizer step; rank r of the mesh is rank r of the cluster."""
-    passed = sum(_operations(layer) for layer in job.parts.layers)
+    passed = sum(_operations(layer) for layer in job.model.layers)
     consider_operations(job.micro_batches * passed)
     writing = Writing(job)
     placed = PlacedProgram(writing.program(), tuple(range(job.mesh.ranks)), job.roles)
@@ -104,7 +104,7 @@ def simulate_parallel(job: ParallelJob, libraries: Libraries) -> ParallelStep:
 def simulate_parallel_disturbed(job: ParallelJob, libraries: Libraries, draw: Draw) -> Simulation:
     """Simulate one draw of a disturbed step: every rank has its own pace, so each is played."""
     program = Writing(job).program()
-    passed = sum(_operations(layer) for layer in job.parts.layers)
+    passed = sum(_operations(layer) for layer in job.model.layers)
     consider_operations(job.micro_batches * passed * program.ranks)
     placed = PlacedProgram(draw.program(program), tuple(range(program.ranks)))
     (simulation,) = play([placed], libraries, job.costs.contention, draw.disturbance.late)
@@ -123,4 +123,4 @@ def _check(job: ParallelJob, stages: Iterable[int], stage: StageTime, step_s: fl
         "compute": job.micro_batches * a_pass,
         "busiest communicator": max(stage.communication_by_s.values(), default=0.0),
     }
-    check_time(f"a step of {job.parts.name}", step_s, bounds)
+    check_time(f"a step of {job.model.name}", step_s, bounds)

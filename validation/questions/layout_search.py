@@ -312,7 +312,7 @@ class RankedLayouts:
         return [self._row(one) for one in self.ranked]
 
     def _row(self, one: Found) -> dict[str, Any]:
-        tokens = one.job.parts.tokens
+        tokens = one.job.model.tokens
         throughput = one.job.samples / one.step_s
         return {
             "options": f"{one.name} --batch {one.job.batch}",
@@ -327,7 +327,7 @@ class RankedLayouts:
         }
 
     def _mfu(self, one: Found) -> float | None:
-        precision, flops = self.training.precision, one.job.parts.model_flops
+        precision, flops = self.training.precision, one.job.model.model_flops
         if precision is None or flops is None:
             return None
         peak = self.training.gpu.peak(precision)

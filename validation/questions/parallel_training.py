@@ -11,11 +11,11 @@ from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import COPIES, Layout, LayoutError
 from ringside.sim.training.memory import find_optimizer
 from ringside.sim.training.mesh import DATA, FOLDS, Mesh
-from ringside.sim.training.parts import Parts, parts_of
 from ringside.sim.training.pipeline.actions import COMPUTES, singles
+from ringside.sim.training.rank_model import RankModel, workload_on_rank
 from ringside.sim.training.simulate import simulate_parallel
 from ringside.sim.training.step import ParallelStep
-from ringside.sim.training.tensor.decoder import parts_of_decoder, pull_of
+from ringside.sim.training.tensor.decoder import decoder_on_rank, pull_of
 from ringside.sim.workload.architecture import Architecture
 from ringside.sim.workload.decoder import DECODERS, Decoder
 from ringside.sim.workload.devices import STORED, Device, stored
@@ -41,7 +41,7 @@ class ParallelTraining:
     precision: str | None
     factor: float = 1.0
     _contentions: dict[Mesh, float] = field(init=False, repr=False, compare=False, default_factory=dict)
-    _cut: dict[Layout, Parts] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _cut: dict[Layout, RankModel] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def job(self, layout: Layout, batch: int | None = None) -> ParallelJob:
         """Return the training under this layout, with ``batch`` samples per replica or its own."""
@@ -54,7 +54,7 @@ class ParallelTraining:
             )
         batch = batch_of(training, gpu) if batch is None else batch
         layout = replace(layout, micro_batch=layout.micro_batch or batch)
-        parts = self._parts(layout, mesh)
+        model = self._model(layout, mesh)
         if layout.tables:
             _check_micro_batches(layout, batch)
         usual = 0.0 if self.precision is None else SPREAD
@@ -72,7 +72,7 @@ class ParallelTraining:
             )
         rules = GLOO if on_cpu else NCCL
         return ParallelJob(
-            parts=parts, layout=layout, mesh=mesh, batch=batch, factor=self.factor,
+            model=model, layout=layout, mesh=mesh, batch=batch, factor=self.factor,
             optimizer=find_optimizer(training.optimizer), ddp=training.ddp,
             precision=self.precision and STORED[self.precision],
             costs=Costs(
@@ -98,14 +98,14 @@ class ParallelTraining:
             self._contentions[mesh] = 0.0 if alone else contention(self.libraries.of(group), self.gpu)
         return self._contentions[mesh]
 
-    def _parts(self, layout: Layout, mesh: Mesh) -> Parts:
+    def _model(self, layout: Layout, mesh: Mesh) -> RankModel:
         """Return the model, built once for all layouts that differ only in their pipelines."""
         alike = replace(layout, pp=1, schedule="1f1b", virtual=1, tables=())
         if alike not in self._cut:
             self._cut[alike] = self._made(layout, mesh)
         return self._cut[alike]
 
-    def _made(self, layout: Layout, mesh: Mesh) -> Parts:
+    def _made(self, layout: Layout, mesh: Mesh) -> RankModel:
         training, name = self.training, self.training.model
         model = None if is_timed(name) else find_model(name)
         if isinstance(model, Decoder) and self.precision:
@@ -114,7 +114,7 @@ class ParallelTraining:
             pull = pull_of(self.libraries, group, self.gpu) if layout.async_tp else None
             how = numerics(training, self.gpu, self.precision)
             dtype = stored(training.dtype) or "float32"
-            return parts_of_decoder(model, layout, pace, dtype, numerics=how, pull=pull)
+            return decoder_on_rank(model, layout, pace, dtype, numerics=how, pull=pull)
         mixtures = [one for one, made in DECODERS.items() if made.experts]
         for is_given, option, fitting in (
             (layout.tp > 1, f"`tp` {layout.tp}", DECODERS),
@@ -132,7 +132,7 @@ class ParallelTraining:
         flops = self._flops(model) if isinstance(model, Architecture) else None
         units = layout.strategy not in COPIES
         sized, _ = sized_workload(training, self.gpu)
-        return parts_of(sized(layout.micro_batch), units=units, model_flops=flops)
+        return workload_on_rank(sized(layout.micro_batch), units=units, model_flops=flops)
 
     def _flops(self, model: Architecture) -> float | None:
         """Those of a sample's forward and backward; None where convolutions are in a type of their own."""

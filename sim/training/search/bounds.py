@@ -16,8 +16,8 @@ from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layers import Exchange, Pass, RankLayer, Work
 from ringside.sim.training.layout import FSDP
 from ringside.sim.training.mesh import DATA, Mesh
-from ringside.sim.training.parts import Parts
 from ringside.sim.training.pipeline.actions import Kind
+from ringside.sim.training.rank_model import RankModel
 from ringside.sim.training.search.walk import Moment, ends_of, moments, order_of
 
 
@@ -52,13 +52,13 @@ class StageCost(NamedTuple):
 class _Cut:
     """A model as some layouts cut it: its stages, and the dimensions along which its layers exchange."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts = parts
+    def __init__(self, model: RankModel) -> None:
+        self.model = model
         self.stages: dict[int, tuple[range, ...]] = {}
         self.dimensions = sorted(
             {
                 part.dimensions
-                for layer in parts.layers
+                for layer in model.layers
                 for part in (*layer.forward, *layer.backward)
                 if isinstance(part, Exchange)
             }
@@ -98,27 +98,27 @@ class Bounds:
 
     def stages(self, job: ParallelJob) -> tuple[StageCost, ...]:
         """Return the costs of all stages of a job, at the pace of the slowest rank."""
-        parts, count = job.parts, job.layout.stages
-        if id(parts) not in self._known:
+        model, count = job.model, job.layout.stages
+        if id(model) not in self._known:
             # kept, so that the id is not reused by another object
-            self._known[id(parts)] = _Cut(parts)
-        known = self._known[id(parts)]
+            self._known[id(model)] = _Cut(model)
+        known = self._known[id(model)]
         if count not in known.stages:
-            known.stages[count] = parts.cut(count)
+            known.stages[count] = model.cut(count)
         groups = tuple(job.mesh.together(0, *dimensions) for dimensions in known.dimensions)
-        key = id(parts), groups, count, job.pace * job.factor
+        key = id(model), groups, count, job.pace * job.factor
         if key not in self._costs:
-            costs = self._layers(parts, job.mesh, job.pace * job.factor)
+            costs = self._layers(model, job.mesh, job.pace * job.factor)
             self._costs[key] = tuple(
                 _together([costs[number] for number in own]) for own in known.stages[count]
             )
         return self._costs[key]
 
-    def _layers(self, parts: Parts, mesh: Mesh, pace: float) -> list[StageCost]:
+    def _layers(self, model: RankModel, mesh: Mesh, pace: float) -> list[StageCost]:
         """Return the costs of each layer; a decoder's layers share their passes, which are timed once."""
         known: dict[tuple[object, ...], StageCost] = {}
         costs = []
-        for layer in parts.layers:
+        for layer in model.layers:
             same = layer.forward, layer.backward, layer.recomputed, layer.kept_nbytes, layer.nbytes
             if same not in known:
                 known[same] = self._layer(layer, mesh, pace)
@@ -275,7 +275,7 @@ def _held(job: ParallelJob, costs: Sequence[StageCost]) -> int:
 
 def _computed_nbytes(job: ParallelJob, nbytes: int) -> int:
     """Return the size of ``nbytes`` bytes of parameters in the type of products."""
-    dtype = next(tensor.dtype for layer in job.parts.layers for tensor in layer.parameters)
+    dtype = next(tensor.dtype for layer in job.model.layers for tensor in layer.parameters)
     return nbytes // ITEMSIZE[dtype] * ITEMSIZE[job.gathered or dtype]
 
 

@@ -1,4 +1,4 @@
-"""A decoder as parts that a layout cuts: by tensor parallelism within layers, by the pipeline between."""
+"""A decoder as one rank of a layout has it: by tensor parallelism within layers, by the pipeline between."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ from ringside.sim.collective import Collective
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.modules import workload_of
-from ringside.sim.training.parts import Parts
+from ringside.sim.training.rank_model import RankModel
 from ringside.sim.training.tensor.context import ContextParallel
 from ringside.sim.training.tensor.cut import Pull, TensorParallel
 from ringside.sim.training.tensor.experts import ExpertParallel
@@ -19,7 +19,7 @@ USUAL = Numerics()
 """Attention that never writes its scores, and computes all of them at the products' pace."""
 
 
-def parts_of_decoder(
+def decoder_on_rank(
     decoder: Decoder,
     layout: Layout,
     roofline: Roofline,
@@ -27,8 +27,8 @@ def parts_of_decoder(
     *,
     numerics: Numerics = USUAL,
     pull: Pull | None = None,
-) -> Parts:
-    """Return the decoder's parts on GPUs of this pace, its parameters and gradients stored in ``dtype``.
+) -> RankModel:
+    """Return the decoder as a rank has it, on GPUs of this pace; parameters and gradients are of ``dtype``.
 
     ``numerics`` say how attention is computed, ``pull`` how tensor-parallel ranks read each other's memory
     where the layout has them do so. Layers pass activations on, sharded along the sequence
@@ -49,7 +49,7 @@ def parts_of_decoder(
     between = tokens * decoder.width * roofline.itemsize
     if layout.sequence_parallel:
         between //= layout.tp
-    return Parts(
+    return RankModel(
         name=decoder.name,
         sample=decoder.sample,
         layers=layers,
@@ -69,9 +69,9 @@ def decoder_workload(
     """Return one training step of ``batch`` sequences on a GPU that has the whole decoder."""
     if batch < 1:
         raise ValueError(f"a batch of {batch}; write 1 or more samples")
-    parts = parts_of_decoder(decoder, Layout(micro_batch=batch), roofline, dtype, numerics=numerics)
-    layers = [layer.undivided for layer in parts.layers]
-    return workload_of(parts.name, layers, batch=batch, sample=parts.sample)
+    model = decoder_on_rank(decoder, Layout(micro_batch=batch), roofline, dtype, numerics=numerics)
+    layers = [layer.undivided for layer in model.layers]
+    return workload_of(model.name, layers, batch=batch, sample=model.sample)
 
 
 def _check_experts(decoder: Decoder, layout: Layout) -> None:

@@ -19,7 +19,7 @@ from ringside.sim.training.simulate import simulate_parallel
 from ringside.sim.training.tensor.alone import pass_s
 from ringside.sim.training.tensor.context import BALANCED, METHODS, UNMASKED, Attention, ContextParallel
 from ringside.sim.training.tensor.cut import Pull
-from ringside.sim.training.tensor.decoder import parts_of_decoder
+from ringside.sim.training.tensor.decoder import decoder_on_rank
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import Roofline, device
 
@@ -113,9 +113,9 @@ def test_exchanges_hide_behind_blocks_but_for_the_last_gradients(degree, method,
 
 def job(layout, ranks=8):
     pull = Pull(1e11, multiprocessors=108) if layout.async_tp else None
-    parts = parts_of_decoder(SMALL, layout, GPU.roofline("bfloat16"), "float32", pull=pull)
+    model = decoder_on_rank(SMALL, layout, GPU.roofline("bfloat16"), "float32", pull=pull)
     return ParallelJob(
-        parts=parts, layout=layout, mesh=layout.mesh(ranks, 8), batch=2, precision="bfloat16",
+        model=model, layout=layout, mesh=layout.mesh(ranks, 8), batch=2, precision="bfloat16",
         optimizer=find_optimizer("adam"), costs=Costs(memory_bandwidth=GPU.streaming),
     )  # fmt: skip
 
@@ -155,9 +155,9 @@ def test_asynchronous_tensor_parallelism_leaves_no_exchange_in_the_layers():
     blocking, hiding = (
         job(Layout(strategy="fsdp", tp=4, sequence_parallel=True, async_tp=one)) for one in (False, True)
     )
-    kinds = {len(sent(made.parts.layers[1].forward)) for made in (blocking,)}
+    kinds = {len(sent(made.model.layers[1].forward)) for made in (blocking,)}
     assert kinds == {4}
-    assert not sent(hiding.parts.layers[1].forward)
+    assert not sent(hiding.model.layers[1].forward)
 
 
 @given(st.integers(1, 20000), st.integers(1, 20000), st.integers(1, 16))
@@ -188,7 +188,7 @@ def test_layouts_that_cannot_be_are_refused(words, complaint):
 )
 def test_tokens_and_heads_that_do_not_divide_are_refused(layout, complaint):
     with pytest.raises(ValueError, match=complaint):
-        parts_of_decoder(SMALL, layout, GPU.roofline("bfloat16"), "float32")
+        decoder_on_rank(SMALL, layout, GPU.roofline("bfloat16"), "float32")
 
 
 def test_meshes_that_do_not_divide_are_refused():

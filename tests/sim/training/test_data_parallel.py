@@ -14,8 +14,8 @@ from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.memory import find_optimizer
-from ringside.sim.training.parts import parts_of
 from ringside.sim.training.program import Writing
+from ringside.sim.training.rank_model import workload_on_rank
 from ringside.sim.training.simulate import simulate_parallel
 from ringside.sim.training.step import ParallelStep
 from ringside.sim.workload.architecture import workload
@@ -63,9 +63,9 @@ def test_a_chunk_is_closed_when_another_tensor_like_its_last_would_fill_it() -> 
 def job(strategy: str, ranks: int, model: str = "bert-base:64", operator_s: float = 0.0) -> ParallelJob:
     gpu = device("v100")
     layout = Layout(strategy=strategy, micro_batch=8)
-    parts = parts_of(workload(architecture(model), gpu, 8, "float16"), units=strategy == "fsdp")
+    on_rank = workload_on_rank(workload(architecture(model), gpu, 8, "float16"), units=strategy == "fsdp")
     return ParallelJob(
-        parts=parts, layout=layout, mesh=layout.mesh(ranks, 8), batch=8, optimizer=find_optimizer("adam"),
+        model=on_rank, layout=layout, mesh=layout.mesh(ranks, 8), batch=8, optimizer=find_optimizer("adam"),
         costs=Costs(memory_bandwidth=gpu.streaming, operator_s=operator_s),
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ from ringside.sim.training.modules import as_modules
 from ringside.sim.training.program import Writing
 from ringside.sim.training.rank import RankList
 from ringside.sim.training.stage import Stage
-from ringside.sim.training.tensor.decoder import parts_of_decoder
+from ringside.sim.training.tensor.decoder import decoder_on_rank
 from ringside.sim.training.zero.broadcasts import HybridZero
 from ringside.sim.training.zero.distributed_optimizer import DistributedOptimizer, bucket_size
 from ringside.sim.training.zero.partition import ZeroPolicy, dealt, most
@@ -70,10 +70,10 @@ def step(sharing: object, own: RankList, layers: list[RankLayer], micro_batches:
 
 def job(strategy: str, *, decoder: Decoder = SMALL, batch: int = 4, ranks: int = 8, **words: int) -> Writing:
     layout = Layout(strategy=strategy, **words)  # type: ignore[arg-type]
-    parts = parts_of_decoder(decoder, layout, GPU.roofline("bfloat16"), "float32")
+    model = decoder_on_rank(decoder, layout, GPU.roofline("bfloat16"), "float32")
     return Writing(
         ParallelJob(
-            parts=parts, layout=layout, mesh=layout.mesh(ranks, 8), batch=batch, optimizer=ADAM,
+            model=model, layout=layout, mesh=layout.mesh(ranks, 8), batch=batch, optimizer=ADAM,
             precision="bfloat16", costs=Costs(memory_bandwidth=GPU.streaming),
         )
     )  # fmt: skip

@@ -239,8 +239,8 @@ def _job(layout: LlamaLayout) -> ParallelJob:
     norms = 0
     if not layout.kernel.endswith("+rms"):
         norms = NORMS * tokens * decoder.width // (layout.tensor if layout.sequence_parallel == "1" else 1)
-    layers = tuple(_as_kept(layer, tokens, norms, layout.checkpointing) for layer in job.parts.layers)
-    return replace(job, parts=replace(job.parts, layers=layers))
+    layers = tuple(_as_kept(layer, tokens, norms, layout.checkpointing) for layer in job.model.layers)
+    return replace(job, model=replace(job.model, layers=layers))
 
 
 def _as_kept(layer: RankLayer, tokens: int, norms: int, checkpointing: str) -> RankLayer:

@@ -119,7 +119,7 @@ def _simulated_s(row: InternEvoRun, efficiency: float) -> float:
 @cache
 def _layers(tensor: int) -> tuple[RankLayer, ...]:
     alone = StepTime(model=MODEL, cluster=CLUSTER, strategy="hybrid_zero", tp=tensor, micro_batch=1)
-    return alone.job.parts.layers
+    return alone.job.model.layers
 
 
 @cache

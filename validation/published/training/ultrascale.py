@@ -253,7 +253,7 @@ def _layers(model: str, tensor: int, micro_batch: int) -> tuple[RankLayer, ...]:
         model=model, cluster=f"dgx-h100:{machines}", ranks=tensor, precision="bf16", dtype="bf16", tp=tensor,
         sequence_parallel=tensor > 1, batch=micro_batch, micro_batch=micro_batch,
     )  # fmt: skip
-    return training.job.parts.layers
+    return training.job.model.layers
 
 
 @cache

@@ -22,7 +22,7 @@ from ringside.sim.training.mesh import DATA, FOLDS, Mesh
 from ringside.sim.training.program import Writing
 from ringside.sim.training.simulate import simulate_parallel
 from ringside.sim.training.step import ParallelStep
-from ringside.sim.training.tensor.decoder import parts_of_decoder
+from ringside.sim.training.tensor.decoder import decoder_on_rank
 from ringside.sim.workload.decoder import Decoder, Experts
 from ringside.sim.workload.devices import device
 
@@ -35,9 +35,9 @@ MIXTURE = Decoder(
 
 
 def job(layout: Layout, ranks: int, batch: int = 2, **more: object) -> ParallelJob:
-    parts = parts_of_decoder(MIXTURE, layout, GPU.roofline("bfloat16"), "float32")
+    model = decoder_on_rank(MIXTURE, layout, GPU.roofline("bfloat16"), "float32")
     found = ParallelJob(
-        parts=parts, layout=layout, mesh=layout.mesh(ranks, 8), batch=batch, optimizer=find_optimizer("adam"),
+        model=model, layout=layout, mesh=layout.mesh(ranks, 8), batch=batch, optimizer=find_optimizer("adam"),
         costs=Costs(memory_bandwidth=GPU.streaming), precision="bfloat16",
     )  # fmt: skip
     return replace(found, **more)
@@ -101,7 +101,7 @@ def test_ranks_that_share_sequences_deal_experts_out_too(strategy: str) -> None:
     assert check(Writing(made).program()).verdict == PROVED
     assert {group for _, group in summed(made)} >= {tuple(range(8)), (0, 2, 4, 6)}
     apart = job(Layout(strategy=strategy, ep=2), 8)
-    assert made.own_nbytes(made.parts.layers) == apart.own_nbytes(apart.parts.layers)
+    assert made.own_nbytes(made.model.layers) == apart.own_nbytes(apart.model.layers)
     tokens, others = (_sent_to_experts(one) for one in (made, apart))
     assert tokens == others / 4
 
@@ -121,29 +121,29 @@ def test_a_stage_without_experts_is_shared_as_any_other(strategy: str) -> None:
     assert MIXTURE.experts
     model = replace(MIXTURE, experts=replace(MIXTURE.experts, dense_layers=2))
     layout = Layout(strategy=strategy, pp=2, schedule="zbv", virtual=2, ep=2)
-    parts = parts_of_decoder(model, layout, GPU.roofline("bfloat16"), "float32")
-    made = job(layout, 8, 4, parts=parts)
+    on_rank = decoder_on_rank(model, layout, GPU.roofline("bfloat16"), "float32")
+    made = job(layout, 8, 4, model=on_rank)
     assert check(Writing(made).program()).verdict == PROVED
     first, last = (summed(made, rank) for rank in (0, 4))
     assert {kind[1] for kind in first} == {(0, 1, 2, 3), (0, 2)}
     assert {kind[1] for kind in last} == {(4, 5, 6, 7), (4, 6)}
     halves = replace(layout, schedule="1f1b", virtual=1)
-    first = summed(job(halves, 8, 4, parts=parts))
+    first = summed(job(halves, 8, 4, model=on_rank))
     assert {kind[1] for kind in first} == {(0, 1, 2, 3)}
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp", "hsdp"])
 def test_without_expert_parallelism_experts_are_as_all_else(strategy: str) -> None:
     made = job(Layout(strategy=strategy, shard=2 if strategy == "hsdp" else None), 8)
-    nbytes = sum(layer.nbytes for layer in made.parts.layers)
-    assert made.own_nbytes(made.parts.layers) == pytest.approx(nbytes / made.mesh.shard, abs=2)
+    nbytes = sum(layer.nbytes for layer in made.model.layers)
+    assert made.own_nbytes(made.model.layers) == pytest.approx(nbytes / made.mesh.shard, abs=2)
 
 
 def test_zero_3_holds_and_gathers_each_expert_once() -> None:
     made = job(Layout(strategy="zero3"), 8)
     (stage,) = simulated(made).stages
-    small = sum(one.count for layer in made.parts.layers for one in layer.parameters if one.count <= 100_000)
-    count = sum(layer.nbytes for layer in made.parts.layers) // 4
+    small = sum(one.count for layer in made.model.layers for one in layer.parameters if one.count <= 100_000)
+    count = sum(layer.nbytes for layer in made.model.layers) // 4
     assert stage.peak.pools["optimizer"] <= 12 * (count + 8) / 8
     gathered = sum(
         one.action.collective.nbytes
@@ -158,7 +158,7 @@ def test_zero_3_holds_and_gathers_each_expert_once() -> None:
 def test_gradients_of_experts_are_summed_among_those_who_have_them(expert: int) -> None:
     made = job(Layout(ep=expert, no_sync=True), 8)
     found = summed(made)
-    layers = made.parts.layers
+    layers = made.model.layers
     experts = sum(layer.expert_nbytes for layer in layers)
     dense = sum(layer.nbytes for layer in layers) - experts
     everybody, alike = made.mesh.together(0, *DATA), made.mesh.together(0, "expert_data")
@@ -175,7 +175,7 @@ def test_gradients_of_experts_are_summed_among_those_who_have_them(expert: int) 
 def test_fsdp_deals_experts_out_among_those_who_have_the_same() -> None:
     made = job(Layout(strategy="fsdp", ep=4, no_sync=True), 8)
     found = summed(made)
-    experts = sum(layer.expert_nbytes for layer in made.parts.layers)
+    experts = sum(layer.expert_nbytes for layer in made.model.layers)
     assert found["reduce_scatter", (0, 4)] == experts
     assert set(found) == {("reduce_scatter", tuple(range(8))), ("reduce_scatter", (0, 4))}
 
@@ -185,7 +185,7 @@ def test_a_rank_holds_its_own_experts(strategy: str) -> None:
     dealt, whole = (job(Layout(strategy=strategy, ep=expert), 8) for expert in (8, 1))
     pools = [simulated(made).stages[0].peak.pools for made in (dealt, whole)]
     states = {name: [pool[name] for pool in pools] for name in ("parameters", "optimizer")}
-    experts = sum(layer.expert_nbytes for layer in whole.parts.layers)
+    experts = sum(layer.expert_nbytes for layer in whole.model.layers)
     if strategy == "ddp":
         assert states["parameters"][1] - states["parameters"][0] == experts * 7 // 8
         assert states["optimizer"][1] - states["optimizer"][0] == 2 * experts * 7 // 8
@@ -215,7 +215,7 @@ def test_gradients_of_views_have_no_second_place() -> None:
     with_buckets, without = (
         simulated(made).stages[0].peak.pools for made in (job(layout, 8), job(layout, 8, ddp=views))
     )
-    alone = sum(layer.expert_nbytes for layer in job(layout, 8).parts.layers)
+    alone = sum(layer.expert_nbytes for layer in job(layout, 8).model.layers)
     assert with_buckets["buckets"] == with_buckets["gradients"] - alone
     assert "buckets" not in without
 
@@ -254,9 +254,9 @@ def test_words_of_experts_are_refused_where_there_are_none() -> None:
         with pytest.raises(
             LayoutError, match=f"{option} needs a mixture of experts, and dense is none; leave"
         ):
-            parts_of_decoder(dense, Layout(**words), GPU.roofline("bfloat16"), "float32")  # type: ignore[arg-type]
+            decoder_on_rank(dense, Layout(**words), GPU.roofline("bfloat16"), "float32")  # type: ignore[arg-type]
     with pytest.raises(LayoutError, match=r"`tp` 2 has each rank send its own .* add `sequence_parallel`"):
-        parts_of_decoder(MIXTURE, Layout(tp=2), GPU.roofline("bfloat16"), "float32")
+        decoder_on_rank(MIXTURE, Layout(tp=2), GPU.roofline("bfloat16"), "float32")
 
 
 @pytest.mark.parametrize(

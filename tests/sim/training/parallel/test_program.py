@@ -19,12 +19,12 @@ from ringside.sim.training.fully_shard import FullyShard
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import Layout
 from ringside.sim.training.memory import find_optimizer
-from ringside.sim.training.parts import Parts, parts_of, seconds_of
 from ringside.sim.training.pipeline.passes import Commanded
 from ringside.sim.training.program import Writing
+from ringside.sim.training.rank_model import RankModel, seconds_of, workload_on_rank
 from ringside.sim.training.simulate import simulate_parallel
 from ringside.sim.training.step import ParallelStep
-from ringside.sim.training.tensor.decoder import decoder_workload, parts_of_decoder
+from ringside.sim.training.tensor.decoder import decoder_on_rank, decoder_workload
 from ringside.sim.workload.architecture import workload
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import device
@@ -45,11 +45,13 @@ HELD = {"distributed_optimizer": {"gradients"}, "zero_redundancy": {"gradients",
 """What a rank holds all the time beside parameters and optimizer."""
 
 
-def job(layout: Layout, ranks: int, batch: int, parts: Parts | None = None, **more: object) -> ParallelJob:
-    made = parts or parts_of_decoder(SMALL, layout, GPU.roofline("bfloat16"), "float32")
+def job(
+    layout: Layout, ranks: int, batch: int, model: RankModel | None = None, **more: object
+) -> ParallelJob:
+    made = model or decoder_on_rank(SMALL, layout, GPU.roofline("bfloat16"), "float32")
     costs = Costs(memory_bandwidth=GPU.streaming)
     found = ParallelJob(
-        parts=made, layout=layout, mesh=layout.mesh(ranks, 8), batch=batch, optimizer=find_optimizer("adam"),
+        model=made, layout=layout, mesh=layout.mesh(ranks, 8), batch=batch, optimizer=find_optimizer("adam"),
         costs=costs, precision="bfloat16",
     )  # fmt: skip
     return replace(found, **more)
@@ -111,10 +113,10 @@ def test_ddp_by_a_layout_is_the_step_of_before(
     if isinstance(found_model, Decoder):
         pace = GPU.roofline("bfloat16")
         work = decoder_workload(found_model, pace, 8, "float32")
-        parts = parts_of_decoder(found_model, Layout(micro_batch=8), pace, "float32")
+        parts = decoder_on_rank(found_model, Layout(micro_batch=8), pace, "float32")
     else:
         work = workload(found_model, GPU, 8)
-        parts = parts_of(work, units=False)
+        parts = workload_on_rank(work, units=False)
     libraries = Libraries(library, cluster, {}, ranks)
     optimizer = find_optimizer("adam")
     costs = Costs(memory_bandwidth=GPU.streaming, spread=0.02, contention=0.1)
@@ -169,7 +171,7 @@ def test_torchs_pipelines_reduce_once_a_step(strategy: str, schedule: str, virtu
 def test_one_rank_alone_computes_and_steps() -> None:
     made = job(Layout(micro_batch=2), 1, 6)
     found = simulated(made)
-    parts = made.parts
+    parts = made.model
     computed = 3 * sum(seconds_of(layer) for layer in parts.layers)
     nbytes = sum(layer.nbytes for layer in parts.layers)
     stepped = made.optimizer.seconds(nbytes, GPU.streaming)
@@ -255,7 +257,7 @@ def test_more_micro_batches_leave_a_smaller_bubble(schedule: str, virtual: int) 
 def test_the_bubble_of_1f1b_is_the_textbooks() -> None:
     """Narayanan et al., arXiv:2104.04473, section 2.2: (p - 1) / (m + p - 1) where stages are alike."""
     layout = Layout(pp=4)
-    whole = parts_of_decoder(SMALL, layout, GPU.roofline("bfloat16"), "float32")
+    whole = decoder_on_rank(SMALL, layout, GPU.roofline("bfloat16"), "float32")
     alike = [layer for layer in whole.layers if layer.name.startswith("layer ")]
     parts = replace(whole, layers=tuple(alike), between_nbytes=(0,) * 7, tied=None)
     made = job(layout, 4, 8, parts, costs=Costs(memory_bandwidth=inf))
@@ -265,7 +267,7 @@ def test_the_bubble_of_1f1b_is_the_textbooks() -> None:
 
 def test_what_is_sent_by_each_strategy() -> None:
     """Bytes that a rank hands to collectives of data parallelism in a step."""
-    parts = parts_of_decoder(SMALL, Layout(), GPU.roofline("bfloat16"), "float32")
+    parts = decoder_on_rank(SMALL, Layout(), GPU.roofline("bfloat16"), "float32")
     nbytes = sum(layer.nbytes for layer in parts.layers)
     sent = {}
     for strategy in ("ddp", "fsdp"):

@@ -12,7 +12,7 @@ from ringside.sim.workload.workload import Tensor, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class RankModel:
     """``layers`` in forward order, each as one rank has it, for one micro-batch.
 
     ``between_nbytes`` pass from layer to layer, one entry for each but the last. ``tokens`` is the number per
@@ -56,8 +56,8 @@ class Parts:
         return tuple(range(first, stop) for first, stop in pairwise(firsts))
 
 
-def parts_of(workload: Workload, *, units: bool, model_flops: float | None = None) -> Parts:
-    """Return the parts of a workload that tensor parallelism does not cut.
+def workload_on_rank(workload: Workload, *, units: bool, model_flops: float | None = None) -> RankModel:
+    """Return a workload, which tensor parallelism does not cut, as a rank has it.
 
     With ``units`` the layers of one block, by their names, make one layer, as FSDP wraps them. Between
     layers passes the later one's kept activation: its input. Logits are what layers after the last
@@ -87,7 +87,7 @@ def parts_of(workload: Workload, *, units: bool, model_flops: float | None = Non
         )
         for name, run in zip(names, runs, strict=True)
     )
-    return Parts(
+    return RankModel(
         name=workload.name, sample=workload.sample, layers=layers,
         between_nbytes=tuple(run[0].activation_nbytes for run in runs[1:]),
         num_parameters=workload.num_parameters, buffers=workload.buffers,
