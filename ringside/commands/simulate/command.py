@@ -29,10 +29,13 @@ WORDS = (
 FACTOR_WORDS = "band: 80 % of times lie between time / band and time * band"
 
 
+MOST_LINKS = 10
+"""The default number of links that are printed."""
+
+
 @asks(CollectiveTime)
 def command(
     question: CollectiveTime,
-    context: typer.Context,
     trace: options.Trace = None,
     timeline: Annotated[
         Path | None,
@@ -43,7 +46,9 @@ def command(
         ),
     ] = None,
     links: Annotated[bool, typer.Option("--links", help="Print the busiest links and who waits.")] = False,
-    top: Annotated[int, typer.Option(min=1, help="Number of links that --links prints.")] = 10,
+    top: Annotated[
+        int | None, typer.Option(min=1, show_default="10", help="Number of links that --links prints.")
+    ] = None,
     plot: options.Plot = None,
     export: options.Export = None,
     force: options.Force = False,
@@ -51,7 +56,7 @@ def command(
     json: options.Json = False,
 ) -> None:
     """Predict how long a collective takes."""
-    if "top" in console.given(context) and not links:
+    if top is not None and not links:
         raise ValueError(f"--top {top} limits the links that --links prints; add --links, or remove it")
     outputs = Outputs(trace=trace, timeline=timeline, plot=plot, export=export, links=links)
     outputs.check(question)
@@ -67,7 +72,7 @@ def command(
         draw_links(busiest, answer.first.library, plot)
     elif plot:
         draw_answer(answer, plot)
-    _show(answer, comments, busiest, top=top, as_json=json)
+    _show(answer, comments, busiest, top=top or MOST_LINKS, as_json=json)
 
 
 def _show(

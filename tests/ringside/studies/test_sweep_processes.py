@@ -21,7 +21,8 @@ from tests.ringside.studies.sweeps import rows
 pytestmark = pytest.mark.slow
 
 LONGER = """
-ask: simulate all_reduce --cluster star:{ranks} --algorithm ring --engine simpy --size {size}
+ask: simulate
+options: {collective: all_reduce, cluster: "star:{ranks}", algorithm: ring, engine: simpy}
 grid:
   ranks: [4, 5, 6, 8]
 sample:
