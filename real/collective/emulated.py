@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from ringside.real.backends import ON_SOCKETS
 from ringside.real.collective.measure import Measurement, job_of, record_of
-from ringside.real.emulate import Host, Network, emulate
+from ringside.real.emulate import EmulatedNetwork, Host, emulate
 from ringside.real.emulate.queues import BURST, MTU, SEND_WINDOW
 from ringside.real.launch.follow import RankJob, Row
 from ringside.real.launch.forks import Forks
@@ -22,11 +22,11 @@ _PORT = 29400
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class EmulatedCluster:
     """An emulated network that is up; ``forks`` starts its ranks, or torchrun where ``forks`` is None."""
 
     graph: Topology
-    network: Network
+    network: EmulatedNetwork
     forks: Forks | None
 
     def measure(
@@ -85,7 +85,9 @@ class Cluster:
 
 
 @contextmanager
-def cluster(graph: Topology, forks: Forks | None = None, *, torchrun: bool = False) -> Iterator[Cluster]:
+def cluster(
+    graph: Topology, forks: Forks | None = None, *, torchrun: bool = False
+) -> Iterator[EmulatedCluster]:
     """Yield the topology as an emulated network on which collectives can be measured.
 
     Several networks may share ``forks``, one after another. With ``torchrun`` every host runs its own agent,
@@ -93,10 +95,10 @@ def cluster(graph: Topology, forks: Forks | None = None, *, torchrun: bool = Fal
     """
     with emulate(graph) as network:
         if torchrun or forks:
-            yield Cluster(graph, network, forks)
+            yield EmulatedCluster(graph, network, forks)
             return
         with Forks() as own:
-            yield Cluster(graph, network, own)
+            yield EmulatedCluster(graph, network, own)
 
 
 def measure_emulated(
@@ -107,7 +109,7 @@ def measure_emulated(
     placement: Sequence[int] | None = None,
     torchrun: bool = False,
 ) -> None:
-    """Build the network, measure as `Cluster.measure` does, and tear the network down."""
+    """Build the network, measure as `EmulatedCluster.measure` does, and tear the network down."""
     with cluster(graph, torchrun=torchrun) as built:
         built.measure(what, on_record, placement)
 
@@ -117,7 +119,7 @@ def spread(count: int, hosts: int) -> tuple[int, ...]:
     return tuple(rank * min(hosts, count) // count for rank in range(count))
 
 
-def _agents(network: Network, hosts: Sequence[Host]) -> list[Agent]:
+def _agents(network: EmulatedNetwork, hosts: Sequence[Host]) -> list[Agent]:
     """Return one torchrun agent per host; all meet at the first, and ranks are numbered host by host."""
     nodes = list(dict.fromkeys(hosts))
     share = len(hosts) // len(nodes)

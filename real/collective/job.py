@@ -29,7 +29,7 @@ def check_timeout(timeout_s: float) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class CollectiveJob:
     """One collective at several sizes, each with ``iterations`` timed after ``warmup`` untimed ones.
 
     ``algorithm`` is ``library`` for the backend's own collective, `PING_PONG`, or the name of one of
@@ -53,14 +53,14 @@ class Job:
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     @classmethod
-    def read(cls, path: Path) -> "Job":
+    def read(cls, path: Path) -> "CollectiveJob":
         """Read a job from the file."""
         content = json.loads(path.read_text(encoding="utf-8"))
         return cls(**{**content, "sizes": tuple(content["sizes"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MpiJob(Job):
+class MpiJob(CollectiveJob):
     """The same job under mpirun."""
 
     worker: ClassVar[str] = "ringside.real.mpi.worker"

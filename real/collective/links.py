@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ringside.real.collective.emulated import Cluster
+from ringside.real.collective.emulated import EmulatedCluster
 from ringside.real.collective.measure import Measurement
 from ringside.real.emulate.queues import SEGMENT, SEND_WINDOW
 from ringside.real.launch.torchrun import WorldSpec
@@ -42,7 +42,7 @@ class Link:
     efficiency: float
 
 
-def measure_link(cluster: Cluster) -> Link:
+def measure_link(cluster: EmulatedCluster) -> Link:
     """Measure ping-pong between the first two hosts, whose links are alike."""
     records = _ping_pong(cluster, (0, 1), _LARGE)
     for _ in range(_ATTEMPTS - 1):
@@ -56,7 +56,7 @@ def measure_link(cluster: Cluster) -> Link:
     return Link(nominal, float(1 / slope / nominal))
 
 
-def measure_latency(cluster: Cluster, placement: Sequence[int]) -> float:
+def measure_latency(cluster: EmulatedCluster, placement: Sequence[int]) -> float:
     """Return the seconds of the shortest message from rank to rank while all pairs of ranks send."""
     return _ping_pong(cluster, placement, (_SMALL,))[0].time_s
 
@@ -76,7 +76,7 @@ def as_measured(graph: Topology, placement: Sequence[int], link: Link, latency: 
     return network
 
 
-def measured_graph(cluster: Cluster, ranks: int) -> tuple[Topology, float]:
+def measured_graph(cluster: EmulatedCluster, ranks: int) -> tuple[Topology, float]:
     """Return the network as ping-pong measures it, with rank r on host r, and its latency."""
     hosts = tuple(range(ranks))
     link = max((measure_link(cluster) for _ in range(_PING_PONGS)), key=lambda link: link.efficiency)
@@ -84,13 +84,13 @@ def measured_graph(cluster: Cluster, ranks: int) -> tuple[Topology, float]:
     return as_measured(cluster.graph, hosts, link, latency), latency
 
 
-def measured_network(cluster: Cluster, ranks: int) -> MeasuredNetwork:
+def measured_network(cluster: EmulatedCluster, ranks: int) -> MeasuredNetwork:
     """Return the network as ping-pong measures it, for records of Gloo on the first ``ranks`` hosts."""
     graph, latency = measured_graph(cluster, ranks)
     return MeasuredNetwork(topology=dumps(graph), library=GLOO.name, launch_s=RENDEZVOUS * latency)
 
 
-def _ping_pong(cluster: Cluster, placement: Sequence[int], sizes: Sequence[int]) -> list[Record]:
+def _ping_pong(cluster: EmulatedCluster, placement: Sequence[int], sizes: Sequence[int]) -> list[Record]:
     records: list[Record] = []
     what = Measurement(
         collective="sendrecv",

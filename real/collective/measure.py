@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ringside.real.backends import BACKENDS, ON_GPU, ON_SOCKETS, UNDER_TORCHRUN
-from ringside.real.collective.job import PING_PONG, Job, MpiJob, check_repeats, check_timeout
+from ringside.real.collective.job import PING_PONG, CollectiveJob, MpiJob, check_repeats, check_timeout
 from ringside.real.launch.follow import Row
 from ringside.real.launch.forks import Forks
 from ringside.real.launch.mpirun import check_mpi, run_mpi
@@ -114,9 +114,9 @@ def measure(what: Measurement, on_record: Callable[[Record], None], forks: Forks
         run(job_of(what), what.world, keep)
 
 
-def job_of(what: Measurement) -> Job:
+def job_of(what: Measurement) -> CollectiveJob:
     """Return the job for every rank."""
-    return (Job if what.backend in UNDER_TORCHRUN else MpiJob)(
+    return (CollectiveJob if what.backend in UNDER_TORCHRUN else MpiJob)(
         collective=what.collective,
         algorithm=what.algorithm,
         backend=what.backend,

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from ringside.real.backends import ON_GPU, ON_SOCKETS
 from ringside.real.clock import StartingGun
 from ringside.real.collective.buffers import Buffers
-from ringside.real.collective.job import PING_PONG, Job, row_of
+from ringside.real.collective.job import PING_PONG, CollectiveJob, row_of
 from ringside.real.collective.programs import GlooProgram, LibraryProgram, NcclProgram, PingPong
 from ringside.real.host import fingerprint, own_device
 from ringside.real.launch.follow import show_life
@@ -39,7 +39,7 @@ def main() -> None:
 
 def carry_out(order: Path, rows: Path) -> None:
     """Join the process group that torchrun's environment variables describe, and run this rank's part."""
-    job = Job.read(order)
+    job = CollectiveJob.read(order)
     torch.set_num_threads(1)
     device = own_device(job.backend)
     if job.backend in ON_SOCKETS:
@@ -56,7 +56,9 @@ def carry_out(order: Path, rows: Path) -> None:
         dist.destroy_process_group()
 
 
-def _measure(job: Job, nbytes: int, device: torch.device, gun: StartingGun, rows: Path) -> dict[str, Any]:
+def _measure(
+    job: CollectiveJob, nbytes: int, device: torch.device, gun: StartingGun, rows: Path
+) -> dict[str, Any]:
     """Measure one size; return its row, or exit with an error where a sum is wrong."""
     collective = Collective(job.collective, dist.get_world_size(), nbytes, itemsize(job.dtype))
     program, buffers = _program(job, collective, device)
@@ -82,7 +84,7 @@ def _measure(job: Job, nbytes: int, device: torch.device, gun: StartingGun, rows
     return row_of(nbytes, slowest, fingerprint())
 
 
-def _program(job: Job, collective: Collective, device: torch.device) -> tuple[Program, Buffers]:
+def _program(job: CollectiveJob, collective: Collective, device: torch.device) -> tuple[Program, Buffers]:
     dtype, rank = getattr(torch, job.dtype), dist.get_rank()
     if job.algorithm == "library":
         buffers = Buffers(collective, even_chunks(collective), rank, dtype, device)

@@ -10,7 +10,7 @@ from statistics import median, median_low
 from typing import Any
 
 from ringside.real.ddp.job import DdpJob
-from ringside.real.emulate import Network
+from ringside.real.emulate import EmulatedNetwork
 from ringside.real.launch.follow import START_S, MeasureError, Row, last_lines
 from ringside.real.launch.torchrun import Agent, local_agent, started, watched
 from ringside.sim.training.ddp.buckets import Bucket
@@ -24,7 +24,7 @@ _ALL_REDUCES = tuple(2**power for power in range(14, 27, 2))
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredSteps:
     """The measurement of one job: its steps, the buckets in launch order, and the environment.
 
     ``workload`` is the given one or, for a model that computed, the times of its passes in the same run
@@ -55,10 +55,10 @@ def measure_ddp(
     model: Workload | str,
     job: DdpJob,
     ranks: int,
-    on_step: Callable[[Measured], None] = lambda _: None,
+    on_step: Callable[[MeasuredSteps], None] = lambda _: None,
     *,
-    network: Network | None = None,
-) -> Measured:
+    network: EmulatedNetwork | None = None,
+) -> MeasuredSteps:
     """Train on ``ranks`` ranks: under torchrun, or one per host of the network.
 
     ``model`` is a workload, for which sleeping layers run, or `ringside.real.model.user_model`'s text; it
@@ -96,7 +96,7 @@ def measure_ddp(
     return _measured(bare, rows, job.workers)
 
 
-def _measured(model: Workload, rows: Sequence[Row], workers: int) -> Measured:
+def _measured(model: Workload, rows: Sequence[Row], workers: int) -> MeasuredSteps:
     first = rows[0]
     workload = profile(model, [row["ranks"] for row in rows]) if "alone" in first["ranks"][0] else model
     steps = tuple(step_of(workload, row["ranks"], workers) for row in rows)
@@ -109,7 +109,7 @@ def _measured(model: Workload, rows: Sequence[Row], workers: int) -> Measured:
         for members in dict.fromkeys(tuple(b["parameters"]) for b in first["ranks"][0]["buckets"])
     )
     all_reduces = tuple((nbytes, seconds) for nbytes, seconds in first["all_reduce"])
-    return Measured(
+    return MeasuredSteps(
         workload, steps, buckets, first["memory_bandwidth"], all_reduces, first["fingerprint"],
         *_losses([row["ranks"] for row in rows], dict(all_reduces)), tuple(map(tuple, first["hook"])),
     )  # fmt: skip
@@ -213,7 +213,7 @@ def _reductions(everybody: Sequence[dict[str, Any]], zero: float, workers: int) 
     return runs
 
 
-def _hosts(worker: list[str], ranks: int, network: Network) -> list[Agent]:
+def _hosts(worker: list[str], ranks: int, network: EmulatedNetwork) -> list[Agent]:
     """Return a rank in each host, with torchrun's environment: agents would need their own cores."""
     meeting = {"MASTER_ADDR": network.hosts[0].address, "MASTER_PORT": str(_PORT), "WORLD_SIZE": str(ranks)}
     return [

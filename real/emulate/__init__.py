@@ -15,6 +15,6 @@ A link's latency is not emulated: kernels without netem cannot delay an idle lin
 0.1 ms between two Python programs. Measure it.
 """
 
-from ringside.real.emulate.network import Host, Network, available, emulate, sweep
+from ringside.real.emulate.network import EmulatedNetwork, Host, available, emulate, sweep
 
-__all__ = ["Host", "Network", "available", "emulate", "sweep"]
+__all__ = ["EmulatedNetwork", "Host", "available", "emulate", "sweep"]

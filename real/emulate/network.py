@@ -24,7 +24,7 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class EmulatedNetwork:
     """An emulated network that is up. ``fabric`` is the namespace of its bridges."""
 
     hosts: tuple[Host, ...]
@@ -48,7 +48,7 @@ class Network:
 
 
 @contextmanager
-def emulate(graph: Topology) -> Iterator[Network]:
+def emulate(graph: Topology) -> Iterator[EmulatedNetwork]:
     """Yield the topology as a real network in this machine, for the length of the block.
 
     However the block ends, Ctrl-C, SIGTERM and SIGHUP included, the processes that still live in the hosts
@@ -73,7 +73,7 @@ def emulate(graph: Topology) -> Iterator[Network]:
             hosts = (
                 Host(rank, node, build.host(rank), address(rank)) for rank, node in enumerate(layout.hosts)
             )
-            yield Network(tuple(hosts), build.fabric())
+            yield EmulatedNetwork(tuple(hosts), build.fabric())
         finally:
             if os.getpid() == maker:  # not a child that was forked inside the block
                 with stopping.deferred():

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ringside.real.model.trace import NeedsNumbersError, Trace, Work, sparse, trace
+from ringside.real.model.trace import LayerWork, ModuleTrace, NeedsNumbersError, sparse, trace
 from ringside.real.model.user_model import EXAMPLE, batch_of, build, build_light
 from ringside.sim.workload.architecture import Architecture, Block
 from ringside.sim.workload.workload import Tensor, Workload
@@ -40,7 +40,7 @@ def architecture(module: nn.Module, *inputs: Any) -> Architecture:
         seen = trace(module, inputs)
     else:
         batch = 1
-        seen = Trace({name: Work() for name, _ in module.named_modules()}, list(trained)[::-1])
+        seen = ModuleTrace({name: LayerWork() for name, _ in module.named_modules()}, list(trained)[::-1])
     alone = {f"{name}.weight" for name in sparse(module)}
     return Architecture(
         name=type(module).__name__,
@@ -66,13 +66,13 @@ def architecture_of(text: str) -> Architecture:
         return architecture(module, *inputs)
 
 
-def _blocks(seen: Trace, parameters: Sequence[str], batch: int) -> Iterator[Block]:
+def _blocks(seen: ModuleTrace, parameters: Sequence[str], batch: int) -> Iterator[Block]:
     """Yield the layers in forward order; one whose gradients arrive apart is one block per arrival."""
     position = {name: index for index, name in enumerate(parameters)}
     owners = {_owner(name, seen.work) for name in seen.arrival}
     work = _merged(seen.work, owners)
     for owner, names in groupby(reversed(seen.arrival), lambda name: _owner(name, seen.work)):
-        own = work.pop(owner, Work())
+        own = work.pop(owner, LayerWork())
         yield Block(
             name=owner,
             gradients=tuple(position[name] for name in names)[::-1],
@@ -84,7 +84,7 @@ def _blocks(seen: Trace, parameters: Sequence[str], batch: int) -> Iterator[Bloc
         )
 
 
-def _owner(parameter: str, called: Mapping[str, Work]) -> str:
+def _owner(parameter: str, called: Mapping[str, LayerWork]) -> str:
     """Return the innermost module called around a parameter; the outermost, '', always is."""
     path = parameter.rpartition(".")[0]
     while path not in called:
@@ -92,13 +92,13 @@ def _owner(parameter: str, called: Mapping[str, Work]) -> str:
     return path
 
 
-def _merged(work: Mapping[str, Work], owners: set[str]) -> dict[str, Work]:
+def _merged(work: Mapping[str, LayerWork], owners: set[str]) -> dict[str, LayerWork]:
     """Return the work of owners: other modules' work goes to the owner called before, or the first."""
-    merged = {name: Work() for name in work if name in owners}
+    merged = {name: LayerWork() for name in work if name in owners}
     current = next(iter(merged), "")
     for name, own in work.items():
         current = name if name in owners else current
-        merged.setdefault(current, Work()).add(own)
+        merged.setdefault(current, LayerWork()).add(own)
     return merged
 
 

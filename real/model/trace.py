@@ -47,7 +47,7 @@ class Count:
 
 
 @dataclass(slots=True)
-class Work:
+class LayerWork:
     """The work of one layer's modules on the whole batch; ``kept`` are elements that stay for backward.
 
     ``redone`` is what checkpointing recomputes. ``wanted`` is backward's work for the requested gradients as
@@ -61,7 +61,7 @@ class Work:
     wanted_anew: Count = field(default_factory=Count)
     kept: float = 0.0
 
-    def add(self, other: "Work") -> None:
+    def add(self, other: "LayerWork") -> None:
         """Add another layer's work."""
         for name in ("forward", "redone", "wanted", "wanted_anew"):
             getattr(self, name).add(getattr(other, name))
@@ -78,12 +78,12 @@ class Work:
 
 
 @dataclass(slots=True)
-class Trace:
+class ModuleTrace:
     """The trace: the work after each module's call, in call order, and the order of the gradients."""
 
-    work: dict[str, Work] = field(default_factory=dict)
+    work: dict[str, LayerWork] = field(default_factory=dict)
     arrival: list[str] = field(default_factory=list)
-    current: Work = field(default_factory=Work)
+    current: LayerWork = field(default_factory=LayerWork)
     backward: bool = False
 
     @property
@@ -93,7 +93,7 @@ class Trace:
 
     def call(self, name: str) -> None:
         """Start a module; the following work is its own, until the next starts."""
-        self.current = self.work.setdefault(name, Work())
+        self.current = self.work.setdefault(name, LayerWork())
 
     def count(self, done: Count, gradients: int) -> None:
         """Count an operation; its backward makes ``gradients`` of its kind if requested."""
@@ -107,7 +107,7 @@ class Trace:
             self.current.wanted_anew.add(done, gradients)
 
 
-def trace(module: nn.Module, inputs: Sequence[Any]) -> Trace:
+def trace(module: nn.Module, inputs: Sequence[Any]) -> ModuleTrace:
     """Run a copy of the module on ``inputs`` like these; raise ValueError where it does not run."""
     try:
         with _quiet(), FakeTensorMode() as shapes:
@@ -144,8 +144,8 @@ def _run(
     inputs: Sequence[Any],
     stand_in: Callable[[torch.Tensor], torch.Tensor],
     tensors: AbstractContextManager[Any],
-) -> Trace:
-    seen = Trace()
+) -> ModuleTrace:
+    seen = ModuleTrace()
     own = {id(tensor): tensor for part in module.modules() for tensor in _tensors(vars(part))}
     memo: dict[int, Any] = {key: stand_in(tensor) for key, tensor in own.items()}
     double = copy.deepcopy(module, memo)
@@ -197,7 +197,7 @@ def sparse(module: nn.Module) -> dict[str, nn.Embedding | nn.EmbeddingBag]:
 
 
 @contextmanager
-def _keeping(seen: Trace, own: set[int]) -> Iterator[None]:
+def _keeping(seen: ModuleTrace, own: set[int]) -> Iterator[None]:
     """Count what forward keeps for backward besides the module's own tensors, each once."""
     kept: dict[int, torch.Tensor] = {}
 
@@ -214,7 +214,7 @@ def _keeping(seen: Trace, own: set[int]) -> Iterator[None]:
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Adds the work of every operation to the current layer; a view of a tensor counts nothing."""
 
-    def __init__(self, seen: Trace, own: set[int]) -> None:
+    def __init__(self, seen: ModuleTrace, own: set[int]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.seen = seen
         self.own = own

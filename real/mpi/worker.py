@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside.real.collective.job import Job, row_of
+from ringside.real.collective.job import CollectiveJob, row_of
 from ringside.real.launch.follow import die_with_parent, show_life
 from ringside.real.machine import machine_fingerprint
 from ringside.real.mpi.programs import Buffers, LibraryProgram, ScheduleProgram
@@ -34,7 +34,7 @@ def carry_out(order: Path, rows: Path) -> None:
     """Carry out this rank's part of the job; exit with an error on all ranks where a sum is wrong."""
     from mpi4py import MPI
 
-    job, communicator = Job.read(order), MPI.COMM_WORLD
+    job, communicator = CollectiveJob.read(order), MPI.COMM_WORLD
     for nbytes in job.sizes:
         slowest, wrong = _measured(job, nbytes, communicator, rows)
         if wrong:
@@ -55,7 +55,7 @@ def fingerprint() -> dict[str, str]:
     return steering | {"mpi": first.replace("Open MPI v", "Open MPI ")}
 
 
-def _measured(job: Job, nbytes: int, communicator: Any, rows: Path) -> tuple[list[float], int]:
+def _measured(job: CollectiveJob, nbytes: int, communicator: Any, rows: Path) -> tuple[list[float], int]:
     """Return the seconds of every timed iteration on its slowest rank, and the number of wrong elements."""
     collective = Collective(job.collective, communicator.size, nbytes, dtype=job.dtype)
     program, buffers = _program(job, collective, communicator)
@@ -80,7 +80,7 @@ def _measured(job: Job, nbytes: int, communicator: Any, rows: Path) -> tuple[lis
 
 
 def _program(
-    job: Job, collective: Collective, communicator: Any
+    job: CollectiveJob, collective: Collective, communicator: Any
 ) -> tuple[ScheduleProgram | LibraryProgram, Buffers]:
     if job.algorithm == "library":
         buffers = Buffers(collective, even_chunks(collective), communicator.rank)

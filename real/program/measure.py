@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median, median_low
 from typing import Any, NamedTuple
 
-from ringside.real.collective.emulated import Cluster, spread
+from ringside.real.collective.emulated import EmulatedCluster, spread
 from ringside.real.launch.follow import Row
 from ringside.real.launch.torchrun import WorldSpec, run
 from ringside.real.program.job import ProgramJob
@@ -17,7 +17,7 @@ from ringside.sim.trace import name_event, span_event
 SCHEMA = "ringside.program_run/1"
 
 
-class Seen(NamedTuple):
+class TimedOperation(NamedTuple):
     """One operation of a rank, in seconds since the first rank began."""
 
     begin: float
@@ -27,11 +27,11 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ProgramIteration:
     """One iteration: each rank's end, and its operations."""
 
     ends_s: tuple[float, ...]
-    operations: tuple[tuple[Seen, ...], ...]
+    operations: tuple[tuple[TimedOperation, ...], ...]
 
     @property
     def makespan_s(self) -> float:
@@ -44,7 +44,7 @@ class MeasuredProgram:
     """The measurement of one job: all its timed iterations, and the environment."""
 
     job: ProgramJob
-    runs: tuple[Run, ...]
+    runs: tuple[ProgramIteration, ...]
     fingerprint: dict[str, str]
 
     @property
@@ -64,7 +64,7 @@ class MeasuredProgram:
         return (max(spans) - min(spans)) / self.makespan_s if self.makespan_s else 0.0
 
     @property
-    def middle(self) -> Run:
+    def middle(self) -> ProgramIteration:
         """The iteration of median length, whole, as it happened."""
         middle = median_low(run.makespan_s for run in self.runs)
         return next(run for run in self.runs if run.makespan_s == middle)
@@ -105,22 +105,22 @@ def measure_program(
     job: ProgramJob,
     ranks: int,
     *,
-    cluster: Cluster | None = None,
+    cluster: EmulatedCluster | None = None,
     placement: Sequence[int] | None = None,
-    on_run: Callable[[Run], None] = lambda _: None,
+    on_run: Callable[[ProgramIteration], None] = lambda _: None,
 ) -> MeasuredProgram:
     """Run the job on ``ranks`` ranks: under torchrun here, or in the hosts of an emulated network.
 
     Raise `ringside.real.launch.follow.MeasureError` where a rank dies or hangs, after all have been killed.
     """
-    runs: list[Run] = []
+    runs: list[ProgramIteration] = []
     fingerprint: dict[str, str] = {}
 
     def keep(row: Row) -> None:
         fingerprint.update(row["fingerprint"])
         everybody = row["ranks"]
-        operations = tuple(tuple(Seen(*one) for one in own["operations"]) for own in everybody)
-        runs.append(Run(tuple(own["end_s"] for own in everybody), operations))
+        operations = tuple(tuple(TimedOperation(*one) for one in own["operations"]) for own in everybody)
+        runs.append(ProgramIteration(tuple(own["end_s"] for own in everybody), operations))
         on_run(runs[-1])
 
     if cluster is None:

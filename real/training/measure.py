@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ringside.real.collective.emulated import Cluster
+from ringside.real.collective.emulated import EmulatedCluster
 from ringside.real.launch.follow import Row
 from ringside.real.launch.torchrun import WorldSpec, run
 from ringside.real.training.job import TrainingJob
@@ -16,7 +16,7 @@ def measure_training(
     job: TrainingJob,
     on_record: Callable[[TrainingRecord], None] = lambda _: None,
     *,
-    cluster: Cluster | None = None,
+    cluster: EmulatedCluster | None = None,
     wires: MeasuredNetwork | None = None,
 ) -> TrainingRecord:
     """Train on the ranks of the job's mesh: under torchrun here, or rank r in host r of an emulated network.

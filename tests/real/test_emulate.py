@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside.real.emulate import Network, available, emulate, sweep
+from ringside.real.emulate import EmulatedNetwork, available, emulate, sweep
 from ringside.real.emulate.queues import SEND_WINDOW
 from ringside.topologies import star
 from ringside.topologies.fabrics import leaf_spine
@@ -60,7 +60,7 @@ def outside() -> tuple[list[tuple[int, str]], set[str], str]:
     return socket.if_nameindex(), names, values
 
 
-def goodput(network: Network, flows: list[tuple[int, int]], nbytes: int) -> list[float]:
+def goodput(network: EmulatedNetwork, flows: list[tuple[int, int]], nbytes: int) -> list[float]:
     """Bytes/s at which each flow's receiver gets ``nbytes``, all flows at once."""
     rates: dict[int, float] = {}
 
@@ -94,7 +94,7 @@ def goodput(network: Network, flows: list[tuple[int, int]], nbytes: int) -> list
     return [rates[flow] for flow in range(len(flows))]
 
 
-def drops(network: Network) -> int:
+def drops(network: EmulatedNetwork) -> int:
     """Packets that any queue of the network has thrown away."""
     from pyroute2 import IPRoute, netns  # type: ignore[import-untyped]
 
@@ -112,7 +112,7 @@ def drops(network: Network) -> int:
     return dropped
 
 
-def best_goodput(network: Network, *flows: tuple[int, int], nbytes: int = 2**21) -> list[float]:
+def best_goodput(network: EmulatedNetwork, *flows: tuple[int, int], nbytes: int = 2**21) -> list[float]:
     """The best of a few attempts: other programs on the machine can only slow one down."""
     return max((goodput(network, list(flows), nbytes) for _ in range(6)), key=sum)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch")
-from ringside.real.collective.emulated import Cluster, cluster, measure_emulated, spread
+from ringside.real.collective.emulated import EmulatedCluster, cluster, measure_emulated, spread
 from ringside.real.collective.measure import Measurement
 from ringside.real.emulate import available, sweep
 from ringside.real.launch.follow import MeasureError
@@ -55,18 +55,20 @@ def forks() -> Iterator[Forks]:
 
 
 @pytest.fixture
-def four(forks: Forks) -> Iterator[Cluster]:
+def four(forks: Forks) -> Iterator[EmulatedCluster]:
     with cluster(star(4, bandwidth=RATE), forks) as up:
         yield up
 
 
 @pytest.fixture
-def slow(forks: Forks) -> Iterator[Cluster]:
+def slow(forks: Forks) -> Iterator[EmulatedCluster]:
     with cluster(star(4, bandwidth=SLOW), forks) as up:
         yield up
 
 
-def measured(network: Cluster, what: Measurement, placement: tuple[int, ...] | None = None) -> list[Record]:
+def measured(
+    network: EmulatedCluster, what: Measurement, placement: tuple[int, ...] | None = None
+) -> list[Record]:
     records: list[Record] = []
     network.measure(what, records.append, placement)
     return records
@@ -74,20 +76,20 @@ def measured(network: Cluster, what: Measurement, placement: tuple[int, ...] | N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["ring", "tree", "double_binary_tree", "halving_doubling", "direct"])
-def test_every_schedule_runs_exactly_between_hosts(four: Cluster, algorithm: str) -> None:
+def test_every_schedule_runs_exactly_between_hosts(four: EmulatedCluster, algorithm: str) -> None:
     for ranks in (2, 3, 4):
         what = replace(RING, algorithm=algorithm, world=WorldSpec(ranks), sizes=[4, 100_004])
         assert [record.nbytes for record in measured(four, what)] == [4, 100_004]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_collective_of_gloo_runs_exactly_between_hosts(four: Cluster, kind: str) -> None:
+def test_every_collective_of_gloo_runs_exactly_between_hosts(four: EmulatedCluster, kind: str) -> None:
     what = replace(RING, collective=kind, algorithm="library", world=WorldSpec(3), sizes=[12 * KIB])
     (record,) = measured(four, what)
     assert (record.library, record.backend, record.ranks, record.num_nodes) == ("gloo", "gloo", 3, 3)
 
 
-def test_a_record_says_what_network_it_was_measured_on(four: Cluster) -> None:
+def test_a_record_says_what_network_it_was_measured_on(four: EmulatedCluster) -> None:
     (record,) = measured(four, RING, (3, 0, 2, 1))
     assert record.cluster == "emulated star"
     assert record.fingerprint["placement"] == "3 0 2 1"
@@ -97,7 +99,7 @@ def test_a_record_says_what_network_it_was_measured_on(four: Cluster) -> None:
 
 
 def assert_takes(
-    network: Cluster, what: Measurement, seconds: float, placement: tuple[int, ...] | None = None
+    network: EmulatedCluster, what: Measurement, seconds: float, placement: tuple[int, ...] | None = None
 ) -> None:
     """The quickest run takes `seconds`. A busy machine only ever adds time: where all are slow, run more."""
     what = replace(what, iterations=3, warmup=1)
@@ -111,7 +113,7 @@ def assert_takes(
 
 
 @pytest.mark.slow
-def test_a_ring_and_a_ping_pong_take_what_their_links_allow(slow: Cluster) -> None:
+def test_a_ring_and_a_ping_pong_take_what_their_links_allow(slow: EmulatedCluster) -> None:
     ping_pong = replace(
         RING, collective="sendrecv", algorithm="ping_pong", world=WorldSpec(3), sizes=[1024 * KIB]
     )
@@ -127,7 +129,7 @@ def test_a_bad_placement_on_an_oversubscribed_network_costs_what_it_should(forks
         assert_takes(network, what, 2 * 6 * 128 * KIB / GOODPUT, (0, 2, 1, 3))
 
 
-def test_several_ranks_share_a_host_and_its_port(four: Cluster) -> None:
+def test_several_ranks_share_a_host_and_its_port(four: EmulatedCluster) -> None:
     assert spread(8, 4) == (0, 0, 1, 1, 2, 2, 3, 3)
     assert spread(3, 4) == (0, 1, 2)
     assert spread(5, 4) == (0, 0, 1, 2, 3)
@@ -136,7 +138,7 @@ def test_several_ranks_share_a_host_and_its_port(four: Cluster) -> None:
     assert record.fingerprint["placement"] == "0 0 1 1 2 2 3 3"
 
 
-def test_placements_that_do_not_fit_are_refused(four: Cluster) -> None:
+def test_placements_that_do_not_fit_are_refused(four: EmulatedCluster) -> None:
     with pytest.raises(TopologyError, match="hosts 0 to 3"):
         measured(four, RING, (0, 1, 2, 4))
     with pytest.raises(ValueError, match="one host for each rank"):
@@ -146,7 +148,7 @@ def test_placements_that_do_not_fit_are_refused(four: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_a_rank_that_is_killed_is_named_and_what_was_measured_is_kept(four: Cluster) -> None:
+def test_a_rank_that_is_killed_is_named_and_what_was_measured_is_kept(four: EmulatedCluster) -> None:
     from ringside.real.emulate import namespaces
 
     home = four.network.hosts[1].namespace
@@ -165,7 +167,7 @@ def test_a_rank_that_is_killed_is_named_and_what_was_measured_is_kept(four: Clus
 
 
 @pytest.mark.slow
-def test_a_rank_that_hangs_ends_the_run_with_every_ranks_output(four: Cluster) -> None:
+def test_a_rank_that_hangs_ends_the_run_with_every_ranks_output(four: EmulatedCluster) -> None:
     from ringside.real.emulate import namespaces
 
     home = four.network.hosts[2].namespace

@@ -12,7 +12,7 @@ from ringside.real.training.measure import measure_training
 from ringside.real.training.record import RankStep, Said, TrainingRecord, read
 from ringside.sim.record import RecordError
 from ringside.sim.training.mesh import DATA
-from ringside.validation.training.compare import Asked, compare_training, planned, seen
+from ringside.validation.training.compare import CommunicationCall, compare_training, planned, seen
 from ringside.validation.training.program import program_of
 
 TINY = Sleeping(layers=4, hidden=16, inner=16, rows=4, forward_s=2e-3, backward_s=4e-3)
@@ -152,7 +152,7 @@ def test_records_of_before_say_how_they_were_run(name, sync_each, tmp_path):
 
 def test_a_message_names_its_other_end():
     step = (RankStep(0, 1, (Said("send", 8, "float32", (0, 1), 1, 0, 1),)),)
-    assert seen(step) == ((Asked("send", 8, (1,)),),)
+    assert seen(step) == ((CommunicationCall("send", 8, (1,)),),)
     assert str(seen(step)[0][0]) == "send of 8 bytes to 1"
 
 

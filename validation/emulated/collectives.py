@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ringside.real.collective.emulated import Cluster, cluster
+from ringside.real.collective.emulated import EmulatedCluster, cluster
 from ringside.real.collective.links import Link, as_measured, measure_latency, measure_link
 from ringside.real.collective.measure import Measurement
 from ringside.real.launch.forks import Forks
@@ -20,7 +20,7 @@ from ringside.sim.predict import predict
 from ringside.sim.record import Record
 from ringside.topologies import Topology
 from ringside.topologies.placement import PLACEMENTS
-from ringside.validation.emulated.plan import LIBRARY, TOLERANCES, Case, NetworkCase, Tolerance
+from ringside.validation.emulated.plan import LIBRARY, TOLERANCES, CollectiveCase, NetworkCase, Tolerance
 
 QUIET = 0.10
 """The largest spread of repeats with which a cell counts."""
@@ -74,7 +74,7 @@ class MeasuredCase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class FamilyVerdict:
     """A family's absolute relative errors over its quiet cells, with their limits."""
 
     family: str
@@ -99,7 +99,7 @@ class Validation:
     """A finished validation."""
 
     cells: tuple[MeasuredCase, ...]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[FamilyVerdict, ...]
     seconds: float
 
     @property
@@ -128,17 +128,17 @@ def validate(plan: Sequence[NetworkCase], on_cell: Callable[[MeasuredCase], None
     return Validation(cells=tuple(cells), verdicts=verdicts(cells), seconds=time.monotonic() - begin)
 
 
-def verdicts(cells: Sequence[MeasuredCase]) -> tuple[Verdict, ...]:
+def verdicts(cells: Sequence[MeasuredCase]) -> tuple[FamilyVerdict, ...]:
     """Return one verdict per family that has cells."""
     families = [name for name in TOLERANCES if any(cell.family == name for cell in cells)]
     return tuple(_verdict(name, [cell for cell in cells if cell.family == name]) for name in families)
 
 
-def _verdict(family: str, cells: Sequence[MeasuredCase]) -> Verdict:
+def _verdict(family: str, cells: Sequence[MeasuredCase]) -> FamilyVerdict:
     noisy = sum(cell.noisy for cell in cells)
     # if every cell is noisy, numbers are shown, but the family does not pass
     errors = np.abs([cell.error for cell in cells if not cell.noisy or noisy == len(cells)])
-    return Verdict(
+    return FamilyVerdict(
         family=family,
         cells=len(cells),
         noisy=noisy,
@@ -149,7 +149,7 @@ def _verdict(family: str, cells: Sequence[MeasuredCase]) -> Verdict:
     )
 
 
-def _play(scene: NetworkCase, network: Cluster, on_cell: Callable[[MeasuredCase], None]) -> None:
+def _play(scene: NetworkCase, network: EmulatedCluster, on_cell: Callable[[MeasuredCase], None]) -> None:
     graph, link = scene.graph, measure_link(network)
     latencies: dict[tuple[int, ...], float] = {}
     for trial in scene.trials:
@@ -171,7 +171,9 @@ def _spread(record: Record) -> float:
     return (record.max_s - record.min_s) / record.time_s
 
 
-def _measured(network: Cluster, trial: Case, sizes: Sequence[int], hosts: Sequence[int]) -> list[Record]:
+def _measured(
+    network: EmulatedCluster, trial: CollectiveCase, sizes: Sequence[int], hosts: Sequence[int]
+) -> list[Record]:
     records: list[Record] = []
     what = Measurement(
         collective=trial.collective,
@@ -186,7 +188,7 @@ def _measured(network: Cluster, trial: Case, sizes: Sequence[int], hosts: Sequen
     return records
 
 
-def _predicted(trial: Case, nbytes: int, graph: Topology, latency: float) -> float:
+def _predicted(trial: CollectiveCase, nbytes: int, graph: Topology, latency: float) -> float:
     library, algorithm = (LIBRARY, "auto") if trial.algorithm == LIBRARY else ("ideal", trial.algorithm)
     collective = Collective(trial.collective, trial.ranks, nbytes, itemsize(_DTYPE))
     seconds = predict(collective, graph, library=library, algorithm=algorithm, engine="simpy").time_s
@@ -195,7 +197,7 @@ def _predicted(trial: Case, nbytes: int, graph: Topology, latency: float) -> flo
 
 
 def _cell(
-    scene: NetworkCase, trial: Case, record: Record, predicted_s: float, link: Link, latency: float
+    scene: NetworkCase, trial: CollectiveCase, record: Record, predicted_s: float, link: Link, latency: float
 ) -> MeasuredCase:
     return MeasuredCase(
         family=trial.family,

@@ -60,7 +60,7 @@ _FAMILY = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class CollectiveCase:
     """One collective by one algorithm, `LIBRARY` for Gloo's own, on some ranks at several sizes."""
 
     family: str
@@ -80,7 +80,7 @@ class NetworkCase:
 
     hosts: int
     bandwidth: float
-    trials: tuple[Case, ...]
+    trials: tuple[CollectiveCase, ...]
     leaves: int = 0
     oversubscription: float = 1.0
     slow: int | None = None
@@ -117,16 +117,16 @@ def only(plan: Sequence[NetworkCase], families: Sequence[str]) -> tuple[NetworkC
     return tuple(scene for scene in scenes if scene.trials)
 
 
-def _by_algorithm(ranks: Sequence[int], sizes: tuple[int, ...]) -> Iterator[Case]:
+def _by_algorithm(ranks: Sequence[int], sizes: tuple[int, ...]) -> Iterator[CollectiveCase]:
     for algorithm in _ALGORITHMS:
         for count in ranks:
-            yield Case(family=_FAMILY[algorithm], algorithm=algorithm, ranks=count, sizes=sizes)
+            yield CollectiveCase(family=_FAMILY[algorithm], algorithm=algorithm, ranks=count, sizes=sizes)
 
 
-def _others(ranks: Sequence[int], sizes: tuple[int, ...]) -> Iterator[Case]:
+def _others(ranks: Sequence[int], sizes: tuple[int, ...]) -> Iterator[CollectiveCase]:
     for kind in _OTHERS:
         for count in ranks:
-            yield Case(
+            yield CollectiveCase(
                 family="Gloo's other collectives",
                 collective=kind,
                 algorithm=LIBRARY,
@@ -135,10 +135,12 @@ def _others(ranks: Sequence[int], sizes: tuple[int, ...]) -> Iterator[Case]:
             )
 
 
-def _counts(ranks: Sequence[int], algorithms: Sequence[str], sizes: tuple[int, ...]) -> Iterator[Case]:
+def _counts(
+    ranks: Sequence[int], algorithms: Sequence[str], sizes: tuple[int, ...]
+) -> Iterator[CollectiveCase]:
     for count in ranks:
         for algorithm in algorithms:
-            yield Case(family="other rank counts", algorithm=algorithm, ranks=count, sizes=sizes)
+            yield CollectiveCase(family="other rank counts", algorithm=algorithm, ranks=count, sizes=sizes)
 
 
 def _leaf_spine(
@@ -148,11 +150,11 @@ def _leaf_spine(
     sharing: Sequence[tuple[str, str]] = _SHARING,
 ) -> NetworkCase:
     rings = tuple(
-        Case(family="leaf-spine", ranks=8, sizes=sizes, placement=placement)
+        CollectiveCase(family="leaf-spine", ranks=8, sizes=sizes, placement=placement)
         for placement in ("natural", "interleaved")
     )
     shared = tuple(
-        Case(family="shared uplinks", collective=kind, algorithm=algorithm, ranks=8, sizes=sizes)
+        CollectiveCase(family="shared uplinks", collective=kind, algorithm=algorithm, ranks=8, sizes=sizes)
         for kind, algorithm in sharing
     )
     trials = (*rings, *shared)
@@ -163,7 +165,8 @@ def _leaf_spine(
 
 def _slower_link(bandwidth: float, algorithms: Sequence[str], sizes: tuple[int, ...]) -> NetworkCase:
     trials = tuple(
-        Case(family="slower link", algorithm=algorithm, ranks=4, sizes=sizes) for algorithm in algorithms
+        CollectiveCase(family="slower link", algorithm=algorithm, ranks=4, sizes=sizes)
+        for algorithm in algorithms
     )
     return NetworkCase(hosts=4, bandwidth=bandwidth, slow=2, trials=trials)
 
@@ -205,7 +208,7 @@ FULL = (
     NetworkCase(
         hosts=16,
         bandwidth=50 * MBIT,
-        trials=(Case(family="16 ranks", ranks=16, sizes=(2 * MIB, 4 * MIB)),),
+        trials=(CollectiveCase(family="16 ranks", ranks=16, sizes=(2 * MIB, 4 * MIB)),),
     ),
 )
 """All that Ringside claims about real networks; a quarter of an hour."""

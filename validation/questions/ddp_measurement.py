@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ringside.real.backends import ON_GPU, ON_SOCKETS, UNDER_TORCHRUN
-from ringside.real.collective.emulated import Cluster, cluster
+from ringside.real.collective.emulated import EmulatedCluster, cluster
 from ringside.real.collective.links import measured_network
 from ringside.real.collective.measure import check_room
 from ringside.real.ddp.job import HOOKS, SLEEPING, DdpJob, is_model, sleeping_layers
-from ringside.real.ddp.measure import Measured, measure_ddp
+from ringside.real.ddp.measure import MeasuredSteps, measure_ddp
 from ringside.real.questions.fields import OnRanks
 from ringside.sim.libraries.rules import GLOO, rules_of
 from ringside.sim.questions.question import QuestionError, choices, option
@@ -136,7 +136,7 @@ def measure_record(
     model: Workload | str,
     job: DdpJob,
     ranks: int,
-    cluster: Cluster | None = None,
+    cluster: EmulatedCluster | None = None,
     wires: MeasuredNetwork | None = None,
     on_record: Callable[[DdpRecord], None] = lambda _: None,
 ) -> DdpRecord:
@@ -145,7 +145,7 @@ def measure_record(
     ``on_record`` is called after each step with all results until then.
     """
 
-    def made(measured: Measured) -> DdpRecord:
+    def made(measured: MeasuredSteps) -> DdpRecord:
         nonlocal wires
         wires = wires or _local_wires(measured, ranks, job.backend)
         return DdpRecord(
@@ -171,7 +171,7 @@ def measure_record(
     return made(measure_ddp(model, job, ranks, lambda seen: on_record(made(seen)), network=network))
 
 
-def _local_wires(measured: Measured, ranks: int, backend: str) -> MeasuredNetwork:
+def _local_wires(measured: MeasuredSteps, ranks: int, backend: str) -> MeasuredNetwork:
     """Fit the machine as a star to the backend's all-reduce; NCCL's is modelled as a ring."""
     library, algorithm = ("ideal", "ring") if rules_of(backend).on_stream else (backend, "auto")
     records = [

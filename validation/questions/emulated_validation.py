@@ -133,7 +133,7 @@ class CollectiveValidations(Validations):
         return num_cells(self.question.plan)
 
     @property
-    def verdicts(self) -> tuple[collectives.Verdict, ...]:
+    def verdicts(self) -> tuple[collectives.FamilyVerdict, ...]:
         """A verdict for each family that has cells."""
         return collectives.verdicts(self.cases)
 

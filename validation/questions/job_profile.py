@@ -16,7 +16,7 @@ from ringside.sim.questions.fields import (
 from ringside.sim.questions.question import Question, QuestionError, option
 from ringside.sim.questions.sizes import settings_option
 from ringside.validation.readers.kineto import RankTrace, Traced, read_traces
-from ringside.validation.traces.analysis import Analysis, RankRow, Row, analyse
+from ringside.validation.traces.analysis import Analysis, CollectiveRow, RankRow, analyse
 from ringside.validation.traces.replay import Replay, WhatIf, predicted, what_if
 
 
@@ -128,7 +128,7 @@ def _one(one: Traced) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _row(row: Row, replays: WhatIf | None) -> dict[str, Any]:
+def _row(row: CollectiveRow, replays: WhatIf | None) -> dict[str, Any]:
     others = [one for one in (replays.own, replays.other) if one] if replays else []
     return {
         **asdict(row), "algbw_Bps": row.algbw, "busbw_Bps": row.busbw,

@@ -84,7 +84,7 @@ Key = tuple[str | None, int | None, int | None, tuple[int, ...] | None]
 """Kind, size, number of ranks and shape of a group."""
 
 
-class Meeting(NamedTuple):
+class AlignedCollective(NamedTuple):
     """One collective on all traced ranks; times on the common clock, by rank."""
 
     match: Match
@@ -120,7 +120,7 @@ class Meeting(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CollectiveRow:
     """All collectives of one kind, size and shape of group.
 
     ``members`` are the ranks of a group relative to its first, where traces have them. ``time_s`` is their
@@ -198,9 +198,9 @@ class Analysis:
     """The analysis of a job's traces; ``meetings`` and ``clocks`` need two ranks or more."""
 
     traces: tuple[RankTrace, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[CollectiveRow, ...]
     ranks: tuple[RankRow, ...]
-    meetings: tuple[Meeting, ...] = ()
+    meetings: tuple[AlignedCollective, ...] = ()
     matched: Matched | None = None
     clocks: Clocks | None = None
 
@@ -246,19 +246,19 @@ def window(trace: RankTrace) -> tuple[float, float]:
     return (min(spans)[0], max(end for _, end in spans)) if spans else (0.0, 0.0)
 
 
-def _meeting(match: Match, clocks: Clocks) -> Meeting | None:
+def _meeting(match: Match, clocks: Clocks) -> AlignedCollective | None:
     if len(match.members) < 2 or any(one.end_s is None for one in match.members.values()):
         return None
     shift = clocks.shift_s
-    return Meeting(
+    return AlignedCollective(
         match,
         {rank: one.begin_s + shift[rank] for rank, one in match.members.items()},
         {rank: one.end_s + shift[rank] for rank, one in match.members.items() if one.end_s is not None},
     )
 
 
-def _rows(meetings: Sequence[Meeting]) -> list[Row]:
-    groups: dict[Key, list[Meeting]] = defaultdict(list)
+def _rows(meetings: Sequence[AlignedCollective]) -> list[CollectiveRow]:
+    groups: dict[Key, list[AlignedCollective]] = defaultdict(list)
     for meeting in meetings:
         match = meeting.match
         one = next(iter(match.members.values()))
@@ -268,7 +268,7 @@ def _rows(meetings: Sequence[Meeting]) -> list[Row]:
         lasted = [[meeting.ends[r] - at for r, at in meeting.arrivals.items()] for meeting in own]
         last, times = Counter(meeting.last for meeting in own).most_common(1)[0]
         rows.append(
-            Row(
+            CollectiveRow(
                 kind, nbytes, ranks, members, len(own),
                 sum(sum(some) / len(some) for some in lasted),
                 median(one for some in lasted for one in some),
@@ -280,7 +280,7 @@ def _rows(meetings: Sequence[Meeting]) -> list[Row]:
     return sorted(rows, key=_largest_first)
 
 
-def _rows_alone(seen: Iterable[tuple[RankTrace, Traced]]) -> list[Row]:
+def _rows_alone(seen: Iterable[tuple[RankTrace, Traced]]) -> list[CollectiveRow]:
     """Return rows of collectives seen on one rank only, or unmatched: each is counted."""
     groups: dict[Key, list[Traced]] = defaultdict(list)
     for trace, one in seen:
@@ -290,7 +290,7 @@ def _rows_alone(seen: Iterable[tuple[RankTrace, Traced]]) -> list[Row]:
     for (kind, nbytes, ranks, members), own in groups.items():
         lasted = [one.duration_s for one in own if one.duration_s is not None]
         rows.append(
-            Row(
+            CollectiveRow(
                 kind, nbytes, ranks, members, len(own), sum(lasted) if lasted else None,
                 median(lasted) if lasted else None, min(lasted) if lasted and nbytes else None,
                 None, None, None,
@@ -307,11 +307,11 @@ def _members(one: Traced, size: int | None) -> tuple[int, ...] | None:
     return tuple(range(size)) if size and one.group.name is None else None
 
 
-def _largest_first(row: Row) -> tuple[str, int, int]:
+def _largest_first(row: CollectiveRow) -> tuple[str, int, int]:
     return row.kind or "~", -(row.nbytes or 0), row.ranks or 0
 
 
-def _rank(trace: RankTrace, meetings: Sequence[Meeting]) -> RankRow:
+def _rank(trace: RankTrace, meetings: Sequence[AlignedCollective]) -> RankRow:
     communication, work = communicating(trace), busy(trace)
     begin, end = window(trace)
     is_timed = bool(communication) or not trace.collectives

@@ -17,7 +17,7 @@ from ringside.sim.collective import KINDS, Collective
 from ringside.sim.libraries.rules import RULES, rules_of
 from ringside.sim.program.operations import Call, Compute, Group, Operation, Program
 from ringside.validation.readers.kineto import RankTrace, Traced
-from ringside.validation.traces.analysis import Analysis, Meeting, window
+from ringside.validation.traces.analysis import AlignedCollective, Analysis, window
 from ringside.validation.traces.matching import group_size
 
 WORK = "compute"
@@ -128,7 +128,7 @@ def _shared(analysis: Analysis, ranks: int, library: str) -> dict[int, list[_Pie
     return pieces
 
 
-def _members(meeting: Meeting, ranks: int) -> tuple[int, ...] | None:
+def _members(meeting: AlignedCollective, ranks: int) -> tuple[int, ...] | None:
     """Return the ranks of a collective's group: named, all of the job, or all that matched."""
     named = next(iter(meeting.match.members.values())).group.ranks
     size = meeting.match.ranks or (ranks if len(meeting.arrivals) == ranks else None)

@@ -17,7 +17,7 @@ from ringside.sim.record import Record, RecordError
 from ringside.topologies.placement import EVEN
 from ringside.validation.machines import infer_machine
 from ringside.validation.readers.kineto import RankTrace, TraceError
-from ringside.validation.traces.analysis import Analysis, Row
+from ringside.validation.traces.analysis import Analysis, CollectiveRow
 from ringside.validation.traces.program import TracedProgram, program_of
 
 
@@ -132,7 +132,7 @@ def own_cluster(trace: RankTrace) -> tuple[str | None, str]:
     return f"{machine}:{nodes}", why
 
 
-def predicted(row: Row, libraries: Libraries) -> float | None:
+def predicted(row: CollectiveRow, libraries: Libraries) -> float | None:
     """Return the library's time of a row's collective, among its group's ranks."""
     members = row.members
     if row.nbytes is None or row.ranks is None or not members or max(members) >= libraries.ranks:

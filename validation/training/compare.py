@@ -14,7 +14,7 @@ from ringside.topologies.file import loads
 from ringside.validation.training.program import program_of
 
 
-class Asked(NamedTuple):
+class CommunicationCall(NamedTuple):
     """One collective or message in the order of a rank's calls.
 
     ``ranks`` are the group's, or for a message the other end alone.
@@ -29,25 +29,29 @@ class Asked(NamedTuple):
         return f"{self.kind} of {self.nbytes} bytes {word} {', '.join(map(str, self.ranks))}"
 
 
-def planned(program: Program) -> tuple[tuple[Asked, ...], ...]:
+def planned(program: Program) -> tuple[tuple[CommunicationCall, ...], ...]:
     """Return each rank's communication by its program."""
     return tuple(_of_program(program, rank) for rank in range(program.ranks))
 
 
-def seen(step: Step) -> tuple[tuple[Asked, ...], ...]:
+def seen(step: Step) -> tuple[tuple[CommunicationCall, ...], ...]:
     """Return each rank's communication in a real step."""
     return tuple(_of_rank(rank) for rank in step)
 
 
-def _of_program(program: Program, rank: int) -> tuple[Asked, ...]:
-    calls: list[Asked] = []
+def _of_program(program: Program, rank: int) -> tuple[CommunicationCall, ...]:
+    calls: list[CommunicationCall] = []
     for operation in program.operations(rank):
         action = operation.action
         if isinstance(action, Call):
-            calls.append(Asked(action.collective.kind, _own_nbytes(action, rank), action.group.ranks))
+            calls.append(
+                CommunicationCall(action.collective.kind, _own_nbytes(action, rank), action.group.ranks)
+            )
         for part in action.parts if isinstance(action, Together) else (action,):
             if isinstance(part, Send | Recv):
-                calls.append(Asked("send" if isinstance(part, Send) else "recv", part.nbytes, (part.peer,)))
+                calls.append(
+                    CommunicationCall("send" if isinstance(part, Send) else "recv", part.nbytes, (part.peer,))
+                )
     return tuple(calls)
 
 
@@ -59,8 +63,11 @@ def _own_nbytes(call: Call, rank: int) -> int:
     return sum(splits[call.group.ranks.index(rank)]) * call.collective.itemsize
 
 
-def _of_rank(rank: RankStep) -> tuple[Asked, ...]:
-    return tuple(Asked(one.kind, one.nbytes, one.ranks if one.peer < 0 else (one.peer,)) for one in rank.said)
+def _of_rank(rank: RankStep) -> tuple[CommunicationCall, ...]:
+    return tuple(
+        CommunicationCall(one.kind, one.nbytes, one.ranks if one.peer < 0 else (one.peer,))
+        for one in rank.said
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,11 +115,13 @@ def predict(program: Program, graph: Topology) -> float:
     return timeline.makespan_s
 
 
-def _without_bytes(ranks: Sequence[Sequence[Asked]]) -> list[list[tuple[str, tuple[int, ...]]]]:
+def _without_bytes(ranks: Sequence[Sequence[CommunicationCall]]) -> list[list[tuple[str, tuple[int, ...]]]]:
     return [[(one.kind, one.ranks) for one in rank] for rank in ranks]
 
 
-def _differences(plan: Sequence[Sequence[Asked]], step: Sequence[Sequence[Asked]]) -> list[str]:
+def _differences(
+    plan: Sequence[Sequence[CommunicationCall]], step: Sequence[Sequence[CommunicationCall]]
+) -> list[str]:
     differences = []
     for rank, (ours, theirs) in enumerate(zip(plan, step, strict=True)):
         for number, (one, other) in enumerate(zip_longest(ours, theirs)):

@@ -13,7 +13,7 @@ from ringside.topologies.placement import placement_notes
 from ringside.topologies.units import format_duration
 from ringside.validation.questions.job_profile import JobProfile
 from ringside.validation.readers.kineto import RankTrace
-from ringside.validation.traces.analysis import Analysis, RankRow, Row
+from ringside.validation.traces.analysis import Analysis, CollectiveRow, RankRow
 from ringside.validation.traces.matching import group_size, world
 from ringside.validation.traces.replay import Replay, WhatIf, predicted
 
@@ -163,7 +163,7 @@ def _nothing(analysis: Analysis) -> str:
     )
 
 
-def _row(row: Row, *, short: bool) -> list[console.Cell]:
+def _row(row: CollectiveRow, *, short: bool) -> list[console.Cell]:
     cells: list[console.Cell] = [
         row.kind or "-", _or(row.nbytes), _or(row.ranks), row.count, _in(row.median_s, 1e6),
         _in(row.transfer_s, 1e6),
@@ -214,7 +214,7 @@ def _show_what_if(analysis: Analysis, replays: WhatIf) -> None:
     console.print_table(_story(replays), heads if rows else [], rows[:MOST_ROWS])
 
 
-def _predicted(row: Row, own: Replay | None, replays: Sequence[Replay]) -> list[console.Cell]:
+def _predicted(row: CollectiveRow, own: Replay | None, replays: Sequence[Replay]) -> list[console.Cell]:
     times = [predicted(row, one.libraries) for one in replays]
     cells: list[console.Cell] = [row.kind or "-", _or(row.nbytes), _or(row.ranks)]
     cells += [_in(row.transfer_s, 1e6), *(_in(time, 1e6) for time in times)]

@@ -13,7 +13,7 @@ from ringside.commands.validate.outcome import carry_out, print_outcome
 from ringside.report.page import Page, Table, write_page
 from ringside.topologies.disk import check_outputs
 from ringside.topologies.names import one_of
-from ringside.validation.emulated.collectives import MeasuredCase, Verdict
+from ringside.validation.emulated.collectives import FamilyVerdict, MeasuredCase
 from ringside.validation.emulated.plan import MBIT, Tolerance
 from ringside.validation.questions.emulated_validation import CollectiveValidation, CollectiveValidations
 
@@ -111,7 +111,7 @@ def _row(cell: MeasuredCase) -> tuple[console.Cell, ...]:
     )
 
 
-def _sentence(verdict: Verdict) -> str:
+def _sentence(verdict: FamilyVerdict) -> str:
     """Format a family's errors, each beside its limit."""
     limit: Tolerance = verdict.tolerance
     errors = (

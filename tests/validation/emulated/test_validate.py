@@ -13,7 +13,7 @@ from ringside.validation.emulated.plan import (
     MIB,
     SHORT,
     TOLERANCES,
-    Case,
+    CollectiveCase,
     NetworkCase,
     num_cells,
     only,
@@ -107,7 +107,7 @@ def test_a_small_plan_is_predicted_from_ping_pong_and_measured() -> None:
     pytest.importorskip("torch")
     if reason := available():
         pytest.skip(reason)
-    trial = Case(family="ring", ranks=3, sizes=(MIB,))
+    trial = CollectiveCase(family="ring", ranks=3, sizes=(MIB,))
     seen: list[MeasuredCase] = []
     result = validate((NetworkCase(hosts=3, bandwidth=200 * MBIT, trials=(trial,)),), seen.append)
     (cell,) = result.cells
