@@ -1,4 +1,4 @@
-"""The machine of a measurement, as far as it is visible without PyTorch."""
+"""The machine of a measurement; PyTorch is not needed."""
 
 import os
 import platform

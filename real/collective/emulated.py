@@ -30,26 +30,29 @@ class EmulatedCluster:
     forks: Forks | None
 
     def measure(
-        self, what: Measurement, on_record: Callable[[Record], None], placement: Sequence[int] | None = None
+        self,
+        measurement: Measurement,
+        on_record: Callable[[Record], None],
+        placement: Sequence[int] | None = None,
     ) -> None:
         """Measure with rank r on host ``placement[r]``; call ``on_record`` with each size's record.
 
         Several ranks may share a host. Without a placement, ranks fill the hosts in order and evenly. The
-        world of ``what`` gives the number of ranks, the placement their hosts. Raise
+        world of ``measurement`` gives the number of ranks, the placement their hosts. Raise
         `ringside.real.launch.follow.MeasureError` where a rank dies, hangs or disagrees, after all have been
         killed.
         """
         if placement is None:
-            placement = spread(what.world.ranks, len(self.network.hosts))
-        if len(placement) != what.world.ranks or what.backend not in ON_SOCKETS:
+            placement = spread(measurement.world.ranks, len(self.network.hosts))
+        if len(placement) != measurement.world.ranks or measurement.backend not in ON_SOCKETS:
             raise ValueError(
-                f"{what.world.ranks} ranks of {what.backend} on hosts {list(placement)}; "
+                f"{measurement.world.ranks} ranks of {measurement.backend} on hosts {list(placement)}; "
                 f"write one host for each rank, and the backend gloo"
             )
         settings = self.settings(placement)
 
         def on_row(row: Row) -> None:
-            record = record_of(what, {**row, "fingerprint": {**row["fingerprint"], **settings}})
+            record = record_of(measurement, {**row, "fingerprint": {**row["fingerprint"], **settings}})
             on_record(
                 replace(
                     record,
@@ -58,7 +61,7 @@ class EmulatedCluster:
                 )
             )
 
-        self.run(job_of(what), placement, on_row)
+        self.run(job_of(measurement), placement, on_row)
 
     def run(self, job: RankJob, placement: Sequence[int], on_row: Callable[[Row], None]) -> None:
         """Carry out a job with rank r on host ``placement[r]``; call ``on_row`` with each row."""
@@ -103,7 +106,7 @@ def cluster(
 
 def measure_emulated(
     graph: Topology,
-    what: Measurement,
+    measurement: Measurement,
     on_record: Callable[[Record], None],
     *,
     placement: Sequence[int] | None = None,
@@ -111,7 +114,7 @@ def measure_emulated(
 ) -> None:
     """Build the network, measure as `EmulatedCluster.measure` does, and tear the network down."""
     with cluster(graph, torchrun=torchrun) as built:
-        built.measure(what, on_record, placement)
+        built.measure(measurement, on_record, placement)
 
 
 def spread(count: int, hosts: int) -> tuple[int, ...]:

@@ -92,7 +92,7 @@ def measured_network(cluster: EmulatedCluster, ranks: int) -> MeasuredNetwork:
 
 def _ping_pong(cluster: EmulatedCluster, placement: Sequence[int], sizes: Sequence[int]) -> list[Record]:
     records: list[Record] = []
-    what = Measurement(
+    measurement = Measurement(
         collective="sendrecv",
         algorithm="ping_pong",
         world=WorldSpec(len(placement)),
@@ -100,5 +100,5 @@ def _ping_pong(cluster: EmulatedCluster, placement: Sequence[int], sizes: Sequen
         iterations=5 if max(sizes) > _SMALL else 25,
         warmup=1,
     )
-    cluster.measure(what, records.append, placement)
+    cluster.measure(measurement, records.append, placement)
     return records

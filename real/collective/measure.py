@@ -56,7 +56,7 @@ class Measurement:
                 f"{self.world.per_node} ranks on each of {self.world.nodes} nodes; write 1 or more"
             )
         if self.world.nodes > 1 and self.world.endpoint is None:
-            raise ValueError("several nodes need a rendezvous endpoint; add --rdzv-endpoint HOST:PORT")
+            raise ValueError("several nodes need a rendezvous endpoint; add `rdzv_endpoint` HOST:PORT")
         check_repeats(self.iterations, self.warmup)
         check_timeout(self.timeout_s)
         if self.algorithm == PING_PONG:
@@ -68,7 +68,7 @@ class Measurement:
             plan = schedule(self.algorithm, Collective(self.collective, self.world.ranks, 0))
             if plan.switches:
                 raise ValueError(
-                    f"{self.algorithm} reduces in switches, which processes cannot; write another --algorithm"
+                    f"{self.algorithm} reduces in switches, which processes cannot; write another `algorithm`"
                 )
             if ":" in plan.algorithm:  # a record names the grid or the radix of its schedule
                 object.__setattr__(self, "algorithm", plan.algorithm)
@@ -80,15 +80,17 @@ class Measurement:
     def _check_mpi(self) -> None:
         """Raise ValueError for what mpirun on this machine cannot do."""
         if self.world.nodes > 1 or self.world.endpoint:
-            raise ValueError("mpirun starts ranks on this machine; leave --nnodes and --rdzv-endpoint out")
+            raise ValueError("mpirun starts ranks on this machine; leave `nnodes` and `rdzv_endpoint` out")
         if self.dtype not in TYPES:
-            raise ValueError(f"MPI has no {self.dtype}; write --dtype with one of {', '.join(TYPES)}")
+            raise ValueError(f"MPI has no {self.dtype}; write `dtype` with one of {', '.join(TYPES)}")
         if self.algorithm == PING_PONG:
-            raise ValueError(f"{PING_PONG} runs over gloo and nccl; write --algorithm library")
+            raise ValueError(f"{PING_PONG} runs over gloo and nccl; write `algorithm` library")
         check_mpi()
 
 
-def measure(what: Measurement, on_record: Callable[[Record], None], forks: Forks | None = None) -> None:
+def measure(
+    measurement: Measurement, on_record: Callable[[Record], None], forks: Forks | None = None
+) -> None:
     """Measure under torchrun or mpirun; call ``on_record`` with each size's record as soon as it is measured.
 
     With ``forks``, ranks over Gloo on this machine are forked, which saves loading torch in each. Raise
@@ -97,34 +99,35 @@ def measure(what: Measurement, on_record: Callable[[Record], None], forks: Forks
     """
 
     def keep(row: Row) -> None:
-        on_record(record_of(what, row))
+        on_record(record_of(measurement, row))
 
     def keep_forked(row: Row) -> None:
         keep({**row, "fingerprint": {**row["fingerprint"], "started_by": "fork"}})
 
     if forks:
-        if what.backend not in ON_SOCKETS or what.world.nodes > 1:
+        if measurement.backend not in ON_SOCKETS or measurement.world.nodes > 1:
             raise ValueError(
-                f"ranks of {what.backend} on {what.world.nodes} nodes; only Gloo's on one are forked"
+                f"ranks of {measurement.backend} on {measurement.world.nodes} nodes; "
+                "only Gloo's on one are forked"
             )
-        forks.run_here(job_of(what), what.world.ranks, keep_forked)
-    elif what.backend not in UNDER_TORCHRUN:
-        run_mpi(job_of(what), what.world.ranks, keep)
+        forks.run_here(job_of(measurement), measurement.world.ranks, keep_forked)
+    elif measurement.backend not in UNDER_TORCHRUN:
+        run_mpi(job_of(measurement), measurement.world.ranks, keep)
     else:
-        run(job_of(what), what.world, keep)
+        run(job_of(measurement), measurement.world, keep)
 
 
-def job_of(what: Measurement) -> CollectiveJob:
+def job_of(measurement: Measurement) -> CollectiveJob:
     """Return the job for every rank."""
-    return (CollectiveJob if what.backend in UNDER_TORCHRUN else MpiJob)(
-        collective=what.collective,
-        algorithm=what.algorithm,
-        backend=what.backend,
-        sizes=tuple(dict.fromkeys(_whole_parts(what, size) for size in what.sizes)),
-        dtype=what.dtype,
-        iterations=what.iterations,
-        warmup=what.warmup,
-        timeout_s=what.timeout_s,
+    return (CollectiveJob if measurement.backend in UNDER_TORCHRUN else MpiJob)(
+        collective=measurement.collective,
+        algorithm=measurement.algorithm,
+        backend=measurement.backend,
+        sizes=tuple(dict.fromkeys(_whole_parts(measurement, size) for size in measurement.sizes)),
+        dtype=measurement.dtype,
+        iterations=measurement.iterations,
+        warmup=measurement.warmup,
+        timeout_s=measurement.timeout_s,
     )
 
 
@@ -144,64 +147,68 @@ def check_room(ranks: int, nbytes: int) -> None:
         )
 
 
-def warnings(what: Measurement) -> list[str]:
+def warnings(measurement: Measurement) -> list[str]:
     """Return warnings about what degrades this measurement."""
     cores = os.cpu_count() or 1
-    if what.backend in ON_SOCKETS and what.world.per_node > cores:
+    if measurement.backend in ON_SOCKETS and measurement.world.per_node > cores:
         return [
-            f"{what.world.per_node} ranks share {cores} cores: times include waiting for a core "
+            f"{measurement.world.per_node} ranks share {cores} cores: times include waiting for a core "
             f"and say little about the network"
         ]
     return []
 
 
-def _whole_parts(what: Measurement, nbytes: int) -> int:
+def _whole_parts(measurement: Measurement, nbytes: int) -> int:
     """Return the size rounded down so that the library's equal parts are whole elements."""
-    parts = what.world.ranks if KINDS[what.collective].blocks and what.collective != "sendrecv" else 1
-    grain = itemsize(what.dtype) * (parts if what.algorithm == "library" else 1)
+    parts = (
+        measurement.world.ranks
+        if KINDS[measurement.collective].blocks and measurement.collective != "sendrecv"
+        else 1
+    )
+    grain = itemsize(measurement.dtype) * (parts if measurement.algorithm == "library" else 1)
     if nbytes and nbytes < grain:
-        raise ValueError(f"{nbytes} B is less than one {what.dtype} per part; write {grain} or more")
+        raise ValueError(f"{nbytes} B is less than one {measurement.dtype} per part; write {grain} or more")
     return nbytes // grain * grain
 
 
-def record_of(what: Measurement, row: Row) -> Record:
+def record_of(measurement: Measurement, row: Row) -> Record:
     """Return the record of rank 0's row, with all conditions of the measurement."""
     print_ = row["fingerprint"]
-    own = what.algorithm == "library"
-    algorithm, protocol = _pinned(what, print_) if own else (what.algorithm, "auto")
+    own = measurement.algorithm == "library"
+    algorithm, protocol = _pinned(measurement, print_) if own else (measurement.algorithm, "auto")
     return Record(
         source="ringside measure",
         cluster=print_.get("gpu") or print_["cpu"],
         site=print_["host"],
-        library=what.backend if own else "ideal",
-        library_version=print_.get(what.backend, print_.get("torch", "")),
-        backend=what.backend,
-        collective=what.collective,
+        library=measurement.backend if own else "ideal",
+        library_version=print_.get(measurement.backend, print_.get("torch", "")),
+        backend=measurement.backend,
+        collective=measurement.collective,
         algorithm=algorithm,
         protocol=protocol,
-        num_nodes=what.world.nodes,
-        ranks=what.world.ranks,
+        num_nodes=measurement.world.nodes,
+        ranks=measurement.world.ranks,
         nbytes=row["nbytes"],
-        dtype=what.dtype,
-        redop="sum" if KINDS[what.collective].reduces else "",
+        dtype=measurement.dtype,
+        redop="sum" if KINDS[measurement.collective].reduces else "",
         time_s=row["time_s"],
         statistic="median of the slowest rank",
         min_s=row["min_s"],
         max_s=row["max_s"],
         p95_s=row["p95_s"],
-        iterations=what.iterations,
+        iterations=measurement.iterations,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         fingerprint=print_,
     )
 
 
-def _pinned(what: Measurement, print_: dict[str, str]) -> tuple[str, str]:
+def _pinned(measurement: Measurement, print_: dict[str, str]) -> tuple[str, str]:
     """Return the algorithm and protocol that environment variables set, as in records."""
-    if what.backend in ON_GPU:
+    if measurement.backend in ON_GPU:
         algorithm, protocol = (os.environ.get(name, "auto").lower() for name in ("NCCL_ALGO", "NCCL_PROTO"))
         return algorithm, protocol
-    if what.backend not in UNDER_TORCHRUN:
-        return forced(what.collective, print_), "auto"
+    if measurement.backend not in UNDER_TORCHRUN:
+        return forced(measurement.collective, print_), "auto"
     return "auto", "auto"
 
 

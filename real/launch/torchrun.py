@@ -210,7 +210,7 @@ def _check_endpoint(world: WorldSpec) -> None:
     except OSError:
         return
     if world.nodes == 1 or not _is_rendezvous(host, int(port)):
-        raise ValueError(f"port {port} of {host} is busy; write a free one after --rdzv-endpoint {host}:")
+        raise ValueError(f"port {port} of {host} is busy; write a free one after `rdzv_endpoint` {host}:")
 
 
 def _is_rendezvous(host: str, port: int) -> bool:

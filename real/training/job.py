@@ -192,7 +192,7 @@ class TrainingJob:
         if self.pipeline > 1:
             self._check_pipeline()
         elif self.virtual > 1:
-            raise ValueError(f"{self.virtual} stages per rank, but no pipeline; leave --virtual out")
+            raise ValueError(f"{self.virtual} stages per rank, but no pipeline; leave `virtual` out")
         if self.strategy not in STRATEGIES:
             raise ValueError(f"unknown strategy {self.strategy!r}; write {' or '.join(STRATEGIES)}")
         if self.strategy == "zero_redundancy":
@@ -202,7 +202,7 @@ class TrainingJob:
             self._check_not_of_fsdp("no ranks here share parameters")
         if self.no_sync and (self.mesh.degree(*DATA) == 1 or self.pipeline > 1):
             raise ValueError(
-                "--no-sync needs ranks that share parameters, and a pipeline reduces once per step "
+                "`no_sync` needs ranks that share parameters, and a pipeline reduces once per step "
                 "anyway; leave it out"
             )
 
@@ -239,7 +239,7 @@ class TrainingJob:
         """Refuse options of FSDP2, and steps in which DistributedDataParallel rebuilds its buckets."""
         if self.mesh.degree("tensor", "context", "shard", "pipeline") > 1:
             raise ValueError(
-                "zero_redundancy keeps whole models on all ranks; leave --tp, --cp, --pp and --shard out"
+                "zero_redundancy keeps whole models on all ranks; leave `tp`, `cp`, `pp` and `shard` out"
             )
         self._check_not_of_fsdp("zero_redundancy shards no parameters")
         if self.warmup < 2:
@@ -252,7 +252,7 @@ class TrainingJob:
         usual = {"reshard": True, "param_dtype": "float32", "reduce_dtype": "float32"}
         if any(getattr(self, name) != value for name, value in usual.items()):
             raise ValueError(
-                f"--keep-gathered, --param-dtype and --reduce-dtype are FSDP2's, and {why}; leave them out"
+                f"`keep_gathered`, `param_dtype` and `reduce_dtype` are FSDP2's, and {why}; leave them out"
             )
 
     def _check_pipeline(self) -> None:
@@ -260,12 +260,12 @@ class TrainingJob:
             known = ", ".join(SCHEDULES)
             raise ValueError(f"unknown torch schedule {self.schedule!r}; write one of {known}")
         if self.context > 1:
-            raise ValueError("context parallelism cannot be measured with a pipeline; leave --pp or --cp out")
+            raise ValueError("context parallelism cannot be measured with a pipeline; leave `pp` or `cp` out")
         tables(self.schedule, self.pipeline, self.virtual, self.micro_batches)
         if self.schedule == "1f1b" and self.micro_batches < self.pipeline:
             raise ValueError(
                 f"{self.micro_batches} micro-batches, but torch's 1f1b on {self.pipeline} ranks needs "
-                f"{self.pipeline} or more; write --micro-batches {self.pipeline}"
+                f"{self.pipeline} or more; write `micro_batches` {self.pipeline}"
             )
         deal_layers(self.model.layers, self.stages)
 
@@ -275,7 +275,7 @@ class TrainingJob:
             self._check_experts(model)
             return
         if self.expert > 1:
-            raise ValueError(f"{model.kind} layers have no experts; write --model experts, or leave --ep out")
+            raise ValueError(f"{model.kind} layers have no experts; write `model` experts, or leave `ep` out")
         parts = {"inner": model.inner}
         if isinstance(model, Decoder):
             parts |= {"heads": model.heads, "vocabulary": model.vocabulary}
@@ -301,7 +301,7 @@ class TrainingJob:
         if model.experts % self.expert:
             raise ValueError(
                 f"{model.experts} experts do not divide by {self.expert} expert-parallel ranks; write "
-                f"experts={self.expert * 2} or another --ep"
+                f"experts={self.expert * 2} or another `ep`"
             )
 
     def _check_context(self, tokens: dict[str, int]) -> None:
@@ -329,10 +329,10 @@ class TrainingJob:
 
 
 _NOT_OF_EXPERTS = {
-    "--tp": "tensor", "--cp": "context", "--pp": "pipeline", "--shard": "shard", "--schedule": "schedule",
-    "--virtual": "virtual", "--keep-gathered": "reshard", "--no-sync": "no_sync",
-    "--sequence-parallel": "sequence_parallel",
-    "--param-dtype": "param_dtype", "--reduce-dtype": "reduce_dtype",
+    "`tp`": "tensor", "`cp`": "context", "`pp`": "pipeline", "`shard`": "shard", "`schedule`": "schedule",
+    "`virtual`": "virtual", "`keep_gathered`": "reshard", "`no_sync`": "no_sync",
+    "`sequence_parallel`": "sequence_parallel",
+    "`param_dtype`": "param_dtype", "`reduce_dtype`": "reduce_dtype",
 }  # fmt: skip
 """Settings without effect on `Experts`, by their option."""
 

@@ -106,8 +106,8 @@ def test_what_is_missing_is_said_with_what_to_install(
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"world": WorldSpec(2, 2, "here:1")}, "mpirun starts ranks on this machine; leave --nnodes"),
-        ({"dtype": "bfloat16"}, "MPI has no bfloat16; write --dtype with one of float32"),
+        ({"world": WorldSpec(2, 2, "here:1")}, "mpirun starts ranks on this machine; leave `nnodes`"),
+        ({"dtype": "bfloat16"}, "MPI has no bfloat16; write `dtype` with one of float32"),
         ({"algorithm": "ping_pong", "collective": "sendrecv"}, "ping_pong runs over gloo and nccl"),
     ],
 )

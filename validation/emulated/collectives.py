@@ -175,7 +175,7 @@ def _measured(
     network: EmulatedCluster, trial: CollectiveCase, sizes: Sequence[int], hosts: Sequence[int]
 ) -> list[Record]:
     records: list[Record] = []
-    what = Measurement(
+    measurement = Measurement(
         collective=trial.collective,
         algorithm="library" if trial.algorithm == LIBRARY else trial.algorithm,
         world=WorldSpec(trial.ranks),
@@ -184,7 +184,7 @@ def _measured(
         iterations=REPEATS,
         warmup=1,
     )
-    network.measure(what, records.append, hosts)
+    network.measure(measurement, records.append, hosts)
     return records
 
 

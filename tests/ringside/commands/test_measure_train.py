@@ -55,7 +55,7 @@ def test_experts_are_dealt_out_among_all_ranks_or_as_many_as_was_said():
     assert (pairs.expert, pairs.mesh.expert_data) == (2, 2)
     with pytest.raises(ValueError, match="experts train with `strategy` ddp here, not fsdp"):
         job_of(4, "experts", strategy="fsdp")
-    with pytest.raises(ValueError, match="--cp cannot be combined with expert layers"):
+    with pytest.raises(ValueError, match="`cp` cannot be combined with expert layers"):
         job_of(4, "experts", cp=2)
     with pytest.raises(ValueError, match="sleeping has no experts; write `model` experts"):
         job_of(4, "sleeping", ep=2)
@@ -72,11 +72,11 @@ def test_experts_are_dealt_out_among_all_ranks_or_as_many_as_was_said():
         (4, {"cp": 3}, "4 ranks do not divide by `tp` 1 times `cp` 3 times `pp` 1"),
         (2, {"cp_method": "ring"}, "needs context-parallel ranks; add `cp` 2"),
         (2, {"cp": 2, "cp_method": "rings"}, "unknown context-parallel method 'rings'"),
-        (4, {"cp": 2, "pp": 2}, "with a pipeline; leave --pp or --cp out"),
+        (4, {"cp": 2, "pp": 2}, "with a pipeline; leave `pp` or `cp` out"),
         (3, {"cp": 3}, "do not divide rows 8, which zigzag cuts into 6 pieces"),
         (4, {"shard": 2}, "`shard` needs `strategy` hsdp"),
         (4, {"strategy": "zero_redundancy", "shard": 2}, "`shard` needs `strategy` hsdp"),
-        (4, {"strategy": "zero_redundancy", "tp": 2}, "leave --tp, --cp, --pp and --shard out"),
+        (4, {"strategy": "zero_redundancy", "tp": 2}, "leave `tp`, `cp`, `pp` and `shard` out"),
         (4, {"strategy": "hsdp", "shard": 3}, "cannot form groups of 3 of 4 data-parallel ranks"),
         (2, {"strategy": "hsdp"}, "cannot form groups of 1 of 2 data-parallel ranks; write `strategy` fsdp"),
         (9, {"strategy": "hsdp"}, "cannot form groups of 4 of 9 data-parallel ranks; write `shard` 3"),
@@ -87,7 +87,7 @@ def test_experts_are_dealt_out_among_all_ranks_or_as_many_as_was_said():
         (2, {"pp": 2, "schedule": "zb"}, "unknown pipeline schedule 'zb'"),
         (2, {"virtual": 2}, "but no pipeline"),
         (2, {"pp": 2, "keep_gathered": True}, "are FSDP2's, and no ranks here share parameters"),
-        (2, {"tp": 2, "no_sync": True}, "--no-sync needs ranks that share parameters"),
+        (2, {"tp": 2, "no_sync": True}, "`no_sync` needs ranks that share parameters"),
         (1, {}, "one rank does not communicate"),
     ],
 )
