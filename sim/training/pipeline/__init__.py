@@ -8,12 +8,10 @@ Public names:
 - `placement`: ``Placement``, a loop or a V; ``deal_layers``.
 - `lowering`: ``find_placement`` of tables from a file; ``check_tables`` refuses tables that cannot run;
   ``lower`` inserts UNSHARD, RESHARD, REDUCE_GRAD, sends and receives where torch does.
-- `program`: ``find_runtime`` (torch's, Megatron-LM's batched and overlapped, ``decoupled``), ``prepare``,
-  which prepares tables for a runtime, and ``pipeline``, the program of a pipeline alone.
-- `messages`: ``Messages(rank_list, placement, nbytes)``, an argument of a runtime, beside the rank's
-  stages by number (`ringside.sim.training.stage.Stage`) and its prepared table.
+- `program`: ``find_runtime`` (torch's, Megatron-LM's batched and overlapped, ``decoupled``),
+  ``find_pipeline``, which returns a `Pipeline` of prepared tables, and ``pipeline``, one alone as a program.
 - `passes`: ``Commanded``, the further methods of a `Sharing` that UNSHARD and others reach.
 
-On a mesh with other dimensions, write a rank's list so: make its `RankList`, and a ``Stage`` for each
-of ``placement.of(position)``, call the runtime, then each sharing's ``after_step``.
+On a mesh with other dimensions, write a rank's list so: make its `RankList`, and a ``Stage`` for each of
+the pipeline's ``stages[position]``, call ``write``, then each sharing's ``after_step``.
 """

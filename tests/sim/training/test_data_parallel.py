@@ -80,7 +80,7 @@ def test_a_step_broadcasts_passes_gathers_and_reduces() -> None:
     kinds = [one.category for one in calls]
     assert list(dict.fromkeys(kinds)) == ["broadcast", "gather", "reduce"]
     assert kinds == sorted(kinds)
-    own = job("data_parallel", 4).parts
+    own = job("data_parallel", 4).model
     sums = Counter[str]()
     for one in calls:
         assert isinstance(one.action, Call)
