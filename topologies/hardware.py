@@ -7,7 +7,7 @@ NVLinks from that (`nvlink`). Bandwidths are bytes/s of one direction.
 import re
 from functools import cache
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
@@ -86,20 +86,10 @@ def find_gpu(name: str) -> Gpu | None:
     return GPUS.get(name)
 
 
-class HardwareFacts(TypedDict, total=False):
-    """Hardware attributes of the graph."""
-
-    device: str
-    compute_capability: int
-    cpu: str
-
-
-def facts(device: str, cpu: str | None = None) -> HardwareFacts:
-    """Return the facts about machines with these GPUs and CPUs."""
-    attributes = HardwareFacts(device=device, compute_capability=GPUS[device].compute_capability)
-    if cpu is not None:
-        attributes["cpu"] = cpu
-    return attributes
+def facts(device: str, cpu: str | None = None) -> dict[str, Any]:
+    """Return the attributes of a graph of machines with these GPUs and CPUs."""
+    attributes = {"device": device, "compute_capability": GPUS[device].compute_capability, "cpu": cpu}
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def nvlink(compute_capability: int) -> float:

@@ -48,14 +48,8 @@ def _plain(name: str) -> str:
 class Lazy(Mapping[str, Value]):
     """Values by name; names and values are computed on lookup."""
 
-    def __init__(
-        self,
-        names: Callable[[], Collection[str]],
-        value: Callable[[str], Value],
-        has: Callable[[str], bool] | None = None,
-    ) -> None:
-        """Set up the table; ``has`` tests one name without listing all of them."""
-        self._names, self._value, self._has = names, value, has
+    def __init__(self, names: Callable[[], Collection[str]], value: Callable[[str], Value]) -> None:
+        self._names, self._value = names, value
 
     def __getitem__(self, name: str) -> Value:
         if name not in self:
@@ -63,9 +57,7 @@ class Lazy(Mapping[str, Value]):
         return self._value(name)
 
     def __contains__(self, name: object) -> bool:
-        if not isinstance(name, str):
-            return False
-        return self._has(name) if self._has else name in self._names()
+        return name in self._names()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names())
