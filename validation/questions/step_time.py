@@ -104,6 +104,7 @@ class StepTime(Disturbances, TrainingOnCluster):
             question=self,
             steps=scaled.steps,
             precision=training.precision,
+            where=self.where,
             computing=computing(self, self.gpu, training.precision),
             memory=scaled.memory,
             fit=scaled.fit,
@@ -121,6 +122,7 @@ class StepTime(Disturbances, TrainingOnCluster):
             question=self,
             step=step,
             mesh={name: job.mesh.degree(name) for name in DIMENSIONS},
+            where=self.where,
             computing=computing(self, self.gpu, training.precision),
             mfu=mfu,
             hfu=hfu,
@@ -191,13 +193,14 @@ def train(model: str, cluster: str, **options: Any) -> TrainingStep | ParallelSt
 class DataParallelSteps:
     """The answer under DistributedDataParallel: a step, or several.
 
-    ``precision`` is None where layers are timed, ``computing`` says what the time of compute rests on,
-    ``fit`` how a GPU's ``memory`` fits.
+    ``precision`` is None where layers are timed. ``where`` is the cluster as changed, ``computing`` says what
+    the time of compute rests on, ``fit`` how a GPU's ``memory`` fits.
     """
 
     question: StepTime
     steps: Sequence[ScaledStep]
     precision: str | None
+    where: str
     computing: str
     memory: Memory
     fit: MemoryFit
@@ -238,6 +241,7 @@ class StepUnderLayout:
     question: StepTime
     step: ParallelStep
     mesh: Mapping[str, int]
+    where: str
     computing: str
     mfu: float | None
     hfu: float | None

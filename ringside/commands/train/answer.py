@@ -136,7 +136,7 @@ class Answer:
         hook = (question.comm_hook or "").partition(":")[0]
         return [
             f"the step takes {lower} if everything overlaps, {upper} if nothing does",
-            f"{question.strategy} of {first.workload} on {question.where}; collectives of "
+            f"{question.strategy} of {first.workload} on {steps.where}; collectives of "
             f"{steps.steps[0].library.name}"
             f"{_caveat(steps.steps[0].library)}",
             f"{first.samples // first.ranks} samples a rank and step, "

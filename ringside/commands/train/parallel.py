@@ -116,7 +116,7 @@ class ParallelAnswer:
         stages = f" with {layout.virtual} stages a rank" if layout.virtual > 1 else ""
         lines = [
             f"the step takes {format_duration(step.step_s, 4)}: {', '.join(self._rates())}",
-            f"{layout.strategy} of {step.workload} on {question.where}: "
+            f"{layout.strategy} of {step.workload} on {answer.where}: "
             f"{' x '.join(degrees) or 'one rank'}{schedule}{stages}; collectives of "
             f"{question.libraries.name}",
             f"{step.samples} samples a step, {job.batch} of a replica in {step.micro_batches} micro-batches "
