@@ -66,7 +66,7 @@ def job_file(path: Path, ranks: int | None) -> JobFile:
     if holds_program(path):
         program = read(path)
         if ranks not in (None, program.ranks):
-            raise QuestionError(f"`ranks` {ranks}, but {path} has {program.ranks} ranks; remove `ranks`")
+            raise QuestionError(f"{ranks} ranks, but {path} has {program.ranks}; remove the number")
         return JobFile(path, program.ranks, program)
     if ranks is None:
         raise QuestionError(f"{path} needs a number of ranks; write -g N")
