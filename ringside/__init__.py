@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ringside.sim.algorithms import schedule as schedule
     from ringside.sim.calibration import Calibration as Calibration
     from ringside.sim.calibration import Fit as Fit
-    from ringside.sim.calibration import read as read_calibration  # noqa: F401
+    from ringside.sim.calibration import read as calibration_of
     from ringside.sim.collective import Collective as Collective
     from ringside.sim.goodput.study import Goodput as Goodput
     from ringside.sim.libraries.library import Prediction as Prediction
@@ -73,8 +73,10 @@ if TYPE_CHECKING:
     from ringside.validation.questions.step_time import StepTime as StepTime
     from ringside.validation.questions.step_time import train as train
     from ringside.validation.questions.what_if import WhatIf as WhatIf
-    from ringside.validation.readers import records_of as read  # noqa: F401
+    from ringside.validation.readers import records_of
 
+    read = records_of
+    read_calibration = calibration_of
     __version__: str
 else:
     _HOME = {

@@ -95,7 +95,7 @@ def test_a_model_on_the_meta_device_needs_no_memory() -> None:
         module = nn.Sequential(*[nn.Linear(100_000, 100_000, bias=False) for _ in range(10)])
         found = architecture(module, torch.empty(8, 100_000))
     assert found.num_parameters == 10**11
-    assert workload(found, device("h100"), 8, "bfloat16").nbytes == 4 * 10**11
+    assert workload(found, device("h100"), 8, "bfloat16").totals.nbytes == 4 * 10**11
 
 
 def test_without_inputs_there_is_only_the_list() -> None:

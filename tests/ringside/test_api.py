@@ -48,6 +48,9 @@ def test_no_name_has_another_meaning_for_type_checkers() -> None:
         if isinstance(statement, ast.ImportFrom)
         for alias in statement.names
     }
+    for statement in branch.body:
+        if isinstance(statement, ast.Assign):
+            seen[ast.unparse(statement.targets[0])] = seen.pop(ast.unparse(statement.value))
     home = {
         name: place if ":" in place else f"{place}:{name}" for name, place in vars(ringside)["_HOME"].items()
     }

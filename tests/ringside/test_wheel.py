@@ -24,7 +24,8 @@ PROGRAM = """
 from pathlib import Path
 
 import ringside
-from ringside import Collective, calibrate, compare, load, pick, predict, prove, read, rows, schedule, train
+from ringside import AlgorithmChoice, Collective, StepTime, calibrate, compare, load, predict, prove
+from ringside import read, rows, schedule
 
 cluster = load("star:4", {"latency": "5us"})
 found = predict(Collective("all_reduce", 4, 2**20), cluster, algorithm="ring")
@@ -39,16 +40,14 @@ reveal_type(rows([found]))
 reveal_type(records)
 reveal_type(compare(records, "star:4"))
 reveal_type(calibrate(records, "star:4").fits[0].parameters.alpha)
-reveal_type(pick("all_reduce", "dgx-h100", [1, 2], [1024]))
-reveal_type(train("resnet50", "star:4").step_s)
+reveal_type(AlgorithmChoice(collective="all_reduce", cluster="dgx-h100", nodes=(1, 2)).cluster)
+reveal_type(StepTime(model="resnet50", cluster="star:4").step().step_s)
 reveal_type(prove(schedule("ring", Collective("all_reduce", 4, 2**20))))
 reveal_type(ringside.load)
 reveal_type(ringside.CollectiveMeasurement)
-reveal_type(ringside.pick)
 reveal_type(ringside.predict)
 reveal_type(ringside.read)
 reveal_type(ringside.rows)
-reveal_type(ringside.train)
 reveal_type(ringside.compare)
 reveal_type(ringside.calibrate)
 """

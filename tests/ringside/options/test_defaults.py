@@ -103,7 +103,7 @@ def test_words_left_out_are_the_frameworks(strategy: str) -> None:
     assert not layout.overlap_grad_reduce
     assert not layout.overlap_param_gather
     if strategy in ("ddp", "fsdp", "fsdp1", "hsdp"):
-        assert ByLayout(strategy=strategy, cp=2).layout().context_method == "all-gather"
+        assert ByLayout(strategy=strategy, cp=2).layout().cp_method == "all-gather"
 
 
 def test_context_parallel_ranks_of_torch_gather_and_balance() -> None:

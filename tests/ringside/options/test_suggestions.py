@@ -4,7 +4,7 @@ import re
 import shlex
 
 from ringside.topologies import MAKERS
-from ringside.topologies.names import meant, nearest
+from ringside.topologies.names import nearest, suggestions
 
 MISTAKES = [
     ("simulat all_reduce --cluster star:4", "simulate"),
@@ -80,13 +80,13 @@ def test_most_plausible_mistakes_get_the_right_suggestion(ringside):
 
 def test_a_gpu_and_an_instance_name_the_machines_that_have_them():
     assert nearest("h100", MAKERS) == "dgx-h100"
-    assert meant("gb200", MAKERS) == ["gb200-nvl72"]
-    assert meant("p5", MAKERS) == ["aws-p5"]
+    assert suggestions("gb200", MAKERS) == ["gb200-nvl72"]
+    assert suggestions("p5", MAKERS) == ["aws-p5"]
     for name in MAKERS:
         for part in name.split("-"):
             assert len(part) < 2 or nearest(part, MAKERS) is not None
-            assert all(part in one for one in meant(part, MAKERS)) or part in MAKERS
-        assert meant(name, MAKERS)[0] == name
+            assert all(part in one for one in suggestions(part, MAKERS)) or part in MAKERS
+        assert suggestions(name, MAKERS)[0] == name
 
 
 def test_a_model_that_is_none_is_told_what_else_may_stand_there(ringside):

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from ringside.sim.algorithms import ALGORITHMS, schedule
 from ringside.sim.collective import Collective
 from ringside.sim.engine import fast
-from ringside.sim.engine.events import Run, simulate
+from ringside.sim.engine.events import simulate
+from ringside.sim.engine.run import SimulatedCollective
 from ringside.sim.network.message import PIECES
 from ringside.sim.schedule import Schedule, Step, even_chunks, step
 from ringside.topologies import Routes, Topology, check, star
@@ -47,7 +48,7 @@ def sends(ranks: int, nbytes: dict[tuple[int, int], int]) -> Schedule:
     return Schedule(collective, "by hand", chunks, steps)
 
 
-def finishes(run: Run) -> dict[tuple[int, int], float]:
+def finishes(run: SimulatedCollective) -> dict[tuple[int, int], float]:
     assert run.timeline is not None
     return {(sent.src, sent.dst): sent.delivered for sent in run.timeline.transfers}
 
