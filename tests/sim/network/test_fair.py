@@ -239,7 +239,7 @@ def test_of_two_that_arrive_at_once_the_smaller_key_comes_first() -> None:
 def test_a_group_that_trains_plays_on_the_network_that_was_named() -> None:
     group = SimulatedGroup(star(4), 4, network="fair")
     env = Clock()
-    env.process(group.transport(env)(Collective("all_reduce", 4, 4 * 10**6)))
+    env.process(group.runner(env)(Collective("all_reduce", 4, 4 * 10**6)))
     env.run()
     expected = simulate(schedule("ring", Collective("all_reduce", 4, 4 * 10**6)), star(4), network="fair")
     assert env.now == pytest.approx(expected.time_s, rel=1e-6)
