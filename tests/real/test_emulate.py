@@ -285,9 +285,13 @@ def test_a_second_network_in_one_process_is_refused_and_leaves_the_first() -> No
 
 
 def test_without_privileges_the_message_says_what_is_needed() -> None:
-    script = (
-        f"import os, ringside.real.emulate.build, ringside.real.emulate.stopping; os.setuid(65534)\n{OWNER}"
-    )
+    # the other user may not read the checkout, so everything is read before
+    script = f"""
+import os, ringside.real.emulate.build, ringside.real.emulate.stopping
+from ringside.topologies import check, star
+check(star(3, bandwidth=12.5e6))
+os.setuid(65534)
+{OWNER}"""
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert result.returncode == 1
     assert "ValueError: no emulated network on this machine" in result.stderr
