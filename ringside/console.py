@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import typer
 from rich.console import Console
@@ -21,6 +21,19 @@ from ringside.sim.effort import watched
 
 if TYPE_CHECKING:
     from ringside.validation.measurements import Measurements
+
+
+class _Measured(Protocol):
+    @property
+    def measured(self) -> "Measurements": ...
+
+
+_Answer = TypeVar("_Answer", bound=_Measured, covariant=True)
+
+
+class _OfMeasurements(Protocol[_Answer]):
+    def ask(self) -> _Answer: ...
+
 
 Cell = str | int | float
 Comment = str | Mapping[str, Any]
@@ -123,13 +136,6 @@ def left_out(rows: int, notes: Iterable[str] = ()) -> None:
         print(f"ringside: {what} left out", file=sys.stderr)
 
 
-def warn_of(measured: "Measurements") -> None:
-    """Print on stderr the rows left out, and a warning for GPUs other than the cluster's."""
-    left_out(measured.skipped, measured.omissions)
-    if measured.warning:
-        print(f"ringside: {measured.warning}", file=sys.stderr)
-
-
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator["Ticker"]:
     """Show a progress bar on a terminal, nothing in a pipe; ``total`` is the number of parts, if known."""
@@ -158,6 +164,16 @@ def simulating(what: str, total: int | None = None) -> Iterator["Ticker"]:
         finally:
             over.set()
             printer.join()
+
+
+def ask(question: "_OfMeasurements[_Answer]", what: str) -> "_Answer":
+    """Ask a question about measurements; then print on stderr what the files leave out, and a warning."""
+    with simulating(what):
+        answer = question.ask()
+    left_out(answer.measured.skipped, answer.measured.omissions)
+    if answer.measured.warning:
+        print(f"ringside: {answer.measured.warning}", file=sys.stderr)
+    return answer
 
 
 class Ticker:

@@ -19,7 +19,7 @@ from ringside.sim.parameters import Parameters, check_within
 from ringside.topologies import strict_yaml
 from ringside.topologies.disk import regular, write_file
 from ringside.topologies.graph import Topology, name_of
-from ringside.topologies.load import in_catalogue
+from ringside.topologies.load import parse_name
 from ringside.topologies.machine import box_of, nvidia_machines
 from ringside.topologies.names import one_of
 from ringside.topologies.strict_yaml import complaints
@@ -116,7 +116,7 @@ class Calibration:
     def settings_on(self, cluster: "str | Topology") -> dict[str, str]:
         """Return the measured settings, if the cluster of this name was measured; any other has its own."""
         name = cluster if isinstance(cluster, str) else name_of(cluster)
-        return self.settings if in_catalogue(self.topology) == in_catalogue(name) else {}
+        return self.settings if parse_name(self.topology).machine == parse_name(name).machine else {}
 
     def fit_for(self, library: str, algorithm: str, protocol: str) -> Fit | None:
         """Return the fit of exactly this way of carrying out a collective."""
@@ -150,15 +150,14 @@ def read_own(path: Path) -> Calibration:
     return _calibration(yaml.load(path.read_text(encoding="utf-8"), _Loader), path)
 
 
-def find_calibration(text: str, cluster: str) -> "Calibration | str | None":
+def find_calibration(given: "Calibration | str | None", cluster: str) -> "Calibration | str | None":
     """Resolve ``--calibration``; ``auto`` stays, as each library interprets it.
 
     A file's calibration must be of the cluster's machine, where NCCL's model knows both.
     """
-    if text == NONE:
-        return None
-    if text == AUTO:
-        return AUTO
+    if given in (NONE, AUTO) or not isinstance(given, str):
+        return None if given == NONE else given
+    text = given
     if text.startswith(FAMILY):
         return family(text)
     if not Path(text).exists():
@@ -167,7 +166,7 @@ def find_calibration(text: str, cluster: str) -> "Calibration | str | None":
     calibration = read(Path(text))
     log.info("calibration of %s, of %s, read from %s", calibration.cluster, calibration.date, text)
     if calibration.nccl:
-        fitted, machine = calibration.nccl.machine, in_catalogue(cluster)
+        fitted, machine = calibration.nccl.machine, parse_name(cluster).machine
         if fitted != machine and {fitted, machine} <= set(nvidia_machines()):
             raise CalibrationError(
                 f"{text} is a calibration of {fitted}, not of {machine}; write --cluster {fitted}"

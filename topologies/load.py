@@ -1,10 +1,11 @@
 """Resolve ``--cluster NAME[:COUNT]|FILE --set key=value`` to a topology, by name or from a file."""
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ringside.topologies import machine_file
 from ringside.topologies.catalogue import MAKERS, make, maker_of, split
@@ -58,12 +59,29 @@ def _few(
     return -(-count // len(ranks_of(machines(1, parted(values)[2]))))  # one needs no fabric
 
 
-def counts(name: str) -> str | None:
-    """Return what ``NAME:COUNT`` counts: nodes, ranks or leaves; None for a file with a graph of its own."""
-    if name in MAKERS:
-        return counted({"maker": name})
-    recipe = recipe_in(load(name))
-    return counted(recipe) if recipe else None
+class ClusterName(NamedTuple):
+    """What ``NAME:COUNT`` names.
+
+    ``machine`` is the machines' name in the catalogue, also for a file written from it, else ``name``.
+    ``counts`` is what COUNT counts, nodes, ranks or leaves; None for a file with a graph of its own.
+    ``gpu_in_logs`` matches the names of a catalogue machine's GPUs in logs, in capitals.
+    """
+
+    name: str
+    machine: str
+    counts: str | None
+    gpu_in_logs: re.Pattern[str] | None
+
+
+def parse_name(cluster: str) -> ClusterName:
+    """Parse the name of a cluster; read a file to find what it describes."""
+    name, _ = split(cluster)
+    recipe: Mapping[str, Any] = {"maker": name} if name in MAKERS else {}
+    if not recipe and Path(name).is_file():
+        recipe = recipe_in(load(name))
+    called = str(recipe.get("maker", name))
+    in_logs = machine(called).in_logs if called in machines() else None
+    return ClusterName(name, called, counted(recipe) if recipe else None, in_logs)
 
 
 def gpu_of(cluster: str, values: Mapping[str, str] | None = None) -> Gpu | None:
@@ -80,14 +98,6 @@ def gpu_of(cluster: str, values: Mapping[str, str] | None = None) -> Gpu | None:
     capability = stated.get("compute_capability", 80)
     usual = [gpu for gpu in GPUS.values() if gpu.usual and gpu.compute_capability == capability]
     return usual[0] if usual else None
-
-
-def in_catalogue(cluster: str) -> str:
-    """Return the machines' name in the catalogue, also for a file written from it; otherwise their own."""
-    name, _ = split(cluster)
-    if name in MAKERS or not Path(name).is_file():
-        return name
-    return str(recipe_in(load(name)).get("maker", name))
 
 
 def recipe_in(graph: Topology) -> Mapping[str, Any]:

@@ -1,7 +1,6 @@
 """Machines of the catalogue: each is a file in the format of `machine_file`, with its facts and sources."""
 
 import inspect
-import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -75,11 +74,6 @@ def nvidia_machine(name: str, nodes: int) -> "Topology | None":
 def _is_nvidia(name: str) -> bool:
     gpu = machine(name).gpu if name in machines() else None
     return gpu is not None and GPUS[gpu].maker == "nvidia"
-
-
-def gpu_pattern(name: str) -> re.Pattern[str] | None:
-    """Return the pattern of a machine's GPUs in logs, in capitals; None for others than the catalogue's."""
-    return machine(name).in_logs if name in machines() else None
 
 
 def box_of(name: str) -> list[str]:

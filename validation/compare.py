@@ -2,16 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import fmean, median
 
-from ringside.sim.calibration import AUTO, Calibration, shipped
+from ringside.sim.calibration import AUTO, Calibration, shipped, why_not
 from ringside.sim.libraries.find import LIBRARIES
 from ringside.sim.libraries.mpi.library import Mpi
-from ringside.sim.libraries.nccl.bind import shipped_for
 from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.record import Record, digest
-from ringside.topologies.load import in_catalogue
+from ringside.topologies.load import parse_name
 from ringside.validation.errors import summarize
 from ringside.validation.measurements import Measurements, measurements_of
 from ringside.validation.mpi.observed import algorithm_of, predictions
@@ -115,56 +114,63 @@ def compare_measurements(
 ) -> Comparisons:
     """Predict every measurement, as `compare` does."""
     records, cluster, settings = measured.records, measured.cluster, measured.settings
-    basis = ""
-    if calibration == AUTO:
-        calibration, basis = _shipped(measured) if network == "fifo" else (None, "")
-    if isinstance(calibration, str):
+    of_mpi = [record for record in records if record.library == Mpi.name]
+    is_auto = calibration == AUTO
+    if is_auto and network != "fifo":
+        calibration = None
+    elif is_auto and of_mpi:
+        own = shipped(parse_name(cluster).machine)
+        calibration = own if own and own.mpi else None
+    given = calibration if isinstance(calibration, Calibration) else None
+    if calibration not in (AUTO, None, given):
         raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
-    if calibration and network != "fifo":
+    if given and network != "fifo":
         raise ValueError(
             f"calibrations are fitted on the fifo network, not on {network}; "
             "write --calibration none, or leave --network out"
         )
-    used = set(calibration.used) if calibration else set()
-    of_mpi = [record for record in records if record.library == Mpi.name]
     of_others = [record for record in measured.ran if record.library != Mpi.name]
-    mpi = predictions(of_mpi, cluster, settings, calibration) if of_mpi else iter(())
-    others = iter(rows(of_others, cluster, settings, network, calibration))
-    compared = []
-    for record in records:
-        fitted = "fitted" if digest(record) in used else "held_out"
-        if record.library == Mpi.name:
-            row = Compared(record, *next(mpi), fitted if calibration else "unfitted", algorithm_of(record))
-        else:
-            row = replace(_predicted(next(others), calibration, fitted, cluster), record=record)
-        compared.append(row)
-    return Comparisons(compared, basis, summaries(compared))
+    mpi = predictions(of_mpi, cluster, settings, given) if of_mpi else iter(())
+    others = rows(of_others, cluster, settings, network, calibration)
+    left = iter(others)
+    compared = [
+        Compared(record, *next(mpi), _set(record, given), algorithm_of(record))
+        if record.library == Mpi.name
+        else _predicted(record, next(left), given, cluster)
+        for record in records
+    ]
+    return Comparisons(compared, _basis(others, cluster) if calibration == AUTO else "", summaries(compared))
 
 
-def _shipped(measured: Measurements) -> tuple[Calibration | None, str]:
-    """Return the machine's shipped calibration of the library that made the records, and what it is."""
-    libraries = {record.library for record in measured.records}
-    if Mpi.name in libraries:
-        calibration = shipped(in_catalogue(measured.cluster))
-        return (calibration if calibration and calibration.mpi else None), ""
-    calibration, why = shipped_for(measured.cluster, measured.settings)
-    if Nccl.name not in libraries:
-        return calibration, ""
-    return calibration, (
-        f"times of NCCL as measured ({calibration.cluster})" if calibration else f"not calibrated: {why}"
-    )
+def _basis(compared: Sequence[PlacedRecord], cluster: str) -> str:
+    """Describe what the predictions of NCCL's rows rest on; empty without such rows."""
+    libraries = [row.library for row in compared if row.record.library == Nccl.name]
+    if not libraries:
+        return ""
+    library = next((one for one in libraries if one.calibration), libraries[0])
+    if library.calibration:
+        return f"times of NCCL as measured ({library.calibration.cluster})"
+    why = library.uncalibrated if isinstance(library, Nccl) else why_not(parse_name(cluster).name)
+    return f"not calibrated: {why}"
 
 
-def _predicted(row: PlacedRecord, calibration: Calibration | None, fitted: str, cluster: str) -> Compared:
+def _set(record: Record, calibration: Calibration | None) -> str:
+    """Return the set of a record that is compared with a calibration."""
+    if calibration is None:
+        return "unfitted"
+    return "fitted" if digest(record) in calibration.used else "held_out"
+
+
+def _predicted(record: Record, row: PlacedRecord, given: Calibration | None, cluster: str) -> Compared:
     """Predict a row by the fitted textbook parameters if any, else by its library's own model."""
-    record = row.record
-    if calibration and row.fit:
-        ends = row.calibrated(row.fit, calibration.settings_on(cluster))
-        return Compared(record, *ends, fitted, row.textbook.choose(row.collective).name)
+    if given and row.fit:
+        ends = row.calibrated(row.fit, given.settings_on(cluster))
+        return Compared(record, *ends, _set(record, given), row.textbook.choose(row.collective).name)
     candidate, time = row.predicted()
     is_measured = time.engine == "measured"
     ends = time.time_s, *((time.time_lo_s, time.time_hi_s) if is_measured else (time.time_s,) * 2)
-    return Compared(record, *ends, fitted if is_measured else "unfitted", candidate.name)
+    source = row.library.calibration if is_measured else None
+    return Compared(record, *ends, _set(record, source), candidate.name)
 
 
 def summaries(compared: Sequence[Compared]) -> dict[str, ComparisonSummary]:

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from ringside.sim.record import Record, RecordError
 from ringside.topologies import MAKERS, load, make, num_machines, ranks
-from ringside.topologies.catalogue import split
-from ringside.topologies.load import counts, in_catalogue
-from ringside.topologies.machine import box_of, gpu_pattern, machines
+from ringside.topologies.load import parse_name
+from ringside.topologies.machine import box_of, machines
 
 _MIXED = " + "  # joins the names where the GPUs of a run differ
 
@@ -28,11 +27,10 @@ def infer_machine(records: Sequence[Record]) -> tuple[str, str]:
 
 def other_gpus(records: Sequence[Record], cluster: str) -> list[str]:
     """Return the GPUs of the records that the named cluster's machines do not have."""
-    machine = in_catalogue(cluster)
-    if not gpu_pattern(machine):
+    if not parse_name(cluster).gpu_in_logs:
         return []
     names = {name for record in records for name in record.fingerprint.get("gpu", "").split(_MIXED) if name}
-    return sorted(name for name in names if not _has(machine, name))
+    return sorted(name for name in names if not _has(cluster, name))
 
 
 def check_one_cluster(records: Sequence[Record], cluster: str, *, pool_sites: bool) -> None:
@@ -42,7 +40,7 @@ def check_one_cluster(records: Sequence[Record], cluster: str, *, pool_sites: bo
     clusters = sorted({record.cluster for record in records})
     if len(clusters) > 1:
         raise RecordError(f"records of several clusters cannot be mixed: {', '.join(clusters)}")
-    name, gpu = in_catalogue(cluster), records[0].fingerprint.get("gpu")  # logs name GPUs, not machines
+    name, gpu = parse_name(cluster).machine, records[0].fingerprint.get("gpu")  # logs name GPUs, not machines
     if clusters[0] not in (name, gpu) and clusters[0] in MAKERS and name in MAKERS:
         raise RecordError(f"the records are of {clusters[0]}, not of {name}; write --cluster {clusters[0]}")
     sites = sorted({record.site for record in records})
@@ -50,20 +48,19 @@ def check_one_cluster(records: Sequence[Record], cluster: str, *, pool_sites: bo
         raise RecordError(f"records of several sites, {', '.join(sites)}; add --pool-sites to pool them")
 
 
-def _has(machine: str, gpu: str) -> bool:
-    """Return whether the named machine's GPUs may be called so."""
-    pattern = gpu_pattern(machine)
+def _has(cluster: str, gpu: str) -> bool:
+    """Return whether the GPUs of the named cluster's machines may be called so."""
+    pattern = parse_name(cluster).gpu_in_logs
     return pattern is not None and pattern.search(gpu.upper()) is not None
 
 
 def with_nodes(cluster: str, nodes: int) -> str:
     """Return the cluster with a record's number of machines, where known; a drawn graph has its own."""
-    machine = split(cluster)[0]
+    machine, _, counts, _ = parse_name(cluster)
     if not nodes:
         return machine
-    counted = counts(machine)
-    if counted is not None:
-        return f"{machine}:{nodes}" if counted == "nodes" else machine
+    if counts is not None:
+        return f"{machine}:{nodes}" if counts == "nodes" else machine
     drawn = num_machines(load(machine))
     if drawn != nodes:
         raise RecordError(

@@ -10,7 +10,6 @@ from ringside.sim.libraries.nccl.fallback import fallback
 from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.libraries.nccl.releases import names_one
 from ringside.sim.record import Record, collective_of
-from ringside.topologies.catalogue import split
 from ringside.validation.machines import check_one_cluster, infer_machine, other_gpus, with_nodes
 from ringside.validation.readers import read_all
 
@@ -84,7 +83,7 @@ def as_run(records: Sequence[Record], cluster: str, settings: Mapping[str, str])
             *(record.algorithm, record.protocol, record.dtype, record.redop),
         )
         if key not in used:
-            name = with_nodes(split(cluster)[0], record.num_nodes)
+            name = with_nodes(cluster, record.num_nodes)
             used[key] = fallback(collective_of(record), name, settings, options_of(record))
         ran.append(replace(record, algorithm=used[key]))
     return ran

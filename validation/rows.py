@@ -15,8 +15,7 @@ from ringside.sim.parameters import Parameters, preset_of
 from ringside.sim.record import Record, RecordError, collective_of
 from ringside.sim.schedule import Schedule
 from ringside.topologies import Routes, Topology, load, ranks
-from ringside.topologies.catalogue import split
-from ringside.topologies.load import counts
+from ringside.topologies.load import parse_name
 from ringside.topologies.placement import EVEN, NUMBERED, PACKED, spread_over
 from ringside.validation.machines import with_nodes
 from ringside.validation.measurements import options_of
@@ -34,8 +33,9 @@ class SizedCluster:
 
         Raise `RecordError` where more ranks were measured than it has.
         """
-        counts_nodes = self.nodes and counts(split(self.cluster)[0]) == "nodes"
-        cluster = with_nodes(self.cluster, self.nodes or 0) if counts_nodes else self.cluster
+        named = parse_name(self.cluster)
+        is_counted = self.nodes and named.counts == "nodes"
+        cluster = f"{named.name}:{self.nodes}" if is_counted else self.cluster
         graph = load(cluster, self.settings, ranks=self.ranks, nodes=self.nodes)
         if self.ranks > len(ranks(graph)):
             raise RecordError(
@@ -108,13 +108,14 @@ def rows(
     cluster: str,
     settings: Mapping[str, str],
     network: str = "fifo",
-    calibration: Calibration | None = None,
+    calibration: Calibration | str | None = None,
 ) -> list[PlacedRecord]:
     """Return the records on the cluster's topology, each with its own number of ranks and nodes.
 
     NCCL's part of the ``calibration`` is for machines that NCCL's model knows, its fits are for others.
     """
-    measured = calibration if calibration and calibration.nccl else None
+    fitted = calibration if isinstance(calibration, Calibration) else None
+    measured = None if fitted and not fitted.nccl else calibration
     sized: dict[tuple[int, int], SizedCluster] = {}
     libraries: dict[tuple[str | int | Options, ...], Library] = {}
     made = []
@@ -133,8 +134,8 @@ def rows(
         elif way not in libraries:
             libraries[way] = _textbook(record, placed.graph, network)
         fit = None
-        if calibration and not is_modelled:
-            fit = calibration.fit_for(record.library, record.algorithm, record.protocol)
+        if fitted and not is_modelled:
+            fit = fitted.fit_for(record.library, record.algorithm, record.protocol)
         made.append(PlacedRecord(record, collective_of(record), libraries[way], placed, fit))
     return made
 

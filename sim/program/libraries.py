@@ -16,7 +16,7 @@ from ringside.sim.libraries.scheduled import Scheduled
 from ringside.topologies import Topology, load
 from ringside.topologies.catalogue import split
 from ringside.topologies.graph import ranks
-from ringside.topologies.load import counts
+from ringside.topologies.load import parse_name
 from ringside.topologies.names import one_of
 from ringside.topologies.placement import EVEN, NUMBERED, place, spread_over
 
@@ -168,7 +168,7 @@ class Libraries:
         name, _ = split(self.cluster)
         if len(hosts) == self.ranks and not self._known:
             cluster = self.cluster
-        elif (counted := counts(name)) is None:
+        elif (counted := parse_name(name).counts) is None:
             raise ValueError(
                 f"a group of ranks {list(hosts)[:8]} of {self.cluster}: NCCL's model covers no part "
                 "of a custom cluster; write a named cluster, or --library gloo"

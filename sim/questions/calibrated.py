@@ -17,7 +17,7 @@ from ringside.sim.calibration import (
 )
 from ringside.sim.questions.question import choices, option
 from ringside.topologies.catalogue import split
-from ringside.topologies.load import in_catalogue
+from ringside.topologies.load import parse_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,10 @@ def scaled(
     given: Calibration | str | None, anchor: Anchor | None, cluster: str, settings: Mapping[str, str]
 ) -> Calibration | str | None:
     """Return a calibration, scaled where there is an anchor; raise CalibrationError for none to scale."""
-    calibration = find_calibration(given, cluster) if isinstance(given, str) else given
+    calibration = find_calibration(given, cluster)
     if anchor is None:
         return calibration
-    machine = in_catalogue(cluster)
+    machine = parse_name(cluster).machine
     known = shipped(machine) if calibration == AUTO else calibration
     if not isinstance(known, Calibration):
         raise CalibrationError(f"nothing to scale by {anchor.path}: {why_not(machine)}; write `calibration`")

@@ -26,9 +26,8 @@ from ringside.sim.questions.program_verdict import JobFile, ProgramProof, Tell, 
 from ringside.sim.questions.question import QuestionError, option
 from ringside.sim.questions.sizes import settings_option
 from ringside.sim.schedule import Schedule
-from ringside.topologies.catalogue import split
 from ringside.topologies.fabrics.refitting import parted
-from ringside.topologies.load import counts
+from ringside.topologies.load import parse_name
 from ringside.topologies.placement import EVEN, NUMBERED, PACKED, SPREADS, placement_notes
 
 
@@ -129,8 +128,7 @@ class ProgramTime(Disturbances, OfProgram):
         """Return the library on ``count`` ranks placed by ``spread``, or on the cluster's ranks."""
         named = {job.library for job in jobs}
         library = self.library or (named.pop() if len(named) == 1 else "gloo")
-        given = self.calibration
-        calibration = find_calibration(given, self.cluster) if isinstance(given, str) else given
+        calibration = find_calibration(self.calibration, self.cluster)
         if spread is None and library in LIBRARIES and LIBRARIES[library].by_machines:
             whole = find_library(library, self.cluster, self.settings, calibration=calibration)
             count = max(count, whole.ranks)
@@ -168,11 +166,11 @@ def _split(text: str) -> tuple[Path, int | None]:
 
 def _numbers(libraries: Libraries) -> tuple[int, ...]:
     """Return the cluster's numbers of a job's ranks that are spread over its machines."""
-    name, _ = split(libraries.cluster)
-    if len(libraries.placed) == 1 or counts(name) != "nodes":
+    named = parse_name(libraries.cluster)
+    if len(libraries.placed) == 1 or named.counts != "nodes":
         return tuple(range(libraries.ranks))
     alone = parted(libraries.values)[2]  # one machine is on no fabric
-    room = find_library(libraries.name, f"{name}:1", alone, calibration=None).ranks
+    room = find_library(libraries.name, f"{named.name}:1", alone, calibration=None).ranks
     return tuple(
         machine * room + rank for machine, share in enumerate(libraries.placed) for rank in range(share)
     )

@@ -24,8 +24,7 @@ class Comparison(ByCalibration):
     def ask(self) -> "ComparisonAnswer":
         """Predict every record; raise RecordError for records that cannot be compared."""
         measured = self.measured(pool_sites=self.pool_sites)
-        given = self.calibration
-        calibration = find_calibration(given, measured.cluster) if isinstance(given, str) else given
+        calibration = find_calibration(self.calibration, measured.cluster)
         comparisons = compare_measurements(measured, calibration, self.network)
         notes = [
             f"machine: {measured.cluster}, {measured.source}" if self.cluster is None else "",

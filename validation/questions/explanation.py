@@ -8,7 +8,7 @@ from ringside.sim.calibration import AUTO, Calibration, find_calibration, shippe
 from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.record import RecordError
 from ringside.topologies.catalogue import split
-from ringside.topologies.load import in_catalogue
+from ringside.topologies.load import parse_name
 from ringside.validation.explain.nccl import NcclFamily
 from ringside.validation.explain.schedules import ScheduleFamily
 from ringside.validation.explain.verdict import Family, LogVerdict, judge
@@ -26,8 +26,8 @@ class Explanation(ByCalibration):
         """Try every cause; raise RecordError where nothing is known to compare with."""
         measured = self.measured()
         records, cluster = measured.records, measured.cluster
-        given, machine = self.calibration, in_catalogue(cluster)
-        calibration = find_calibration(given, cluster) if isinstance(given, str) else given
+        machine = parse_name(cluster).machine
+        calibration = find_calibration(self.calibration, cluster)
         calibration = shipped(machine) if calibration == AUTO else calibration
         if not isinstance(calibration, Calibration):
             raise RecordError(f"nothing to lay the log beside: {why_not(machine)}; write `calibration`")

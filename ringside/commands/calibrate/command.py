@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ringside import console, options
-from ringside.commands.fields import asks
+from ringside.fields import asks
 from ringside.topologies.disk import check_outputs
 from ringside.validation.questions.fitting import Fitting
 
@@ -20,9 +20,7 @@ def command(
 ) -> None:
     """Fit a cluster's parameters to measurements."""
     check_outputs([output], inputs=[*question.files, question.cluster])
-    with console.simulating("fitting"):
-        answer = question.ask()
-    console.warn_of(answer.measured)
+    answer = console.ask(question, "fitting")
     answer.calibration.write(output)
     if json:
         content = {"inputs": answer.inputs, "output": str(output), "notes": list(answer.notes)}

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ringside import console, options
-from ringside.commands.fields import asks
+from ringside.fields import asks
 from ringside.report.page import Page, Table, write_page
 from ringside.sim.record import DDP_SCHEMA, schema_of
 from ringside.topologies.disk import check_outputs
@@ -55,9 +55,7 @@ def command(
             )
         _compare_steps(list(question.files), plot, html, limit, as_json=json)
         return
-    with console.simulating("predicting"):
-        answer = question.ask()
-    console.warn_of(answer.measured)
+    answer = console.ask(question, "predicting")
     rows, errors = answer.comparisons.compared, answer.comparisons.summaries
     if plot:
         from ringside.pictures.collectives.comparison import draw_comparison

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ringside import console, options
-from ringside.commands.fields import asks
+from ringside.fields import asks
 from ringside.topologies.units import format_size
 from ringside.validation.explain.verdict import CauseFit, LogVerdict, UnusualSettings
 from ringside.validation.questions.explanation import Explanation
@@ -28,10 +28,8 @@ def command(
     json: options.Json = False,
 ) -> None:
     """Explain why a log's bus bandwidth is low, compared with similar machines, and what to try."""
-    with console.simulating("trying causes"):
-        answer = question.ask()
+    answer = console.ask(question, "trying causes")
     measured, verdict = answer.measured, answer.verdict
-    console.warn_of(measured)
     if json:
         inputs = question.inputs() | {"cluster": measured.cluster}
         content = {"inputs": inputs, "machine": measured.cluster, "notes": answer.notes}

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from ringside import console, options
-from ringside.commands.fields import asks
+from ringside.fields import asks
 from ringside.sim.record import DDP_SCHEMA, schema_of
 from ringside.sim.training.ddp.record import DdpRecord
 from ringside.topologies.disk import check_outputs, held, is_stream, write_file

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from ringside import console, options
-from ringside.commands.fields import asks
 from ringside.commands.pick.tuner_rules import write_rules
+from ringside.fields import asks
 from ringside.sim.libraries.find import LIBRARIES
 from ringside.sim.pick import ERROR, Pair, ranges
 from ringside.sim.questions.algorithm_choice import AlgorithmChoice, AlgorithmPicks

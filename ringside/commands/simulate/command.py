@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from ringside import console, options
-from ringside.commands.fields import asks
 from ringside.commands.simulate.links import Links, content_of, links_of, named, show
 from ringside.commands.simulate.links import draw as draw_links
 from ringside.commands.simulate.outputs import Outputs, draw_answer
+from ringside.fields import asks
 from ringside.sim.questions.collective_time import CollectiveTime, CollectiveTimes
 from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.questions.sizes import BySize

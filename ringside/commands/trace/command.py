@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ringside import console, options
-from ringside.commands.fields import asks
+from ringside.fields import asks
 from ringside.topologies.disk import check_outputs, write_file
 from ringside.topologies.placement import placement_notes
 from ringside.topologies.units import format_duration

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from ringside import console, options
-from ringside.commands.fields import asks
 from ringside.commands.train import search as train_search
 from ringside.commands.train.answer import Answer, unfit
 from ringside.commands.train.parallel import ParallelAnswer
 from ringside.commands.train.search import STOPPED, SearchAnswer
 from ringside.commands.train.sweep import sweep_of, whole_nodes
+from ringside.fields import asks
 from ringside.report.page import write_page
 from ringside.sim.program.timeline import ProgramTimeline
 from ringside.sim.questions.disturbances import Disturbances

@@ -6,8 +6,8 @@ from typing import Any
 from ringside import console, options
 from ringside.commands.compare.ddp import HEADS as STEP_HEADS
 from ringside.commands.compare.ddp import cells, steps_headline, timelines
-from ringside.commands.fields import asks
 from ringside.commands.validate.outcome import carry_out, content, print_outcome
+from ringside.fields import asks
 from ringside.report.page import Page, Table, write_page
 from ringside.topologies.disk import check_outputs
 from ringside.validation.compare_ddp import ComparedSteps

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ringside import console, options
-from ringside.commands.fields import asks
 from ringside.commands.validate.outcome import carry_out, content, print_outcome
+from ringside.fields import asks
 from ringside.report.page import Page, Table, write_page
 from ringside.topologies.disk import check_outputs
 from ringside.validation.emulated.disturbances import ComparedDraws, DisturbedCase

@@ -6,7 +6,7 @@ from typing import Any
 
 from ringside.sim.calibration import AUTO, Calibration, CalibrationError, shipped, why_not
 from ringside.sim.libraries.find import Options
-from ringside.sim.libraries.nccl.cluster import as_measured, communicator_of, is_machine, system_in_use
+from ringside.sim.libraries.nccl.cluster import as_measured, communicator_of
 from ringside.sim.libraries.nccl.communicator import Communicator, Settings
 from ringside.sim.libraries.nccl.graph.system import System, changed_rates, listed_system
 from ringside.sim.libraries.nccl.library import Calibrated, Nccl
@@ -15,7 +15,6 @@ from ringside.sim.libraries.nccl.names import ALGORITHMS
 from ringside.sim.libraries.nccl.pins import Pins
 from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
 from ringside.topologies import Topology
-from ringside.topologies.catalogue import split
 from ringside.topologies.placement import EVEN
 
 log = logging.getLogger(__name__)
@@ -28,13 +27,6 @@ def nccl_settings(options: Options) -> Settings:
     """Return a user's options as settings of NCCL's model."""
     algorithm, protocol = ("" if text == "auto" else text for text in (options.algorithm, options.protocol))
     return Settings(options.nccl_version or DEFAULT_VERSION, Pins(algorithm, protocol))
-
-
-def shipped_for(cluster: str, values: Mapping[str, Any]) -> tuple[Calibration | None, str]:
-    """Return the shipped measurements of exactly this machine, or the reason why there are none."""
-    if not is_machine(cluster):
-        return None, why_not(split(cluster)[0])
-    return _shipped_of(system_in_use(cluster, values, {}))
 
 
 def bind(
@@ -84,7 +76,7 @@ def _calibrated(
     called = calibration.nccl.described
     if before is not comm:
         called += f", scaled by what the tuner says of {changed_rates(comm.system, before.system)}"
-    return before, Calibrated(calibration.nccl.model, called), ""
+    return before, Calibrated(calibration.nccl.model, called, calibration), ""
 
 
 def _shipped_of(system: System) -> tuple[Calibration | None, str]:

@@ -12,6 +12,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import Self
 
+from ringside.sim.calibration import Calibration
 from ringside.sim.collective import Collective
 from ringside.sim.engine.timeline import Timeline
 from ringside.sim.libraries.library import Candidate, Estimate, Library
@@ -56,10 +57,11 @@ ALONE = Candidate("none", "none", 0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """A measured model in use, and ``name``, its name in answers."""
+    """A measured model in use, ``name``, its name in answers, and the calibration that has it."""
 
     model: MeasuredModel
     name: str
+    calibration: Calibration | None = None
 
 
 class Nccl(Library):
@@ -103,6 +105,7 @@ class Nccl(Library):
         self.placed = (comm.gpus if comm else 1,) * self.nodes
         self.version = comm.settings.version if comm else DEFAULT_VERSION
         self.channels = self.comm.channels if self.comm else 0
+        self.calibration = calibrated.calibration if calibrated else None
         self.measurements = calibrated.name if calibrated else ""
         self.basis = f"as measured ({self.measurements})" if self.measurements else "as its tuner believes"
         self.notes = tuple(filter(None, (uncalibrated, *(self.comm.notes if self.comm else ()))))

@@ -13,6 +13,7 @@ the speed is raised while the same number still fits (src/graph/search.cc, v2.30
 
 from dataclasses import replace
 
+from ringside.sim.libraries.nccl.constants import Constants
 from ringside.sim.libraries.nccl.graph.channel_search import STEPS, STEPS_SAME_CHANNELS, ChannelSearch
 from ringside.sim.libraries.nccl.graph.drawing import drawing, redrawn
 from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, SearchChannel
@@ -20,7 +21,7 @@ from ringside.sim.libraries.nccl.graph.nodes import Nodes, device
 from ringside.sim.libraries.nccl.graph.paths import Path, Paths
 from ringside.sim.libraries.nccl.graph.results import TREES, Result, SearchRequest, doubled
 from ringside.sim.libraries.nccl.graph.system import GB, System, nics_used
-from ringside.sim.libraries.nccl.releases import constants
+from ringside.sim.libraries.nccl.releases import RELEASES
 
 MAX_CHANNELS = 32
 MAX_NVLS_HEADS = 32
@@ -29,13 +30,14 @@ _ALL_STEPS = 1 << 19
 """Steps of all passes together, after which NCCL takes the best so far."""
 
 
-def search(system: System, nodes: int, gpus: int, version: str) -> Graphs:
-    """Return the graphs of ``nodes`` nodes with ``gpus`` GPUs used in each, by a release of NCCL."""
+def search(system: System, nodes: int, gpus: int, release: str) -> Graphs:
+    """Return the graphs of ``nodes`` nodes with ``gpus`` GPUs used in each, by a release of `RELEASES`."""
     if nodes > 1 and not system.nics:
         raise ValueError(f"{system.name} has no NIC, so {nodes} nodes cannot be joined; give it nics and nic")
-    reckoned = redrawn(system, nvlink=system.nvlink * _nvlink_then(system, version))
+    tables = RELEASES[release]
+    reckoned = redrawn(system, nvlink=system.nvlink * _nvlink_then(system, tables))
     used = drawing(reckoned, gpus)
-    tried = [round(speed * 1000) for speed in _speeds(version, system.compute_capability, inter=nodes > 1)]
+    tried = [round(speed * 1000) for speed in _speeds(tables, system.compute_capability, inter=nodes > 1)]
     machine = GraphSearch(Paths(used), tried, inter=nodes > 1)
     ring = machine.find("ring", 1, MAX_CHANNELS)
     assert ring is not None
@@ -43,7 +45,7 @@ def search(system: System, nodes: int, gpus: int, version: str) -> Graphs:
     results = {"ring": ring, "tree": tree, "nvls": machine.find("nvls", 1, MAX_NVLS_HEADS)}
     graphs = {name: _graph(result, used) for name, result in results.items() if result}
     if nodes > 1:
-        graphs |= _collnet(system, gpus, version, graphs["tree"])
+        graphs |= _collnet(system, gpus, tables, graphs["tree"])
     return Graphs.joined(graphs)
 
 
@@ -202,9 +204,9 @@ class GraphSearch:
         return sum(island.count(first) > 1 for first in set(island)) == 2
 
 
-def _nvlink_then(system: System, version: str) -> float:
+def _nvlink_then(system: System, tables: Constants) -> float:
     """Return a release's rate of an NVLink, from the newest release's."""
-    then, now = constants(version).nvlink_gbps, system.nvlink_rate
+    then, now = tables.nvlink_gbps, system.nvlink_rate
     known = [first for first in then if first <= system.compute_capability]
     return then[max(known)] * GB / now if known and now else 1.0
 
@@ -236,15 +238,14 @@ def _graph(result: Result, nodes: Nodes) -> Graph:
     )
 
 
-def _collnet(system: System, gpus: int, version: str, tree: Graph) -> dict[str, Graph]:
-    tried = _speeds(version, system.compute_capability, inter=True)
+def _collnet(system: System, gpus: int, tables: Constants, tree: Graph) -> dict[str, Graph]:
+    tried = _speeds(tables, system.compute_capability, inter=True)
     speed = next((s for s in tried if s * GB <= system.nic_path), tried[-1]) * GB
     direct = Graph("collnet_direct", nics_used(system, gpus), speed, speed, tree.type_intra, PathClass.PIX)
     return {"collnet_direct": direct, "collnet_chain": tree}
 
 
-def _speeds(version: str, capability: int, *, inter: bool) -> tuple[float, ...]:
+def _speeds(tables: Constants, capability: int, *, inter: bool) -> tuple[float, ...]:
     """Return the GB/s that a release's search tries for GPUs of a compute capability, highest first."""
-    tables = constants(version)
     lists = tables.between if inter else tables.inside
     return lists[max(first for first in lists if first <= capability)]
