@@ -6,9 +6,11 @@ from typing import Annotated
 import typer
 
 from ringside import console
-from ringside.pictures.style import check_format
 from ringside.sim.effort import MAX_MEMORY, MAX_TRANSFERS, forced
 from ringside.topologies.units import format_size
+
+FORMATS = (".svg", ".png", ".pdf")
+"""Endings of pictures' names."""
 
 
 def _lift_limits(context: typer.Context, is_given: bool) -> bool:
@@ -20,8 +22,8 @@ def _lift_limits(context: typer.Context, is_given: bool) -> bool:
 
 def check_picture(path: Path | None) -> Path | None:
     """Refuse a name that is not a picture's, before any work is done."""
-    if path is not None:
-        check_format(path)
+    if path is not None and path.suffix not in FORMATS:
+        raise ValueError(f"{path}: not a picture format; write a name that ends in {', '.join(FORMATS)}")
     return path
 
 

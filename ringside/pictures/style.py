@@ -10,18 +10,10 @@ if TYPE_CHECKING:  # type checkers need not wait for matplotlib
     from matplotlib.figure import Figure
 
 STYLE = Path(__file__).with_name("house.mplstyle")
-FORMATS = (".svg", ".png", ".pdf")
-
-
-def check_format(path: Path | None) -> None:
-    """Raise ValueError for an unsupported picture format, before any work is done."""
-    if path and path.suffix not in FORMATS:
-        raise ValueError(f"{path}: not a picture format; write a name that ends in {', '.join(FORMATS)}")
 
 
 def save(figure: "Figure", path: Path) -> None:
     """Write the picture, atomically, in the format of the name's ending."""
-    check_format(path)
     drawn = BytesIO()
     metadata = {"Date": None} if path.suffix == ".svg" else None
     figure.savefig(drawn, format=path.suffix.removeprefix("."), metadata=metadata)
