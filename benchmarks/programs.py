@@ -13,7 +13,7 @@ from ringside import console
 from ringside.topologies import Topology, leaf_spine, star
 from ringside.topologies.disk import write_file
 from ringside.validation.emulated.plan import MBIT
-from ringside.validation.emulated.programs import MEDIAN, WORST, Compared, ProgramCase, errors, judge
+from ringside.validation.emulated.programs import MEDIAN, WORST, ComparedProgram, ProgramCase, errors, judge
 
 HERE = Path(__file__).resolve().parents[1] / "examples/programs"
 
@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="only these programs")
     parser.add_argument("-o", type=Path, help="a JSON file of all that was found")
     asked = parser.parse_args()
-    rows: list[tuple[str, Compared]] = []
+    rows: list[tuple[str, ComparedProgram]] = []
     for name, graph, cases in networks():
         chosen = [case for case in cases if not asked.names or case.script.stem in asked.names]
         if chosen:
@@ -73,11 +73,11 @@ def main() -> None:
     sys.exit(not passed)
 
 
-def _say(one: Compared) -> None:
+def _say(one: ComparedProgram) -> None:
     print(f"{one.name}: {one.error:+.1%}", file=sys.stderr, flush=True)
 
 
-def _row(network: str, one: Compared) -> Sequence[console.Cell]:
+def _row(network: str, one: ComparedProgram) -> Sequence[console.Cell]:
     return (
         *(one.name, network, one.ranks, one.measured.makespan_s * 1e3, one.measured.spread * 100),
         *(one.predicted.makespan_s * 1e3, one.error * 100, max(one.rank_errors, key=abs) * 100),

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
 from ringside.sim.schedule import Schedule
-from ringside.sim.streams import Streams
+from ringside.sim.streams import TransferStreams
 from ringside.topologies import Topology
 from ringside.topologies.units import format_size
 
@@ -182,7 +182,7 @@ def estimate(plan: Schedule, graph: Topology) -> Effort:
     where no transfer spans several chunks and none goes through a third rank.
     """
     segments = _segments(plan, graph)
-    if isinstance(plan.steps, Streams):
+    if isinstance(plan.steps, TransferStreams):
         return Effort(int(plan.steps.count.sum()) + segments, len(plan.steps.order))
     transfers, connections = _walked(plan, _travels(plan) * len(plan.chunks))
     return Effort(transfers + segments, connections)

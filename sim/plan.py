@@ -8,7 +8,7 @@ import numpy as np
 
 from ringside.sim.collective import Collective
 from ringside.sim.steps import CREDITS, Bools, Chunks, Ints, Links, ScheduleError, Step
-from ringside.sim.streams import Streams
+from ringside.sim.streams import TransferStreams
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Plan:
 
     def longer_than(self, transfers: int) -> bool:
         """Check for more than ``transfers`` transfers, without counting further."""
-        if isinstance(self.steps, Streams):
+        if isinstance(self.steps, TransferStreams):
             return int(self.steps.count.sum()) > transfers
         seen = 0
         for moved in self.steps():
@@ -80,7 +80,7 @@ class Plan:
 
     def connections(self) -> dict[tuple[int, int, int], int]:
         """Count the transfers per connection (source, destination, channel), in order of first use."""
-        if isinstance(self.steps, Streams):
+        if isinstance(self.steps, TransferStreams):
             return self.steps.connections()
         counts: Counter[tuple[int, int, int]] = Counter()
         for moved in self.steps():
@@ -90,7 +90,7 @@ class Plan:
     def traffic(self) -> dict[tuple[int, int], int]:
         """Return the bytes that each ordered pair of ranks moves in all."""
         moved_bytes: Counter[tuple[int, int]] = Counter()
-        if isinstance(self.steps, Streams):
+        if isinstance(self.steps, TransferStreams):
             for (src, dst, _), nbytes in self.steps.traffic(self.chunks).items():
                 moved_bytes[src, dst] += nbytes
             return moved_bytes

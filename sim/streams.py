@@ -28,7 +28,7 @@ class Needs:
 
 
 @dataclass(frozen=True, eq=False)
-class Streams:
+class TransferStreams:
     """Steps in each of which a connection sends one transfer, from step ``lag`` on and ``count`` in all.
 
     Arrays of equal length have each connection's ranks, its channel, its ``first`` chunk, and the number of
@@ -48,7 +48,7 @@ class Streams:
     turn: int = 1
 
     @classmethod
-    def of(cls, src: Any, dst: Any, *, chunks: int, turn: int = 1, **columns: Any) -> "Streams":
+    def of(cls, src: Any, dst: Any, *, chunks: int, turn: int = 1, **columns: Any) -> "TransferStreams":
         """Broadcast columns against each other; ``channel`` and ``lag`` are optional."""
         names = ("src", "dst", "channel", "lag", "count", "first", "sums")
         given = {"channel": 0, "lag": 0, **columns, "src": src, "dst": dst}
@@ -56,7 +56,7 @@ class Streams:
         src, dst, channel, lag, count, begin, sums = (array.astype(np.int64) for array in arrays)
         return cls(src, dst, channel, lag, count, begin, sums, chunks, turn)
 
-    def beside(self, other: "Streams") -> "Streams":
+    def beside(self, other: "TransferStreams") -> "TransferStreams":
         """Combine both: in each step first this one's transfers, then the other's."""
         names = ("src", "dst", "channel", "lag", "count", "first", "sums")
         both: dict[str, Any] = {

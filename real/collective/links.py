@@ -35,14 +35,14 @@ _ATTEMPTS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class MeasuredLink:
     """A host's link as ping-pong measures it: the share of its nominal bandwidth that data get."""
 
     nominal: float
     efficiency: float
 
 
-def measure_link(cluster: EmulatedCluster) -> Link:
+def measure_link(cluster: EmulatedCluster) -> MeasuredLink:
     """Measure ping-pong between the first two hosts, whose links are alike."""
     records = _ping_pong(cluster, (0, 1), _LARGE)
     for _ in range(_ATTEMPTS - 1):
@@ -53,7 +53,7 @@ def measure_link(cluster: EmulatedCluster) -> Link:
     slope = np.polyfit([r.nbytes for r in records], [r.time_s for r in records], 1)[0]
     first = ranks(cluster.graph)[0]
     nominal = min(link["bandwidth"] for _, _, link in cluster.graph.out_edges(first, data=True))
-    return Link(nominal, float(1 / slope / nominal))
+    return MeasuredLink(nominal, float(1 / slope / nominal))
 
 
 def measure_latency(cluster: EmulatedCluster, placement: Sequence[int]) -> float:
@@ -61,7 +61,7 @@ def measure_latency(cluster: EmulatedCluster, placement: Sequence[int]) -> float
     return _ping_pong(cluster, placement, (_SMALL,))[0].time_s
 
 
-def as_measured(graph: Topology, placement: Sequence[int], link: Link, latency: float) -> Topology:
+def as_measured(graph: Topology, placement: Sequence[int], link: MeasuredLink, latency: float) -> Topology:
     """Return the network for a prediction: measured bandwidths and latencies, and its transport.
 
     The latency is the hosts', half at either end: switches are bridges of one kernel and add nothing

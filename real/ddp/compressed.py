@@ -21,7 +21,7 @@ REPEATS = 5
 
 
 @dataclass(slots=True)
-class Chain:
+class BucketAllReduces:
     """A bucket's all-reduces in one step: their parts, bytes and start times; and the end of the last."""
 
     parts: list[tuple[str, int, Any]] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Compressed:
     """PowerSGD over a process group; ``chains`` are those of the current step, by the bucket's index."""
 
     def __init__(self, powersgd: PowerSGD, group: Any, now: Callable[[], Any]) -> None:
-        self.chains: dict[int, Chain] = {}
+        self.chains: dict[int, BucketAllReduces] = {}
         self._group = group
         self._now = now
         self._index = 0
@@ -57,7 +57,7 @@ class Compressed:
     def reduce(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         """Run the hook on a bucket."""
         self._index = index = bucket.index()
-        chain = self.chains[index] = Chain()
+        chain = self.chains[index] = BucketAllReduces()
         self._members[index] = list(bucket.parameters())
 
         def finished(future: torch.futures.Future[torch.Tensor]) -> torch.Tensor:

@@ -86,7 +86,7 @@ def _close(gradient: torch.Tensor | None, average: torch.Tensor) -> bool:
     return bool((own - average).abs().max() <= allowed * average.abs().max())
 
 
-class Sleeping(nn.Module):
+class SleepingModel(nn.Module):
     """The workload's parameters, and layers that sleep for its times.
 
     A layer begins when the previous one was due to end, as on an asynchronous device: the host's own work in
@@ -164,7 +164,7 @@ class _Sleep(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, value: torch.Tensor, model: Sleeping, layer: Layer, *_: torch.Tensor
+        ctx: Any, value: torch.Tensor, model: SleepingModel, layer: Layer, *_: torch.Tensor
     ) -> torch.Tensor:
         ctx.model, ctx.layer = model, layer
         model.sleep("forward", layer, layer.forward_s)

@@ -28,7 +28,7 @@ from ringside.real.backends import ON_GPU, ON_SOCKETS
 from ringside.real.clock import StartingGun, memory_bandwidth, stamps
 from ringside.real.ddp.compressed import Compressed
 from ringside.real.ddp.job import DdpJob
-from ringside.real.ddp.models import Computing, Sleeping
+from ringside.real.ddp.models import Computing, SleepingModel
 from ringside.real.host import fingerprint, own_device
 from ringside.real.launch.follow import show_life
 from ringside.real.launch.loopback import join
@@ -60,7 +60,7 @@ class Seen:
     finish: dict[int, Any] = field(default_factory=dict)
 
 
-class Trainee:
+class DdpTrainee:
     """The model under DistributedDataParallel, with a hook that stamps each bucket."""
 
     def __init__(self, job: DdpJob, group: Any, device: torch.device) -> None:
@@ -68,9 +68,9 @@ class Trainee:
         self._group = group
         self._clock = stamps(device)
         self._seen = Seen()
-        trained = [tensor for tensor in self.subject.module.parameters() if tensor.requires_grad]
-        self._position = {id(tensor): index for index, tensor in enumerate(trained)}
-        for index, tensor in enumerate(trained):
+        trainable = [tensor for tensor in self.subject.module.parameters() if tensor.requires_grad]
+        self._position = {id(tensor): index for index, tensor in enumerate(trainable)}
+        for index, tensor in enumerate(trainable):
             tensor.register_post_accumulate_grad_hook(self._arrival(index))  # type: ignore[no-untyped-call]
         self._ddp = DistributedDataParallel(
             self.subject.module,
@@ -253,7 +253,7 @@ def carry_out(order: Path, rows: Path) -> None:
 
 
 def _train(job: DdpJob, rows: Path, device: torch.device) -> None:
-    trainee, gun = Trainee(job, _group(job), device), StartingGun(device)
+    trainee, gun = DdpTrainee(job, _group(job), device), StartingGun(device)
     all_reduces = trainee.all_reduces(job.all_reduces, gun, device)
     alone: dict[str, Any] = {"memory_bandwidth": memory_bandwidth(device), "all_reduce": all_reduces}
     for iteration in range(job.untimed + job.iterations):
@@ -316,8 +316,8 @@ def _computing(job: DdpJob, device: torch.device) -> Computing:
     return subject
 
 
-def _sleeping(job: DdpJob) -> Sleeping:
-    return Sleeping(_workload(job), job.slowdown.get(dist.get_rank(), 1.0), job.sigma, job.seed)
+def _sleeping(job: DdpJob) -> SleepingModel:
+    return SleepingModel(_workload(job), job.slowdown.get(dist.get_rank(), 1.0), job.sigma, job.seed)
 
 
 def _workload(job: DdpJob) -> Workload:

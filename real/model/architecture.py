@@ -32,21 +32,21 @@ def architecture(module: nn.Module, *inputs: Any) -> Architecture:
     assumed to arrive in the reverse of definition order. Parameters that need no gradient are left out, as in
     DistributedDataParallel.
     """
-    trained = {name: tensor for name, tensor in module.named_parameters() if tensor.requires_grad}
-    if not trained:
+    trainable = {name: tensor for name, tensor in module.named_parameters() if tensor.requires_grad}
+    if not trainable:
         raise ValueError(f"{type(module).__name__} has no parameter that requires a gradient")
     if inputs:
         batch = batch_of(inputs)
         seen = trace(module, inputs)
     else:
         batch = 1
-        seen = ModuleTrace({name: LayerWork() for name, _ in module.named_modules()}, list(trained)[::-1])
+        seen = ModuleTrace({name: LayerWork() for name, _ in module.named_modules()}, list(trainable)[::-1])
     alone = {f"{name}.weight" for name in sparse(module)}
     return Architecture(
         name=type(module).__name__,
         sample="sample",
-        parameters=tuple(_describe(name, tensor, name in alone) for name, tensor in trained.items()),
-        blocks=tuple(_blocks(seen, list(trained), batch)),
+        parameters=tuple(_describe(name, tensor, name in alone) for name, tensor in trainable.items()),
+        blocks=tuple(_blocks(seen, list(trainable), batch)),
         buffers=tuple(_describe(name, tensor) for name, tensor in module.named_buffers()),
         frozen_nbytes=sum(tensor.nbytes for tensor in module.parameters() if not tensor.requires_grad),
         reentrant=seen.reentrant,

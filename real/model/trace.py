@@ -231,13 +231,13 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
             moved = sum(tensor.numel() for tensor in (*read, *written) if _storage(tensor) not in self.own)
             product = _FLOPS.get(func.overloadpacket)
             flops = product(*args, **kwargs, out_val=outputs) if product else 0
-            asking = [tensor for tensor in read if tensor.requires_grad]
+            differentiable = [tensor for tensor in read if tensor.requires_grad]
             if product:
-                factors = sum(tensor.dim() > 1 for tensor in asking)  # a bias is none
+                factors = sum(tensor.dim() > 1 for tensor in differentiable)  # a bias is none
                 convolved = flops if product is flop_registry[torch.ops.aten.convolution] else 0
                 self.seen.count(Count(flops, moved, convolved), min(factors, 2))
             else:
-                self.seen.count(Count(0, moved), 2 if asking else 0)
+                self.seen.count(Count(0, moved), 2 if differentiable else 0)
         return outputs
 
 

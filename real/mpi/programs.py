@@ -14,7 +14,7 @@ Array = NDArray[np.generic]
 _PERIOD, _UNSET = 4, 111
 
 
-class Buffers:
+class MpiBuffers:
     """One rank's view of a collective's data: all blocks in order, in elements of ``dtype``.
 
     Blocks in which the rank holds nothing yet are filled with a value that no result contains. Data are in
@@ -70,7 +70,7 @@ class ScheduleProgram:
     rank sends in the same step, arrives in a separate buffer and is applied after the step.
     """
 
-    def __init__(self, communicator: Any, schedule: Schedule, buffers: Buffers) -> None:
+    def __init__(self, communicator: Any, schedule: Schedule, buffers: MpiBuffers) -> None:
         self._communicator = communicator
         self._buffers = buffers
         self._rank = communicator.rank
@@ -108,10 +108,10 @@ class ScheduleProgram:
                 piece[:] = landed
 
 
-class LibraryProgram:
+class MpiLibraryProgram:
     """A collective as the MPI library carries it out."""
 
-    def __init__(self, communicator: Any, collective: Collective, buffers: Buffers) -> None:
+    def __init__(self, communicator: Any, collective: Collective, buffers: MpiBuffers) -> None:
         self._communicator = communicator
         self._collective = collective
         self._buffers = buffers

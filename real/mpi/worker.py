@@ -15,7 +15,7 @@ import numpy as np
 from ringside.real.collective.job import CollectiveJob, row_of
 from ringside.real.launch.follow import die_with_parent, show_life
 from ringside.real.machine import machine_fingerprint
-from ringside.real.mpi.programs import Buffers, LibraryProgram, ScheduleProgram
+from ringside.real.mpi.programs import MpiBuffers, MpiLibraryProgram, ScheduleProgram
 from ringside.sim.algorithms import schedule
 from ringside.sim.collective import Collective
 from ringside.sim.proof import prove
@@ -62,7 +62,7 @@ def _measured(job: CollectiveJob, nbytes: int, communicator: Any, rows: Path) ->
     seconds, wrong = [], 0
     for iteration in range(job.warmup + job.iterations):
         buffers.reset()
-        if isinstance(program, LibraryProgram):
+        if isinstance(program, MpiLibraryProgram):
             program.prepare()
         _together(communicator)
         begun = time.perf_counter()
@@ -81,13 +81,13 @@ def _measured(job: CollectiveJob, nbytes: int, communicator: Any, rows: Path) ->
 
 def _program(
     job: CollectiveJob, collective: Collective, communicator: Any
-) -> tuple[ScheduleProgram | LibraryProgram, Buffers]:
+) -> tuple[ScheduleProgram | MpiLibraryProgram, MpiBuffers]:
     if job.algorithm == "library":
-        buffers = Buffers(collective, even_chunks(collective), communicator.rank)
-        return LibraryProgram(communicator, collective, buffers), buffers
+        buffers = MpiBuffers(collective, even_chunks(collective), communicator.rank)
+        return MpiLibraryProgram(communicator, collective, buffers), buffers
     plan = schedule(job.algorithm, collective)
     prove(plan)
-    buffers = Buffers(collective, plan.chunks, communicator.rank)
+    buffers = MpiBuffers(collective, plan.chunks, communicator.rank)
     return ScheduleProgram(communicator, plan, buffers), buffers
 
 

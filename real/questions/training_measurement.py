@@ -10,7 +10,7 @@ from ringside.real.collective.emulated import cluster
 from ringside.real.collective.links import measured_network
 from ringside.real.collective.measure import check_room
 from ringside.real.questions.fields import OnRanks
-from ringside.real.training.job import DTYPES, MODELS, Experts, Model, TrainingJob
+from ringside.real.training.job import DTYPES, MODELS, ExpertLayers, Model, TrainingJob
 from ringside.real.training.measure import measure_training
 from ringside.real.training.record import TrainingRecord
 from ringside.sim.questions.question import QuestionError, choices, option
@@ -71,7 +71,7 @@ class TrainingMeasurement(OnRanks):
             raise QuestionError("`schedule` needs a pipeline; add `pp` 2, or remove it")
         if self.cp == 1 and self.cp_method is not None:
             raise QuestionError("`cp_method` needs context-parallel ranks; add `cp` 2")
-        if isinstance(model, Experts):
+        if isinstance(model, ExpertLayers):
             return self._of_experts(model)
         if self.ep not in (None, 1):
             raise QuestionError(f"{self.model} has no experts; write `model` experts, or remove `ep`")
@@ -87,7 +87,7 @@ class TrainingMeasurement(OnRanks):
             micro_batches=self._micro_batches(2 * self.pp if self.pp > 1 else 1), **self._others,
         )  # fmt: skip
 
-    def _of_experts(self, model: Experts) -> TrainingJob:
+    def _of_experts(self, model: ExpertLayers) -> TrainingJob:
         if self.strategy not in (None, "ddp"):
             raise QuestionError(f"experts train with `strategy` ddp here, not {self.strategy}; remove it")
         return TrainingJob(

@@ -14,7 +14,7 @@ import torch.distributed._functional_collectives as functional
 from torch.distributed.tensor.experimental._context_parallel import _attention as rings
 
 from ringside.real.training.job import Sleeping
-from ringside.real.training.sleeping import Device
+from ringside.real.training.sleeping import SimulatedDevice
 from ringside.sim.training.tensor.context import BALANCED, UNMASKED
 
 Tensors = tuple[torch.Tensor, ...]
@@ -42,7 +42,7 @@ class Computed:
 class Slept:
     """A kernel that sleeps for its share of a layer's scores; the causal mask removes half of them."""
 
-    def __init__(self, model: Sleeping, device: Device) -> None:
+    def __init__(self, model: Sleeping, device: SimulatedDevice) -> None:
         self._model, self._device = model, device
 
     def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **options: Any) -> Tensors:

@@ -13,16 +13,16 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn import functional
 
-from ringside.real.training.job import Experts, TrainingJob
-from ringside.real.training.sleeping import Device, SleepBackward
+from ringside.real.training.job import ExpertLayers, TrainingJob
+from ringside.real.training.sleeping import SimulatedDevice, SleepBackward
 
 
 class Dispatched:
     """A rank's part in a job whose model has experts."""
 
-    def __init__(self, job: TrainingJob, device: Device) -> None:
+    def __init__(self, job: TrainingJob, device: SimulatedDevice) -> None:
         model = job.model
-        assert isinstance(model, Experts)
+        assert isinstance(model, ExpertLayers)
         mesh = init_device_mesh(
             "cpu", (job.mesh.expert_data, job.expert), mesh_dim_names=("expert_data", "expert")
         )
@@ -49,9 +49,9 @@ class Dispatched:
 
 
 class ExpertLayer(nn.Module):
-    """One layer of `ringside.real.training.job.Experts` on a rank of a group that shards its experts."""
+    """One layer of `ringside.real.training.job.ExpertLayers` on a rank of a group that shards its experts."""
 
-    def __init__(self, model: Experts, group: dist.ProcessGroup, device: Device) -> None:
+    def __init__(self, model: ExpertLayers, group: dist.ProcessGroup, device: SimulatedDevice) -> None:
         super().__init__()
         ranks, own = dist.get_world_size(group), dist.get_rank(group)
         self._model, self._group, self._device = model, group, device

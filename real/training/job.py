@@ -49,7 +49,7 @@ class Sleeping:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decoder:
+class SmallDecoder:
     """A small Llama-like decoder, which computes; a micro-batch has ``batch`` sequences."""
 
     kind: Literal["decoder"] = "decoder"
@@ -69,7 +69,7 @@ class Decoder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Experts:
+class ExpertLayers:
     """Layers of ``experts`` of two matrices, ``hidden x inner`` and its transpose, to which tokens are sent.
 
     A rank has ``rows`` tokens of ``hidden`` elements, each routed to ``active`` experts: to all in turn,
@@ -125,7 +125,7 @@ class Experts:
         return sum(sum(self.counts(sender)[own]) for sender in range(ranks)) / (self.rows * self.active)
 
 
-Model = Sleeping | Decoder | Experts
+Model = Sleeping | SmallDecoder | ExpertLayers
 
 STRATEGIES = ("fsdp", "zero_redundancy")
 """FSDP2; or torch's ZeroRedundancyOptimizer with DistributedDataParallel, on ``replicate`` ranks."""
@@ -133,10 +133,10 @@ STRATEGIES = ("fsdp", "zero_redundancy")
 DTYPES = ("float32", "bfloat16", "float16")
 """The types in which FSDP gathers parameters and sums gradients."""
 
-MODELS: dict[str, type[Sleeping] | type[Decoder] | type[Experts]] = {
+MODELS: dict[str, type[Sleeping] | type[SmallDecoder] | type[ExpertLayers]] = {
     "sleeping": Sleeping,
-    "decoder": Decoder,
-    "experts": Experts,
+    "decoder": SmallDecoder,
+    "experts": ExpertLayers,
 }
 """The models to train, by name."""
 
@@ -150,7 +150,7 @@ class TrainingJob:
     ``virtual`` stages per rank. ``context`` ranks share the tokens of each sequence, or a sleeping layer's
     rows, by ``context_method``; FSDP shards along them too. Otherwise ``micro_batches`` are accumulated, and
     their gradients reduced in every backward, or with ``no_sync`` in the last only. ``reshard`` is FSDP2's
-    ``reshard_after_forward`` of layers. ``expert`` neighbours among ``replicate`` ranks shard `Experts`.
+    ``reshard_after_forward`` of layers. ``expert`` neighbours among ``replicate`` ranks shard `ExpertLayers`.
     ``realtime`` as `ringside.real.ddp.job.DdpJob`'s.
     """
 
@@ -271,19 +271,19 @@ class TrainingJob:
 
     def _check_model(self) -> None:
         model = self.model
-        if isinstance(model, Experts):
+        if isinstance(model, ExpertLayers):
             self._check_experts(model)
             return
         if self.expert > 1:
             raise ValueError(f"{model.kind} layers have no experts; write `model` experts, or leave `ep` out")
         parts = {"inner": model.inner}
-        if isinstance(model, Decoder):
+        if isinstance(model, SmallDecoder):
             parts |= {"heads": model.heads, "vocabulary": model.vocabulary}
             if model.hidden % model.heads:
                 raise ValueError(
                     f"{model.heads} heads do not divide hidden {model.hidden}; write heads that do"
                 )
-        tokens = {"sequence": model.sequence} if isinstance(model, Decoder) else {"rows": model.rows}
+        tokens = {"sequence": model.sequence} if isinstance(model, SmallDecoder) else {"rows": model.rows}
         self._check_context(tokens)
         if self.sequence_parallel:
             parts |= {name: count // self.context for name, count in tokens.items()}
@@ -293,7 +293,7 @@ class TrainingJob:
                     f"{self.tensor} tensor-parallel ranks do not divide {name} {count}; write a multiple"
                 )
 
-    def _check_experts(self, model: Experts) -> None:
+    def _check_experts(self, model: ExpertLayers) -> None:
         usual = {one.name: one.default for one in fields(self)}
         for option, name in _NOT_OF_EXPERTS.items():
             if getattr(self, name) != usual[name]:
@@ -310,7 +310,7 @@ class TrainingJob:
         parts = {name: (count, pieces) for name, count in tokens.items()}
         if self.context > 1:
             each = self.tensor * (self.context if self.context_method == "ulysses" else 1)
-            parts |= {"heads": (model.heads if isinstance(model, Decoder) else model.inner, each)}
+            parts |= {"heads": (model.heads if isinstance(model, SmallDecoder) else model.inner, each)}
         for name, (count, least) in parts.items():
             if count % least:
                 raise ValueError(
@@ -334,6 +334,6 @@ _NOT_OF_EXPERTS = {
     "`sequence_parallel`": "sequence_parallel",
     "`param_dtype`": "param_dtype", "`reduce_dtype`": "reduce_dtype",
 }  # fmt: skip
-"""Settings without effect on `Experts`, by their option."""
+"""Settings without effect on `ExpertLayers`, by their option."""
 
 _ADAPTER = TypeAdapter(TrainingJob)

@@ -8,7 +8,7 @@ from ringside.real.collective.emulated import EmulatedCluster
 from ringside.real.launch.follow import Row
 from ringside.real.launch.torchrun import WorldSpec, run
 from ringside.real.training.job import TrainingJob
-from ringside.real.training.record import RankStep, Said, Step, TrainingRecord
+from ringside.real.training.record import MeasuredRankStep, Said, Step, TrainingRecord
 from ringside.sim.training.ddp.record import MeasuredNetwork
 
 
@@ -47,9 +47,9 @@ def measure_training(
     return TrainingRecord(job=job, steps=tuple(steps), fingerprint=fingerprint, wires=wires)
 
 
-def _seen(own: Any) -> RankStep:
+def _seen(own: Any) -> MeasuredRankStep:
     begin, end, operations = own
-    return RankStep(
+    return MeasuredRankStep(
         begin,
         end,
         tuple(

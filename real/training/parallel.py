@@ -25,8 +25,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ringside.real.training.context import Computed, Slept, attention
 from ringside.real.training.experts import Dispatched
-from ringside.real.training.job import SCHEDULES, Decoder, Experts, Sleeping, TrainingJob
-from ringside.real.training.sleeping import Device, SharedLayer, SleepingLayer, SleepingPart
+from ringside.real.training.job import SCHEDULES, ExpertLayers, Sleeping, SmallDecoder, TrainingJob
+from ringside.real.training.sleeping import SharedLayer, SimulatedDevice, SleepingLayer, SleepingPart
 from ringside.sim.training.mesh import DATA
 
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
@@ -38,10 +38,10 @@ def alone(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.
     return functional.scaled_dot_product_attention(query, key, value, is_causal=True)
 
 
-class Attention(nn.Module):
+class CausalAttention(nn.Module):
     """Causal attention of several heads: over all tokens, or by ``attend`` with other ranks'."""
 
-    def __init__(self, model: Decoder, attend: Attend) -> None:
+    def __init__(self, model: SmallDecoder, attend: Attend) -> None:
         super().__init__()
         self._attend = attend
         hidden = model.hidden
@@ -62,7 +62,7 @@ class Attention(nn.Module):
 class Feed(nn.Module):
     """A gated feed-forward network."""
 
-    def __init__(self, model: Decoder) -> None:
+    def __init__(self, model: SmallDecoder) -> None:
         super().__init__()
         self.gate, self.up = (nn.Linear(model.hidden, model.inner, bias=False) for _ in range(2))
         self.down = nn.Linear(model.inner, model.hidden, bias=False)
@@ -73,13 +73,13 @@ class Feed(nn.Module):
         return out
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Attention and a feed-forward network, each with a norm before and a residual around."""
 
-    def __init__(self, model: Decoder, attend: Attend) -> None:
+    def __init__(self, model: SmallDecoder, attend: Attend) -> None:
         super().__init__()
         self.attention_norm, self.feed_norm = (nn.RMSNorm(model.hidden) for _ in range(2))
-        self.attention, self.feed = Attention(model, attend), Feed(model)
+        self.attention, self.feed = CausalAttention(model, attend), Feed(model)
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
         """Return the value after one block."""
@@ -91,11 +91,11 @@ class Block(nn.Module):
 class DecoderPart(nn.Module):
     """Consecutive blocks, with the embedding before the first and norm and head after the last."""
 
-    def __init__(self, model: Decoder, layers: range, attend: Attend = alone) -> None:
+    def __init__(self, model: SmallDecoder, layers: range, attend: Attend = alone) -> None:
         super().__init__()
         first, last = layers.start == 0, layers.stop == model.layers
         self.embedding = nn.Embedding(model.vocabulary, model.hidden) if first else None
-        self.layers = nn.ModuleDict({str(number): Block(model, attend) for number in layers})
+        self.layers = nn.ModuleDict({str(number): TransformerBlock(model, attend) for number in layers})
         self.norm = nn.RMSNorm(model.hidden) if last else None
         self.head = nn.Linear(model.hidden, model.vocabulary, bias=False) if last else None
 
@@ -125,9 +125,9 @@ class Trainee(Protocol):
         ...
 
 
-def trainee(job: TrainingJob, device: Device) -> Trainee:
+def trainee(job: TrainingJob, device: SimulatedDevice) -> Trainee:
     """Return the calling rank's part; all ranks of the job call."""
-    if isinstance(job.model, Experts):
+    if isinstance(job.model, ExpertLayers):
         return Dispatched(job, device)
     degrees = tuple(getattr(job, name) for name in _DIMENSIONS)
     mesh = init_device_mesh("cpu", degrees, mesh_dim_names=_DIMENSIONS)
@@ -139,7 +139,7 @@ def trainee(job: TrainingJob, device: Device) -> Trainee:
 class Whole:
     """The whole model on each rank, with accumulated micro-batches."""
 
-    def __init__(self, job: TrainingJob, device: Device, mesh: DeviceMesh) -> None:
+    def __init__(self, job: TrainingJob, device: SimulatedDevice, mesh: DeviceMesh) -> None:
         self._job = job
         self._module = _part(job, range(job.model.layers), device, mesh)
         self._inputs = _all_inputs(job)
@@ -160,7 +160,7 @@ class Whole:
 class Redundant:
     """The whole model under DistributedDataParallel, its optimizer sharded by ZeroRedundancyOptimizer."""
 
-    def __init__(self, job: TrainingJob, device: Device) -> None:
+    def __init__(self, job: TrainingJob, device: SimulatedDevice) -> None:
         self._inputs = _all_inputs(job)
         self._no_sync = job.no_sync
         part = _module(job, range(job.model.layers), device)
@@ -184,7 +184,7 @@ class Redundant:
 class Pipelined:
     """A rank's stages, through which torch's schedule passes the micro-batches."""
 
-    def __init__(self, job: TrainingJob, device: Device, mesh: DeviceMesh) -> None:
+    def __init__(self, job: TrainingJob, device: SimulatedDevice, mesh: DeviceMesh) -> None:
         own = mesh["pipeline"]
         stages = job.placement.of(own.get_local_rank())
         self._parts = [_part(job, job.layers_of(stage), device, mesh) for stage in stages]
@@ -230,7 +230,7 @@ def _inputs(job: TrainingJob, micro_batches: int) -> torch.Tensor:
     if isinstance(model, Sleeping):
         rows = model.rows // job.context // (job.tensor if job.sequence_parallel else 1)
         return torch.ones(micro_batches * rows, model.hidden)
-    assert isinstance(model, Decoder)
+    assert isinstance(model, SmallDecoder)
     own = model.sequence // job.context
     tokens = torch.arange(micro_batches * model.batch * own) % model.vocabulary
     return tokens.view(-1, own)
@@ -242,23 +242,23 @@ def _all_inputs(job: TrainingJob) -> list[torch.Tensor]:
     return [inputs.requires_grad_(inputs.is_floating_point()) for inputs in batches]
 
 
-def _module(job: TrainingJob, layers: range, device: Device) -> "SleepingPart | DecoderPart":
+def _module(job: TrainingJob, layers: range, device: SimulatedDevice) -> "SleepingPart | DecoderPart":
     """Return some layers as on a single rank."""
     if isinstance(job.model, Sleeping):
         model = job.model
         return SleepingPart(layers, lambda: SleepingLayer(model, device))
-    assert isinstance(job.model, Decoder)
+    assert isinstance(job.model, SmallDecoder)
     return DecoderPart(job.model, layers)
 
 
-def _part(job: TrainingJob, layers: range, device: Device, mesh: DeviceMesh) -> nn.Module:
+def _part(job: TrainingJob, layers: range, device: SimulatedDevice, mesh: DeviceMesh) -> nn.Module:
     """Return some layers, distributed by tensor parallelism and then FSDP2."""
     model = job.model
     part: nn.Module
     if isinstance(model, Sleeping):
         part, whole, each = _sleeping_part(job, model, layers, device, mesh), {}, _sleeping_plan
     else:
-        assert isinstance(model, Decoder)
+        assert isinstance(model, SmallDecoder)
         attend = alone
         if job.context > 1:
             attend = attention(Computed, mesh["context"].get_group(), job.context_method)
@@ -280,7 +280,7 @@ def _part(job: TrainingJob, layers: range, device: Device, mesh: DeviceMesh) -> 
 
 
 def _sleeping_part(
-    job: TrainingJob, model: Sleeping, layers: range, device: Device, mesh: DeviceMesh
+    job: TrainingJob, model: Sleeping, layers: range, device: SimulatedDevice, mesh: DeviceMesh
 ) -> SleepingPart:
     if job.context == 1:
         return SleepingPart(layers, lambda: SleepingLayer(model, device))

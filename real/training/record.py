@@ -32,7 +32,7 @@ class Said(NamedTuple):
     end_s: float
 
 
-class RankStep(NamedTuple):
+class MeasuredRankStep(NamedTuple):
     """A step on one rank, in seconds since the first one began; ``said`` in the order of calls."""
 
     begin_s: float
@@ -40,7 +40,7 @@ class RankStep(NamedTuple):
     said: tuple[Said, ...]
 
 
-Step = tuple[RankStep, ...]
+Step = tuple[MeasuredRankStep, ...]
 """One step on all ranks."""
 
 

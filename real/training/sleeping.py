@@ -13,7 +13,7 @@ from ringside.real.training.job import Sleeping
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-class Device:
+class SimulatedDevice:
     """A simulated device: work begins when the previous work was due to end.
 
     So the host's own work in between adds nothing as long as it fits into the sleeps. Whoever has waited for
@@ -39,7 +39,7 @@ class SleepingLayer(nn.Module):
     It sleeps at the end of its work, forward and backward, so that the sleep hides everything else it does.
     """
 
-    def __init__(self, model: Sleeping, device: Device) -> None:
+    def __init__(self, model: Sleeping, device: SimulatedDevice) -> None:
         super().__init__()
         self.column = _Column(model, device)
         self.row = _Row(model, device)
@@ -86,7 +86,7 @@ class SleepingPart(nn.Module):
 class _Column(nn.Linear):
     """A matrix whose gradients take their time, that of its input and its own."""
 
-    def __init__(self, model: Sleeping, device: Device) -> None:
+    def __init__(self, model: Sleeping, device: SimulatedDevice) -> None:
         super().__init__(model.hidden, model.inner, bias=False)
         self._sleep = device, model.backward_s / 2
 
@@ -99,7 +99,7 @@ class _Column(nn.Linear):
 class _Row(nn.Linear):
     """A matrix whose result takes its time."""
 
-    def __init__(self, model: Sleeping, device: Device) -> None:
+    def __init__(self, model: Sleeping, device: SimulatedDevice) -> None:
         super().__init__(model.inner, model.hidden, bias=False)
         self._device, self._seconds = device, model.forward_s
 
@@ -113,7 +113,7 @@ class SleepBackward(torch.autograd.Function):
     """A tensor unchanged, and its gradient unchanged but later."""
 
     @staticmethod
-    def forward(ctx: Any, value: torch.Tensor, device: Device, seconds: float) -> torch.Tensor:
+    def forward(ctx: Any, value: torch.Tensor, device: SimulatedDevice, seconds: float) -> torch.Tensor:
         """Return the tensor."""
         ctx.device, ctx.seconds = device, seconds
         return value.view_as(value)

@@ -28,8 +28,8 @@ from ringside.real.launch.rank import live
 from ringside.real.machine import run_first
 from ringside.real.training.job import TrainingJob
 from ringside.real.training.parallel import CPU, trainee
-from ringside.real.training.record import RankStep, Said
-from ringside.real.training.sleeping import Device
+from ringside.real.training.record import MeasuredRankStep, Said
+from ringside.real.training.sleeping import SimulatedDevice
 
 _KINDS = {
     "c10d._allgather_base_": "all_gather",
@@ -55,7 +55,7 @@ _GROUP_WORDS = {"process_group", "group_name"}
 _WAIT = "_c10d_functional.wait_tensor"
 
 
-class Recorder(TorchDispatchMode):
+class DispatchRecorder(TorchDispatchMode):
     """Records communication while it is entered; ``said`` is in the order of calls.
 
     All of torch.distributed, functional collectives too, ends in operators of ``c10d`` and
@@ -70,7 +70,7 @@ class Recorder(TorchDispatchMode):
         self._works: dict[int, tuple[int, Any]] = {}
         self._tensors: dict[int, tuple[int, torch.Tensor]] = {}
 
-    def __enter__(self) -> "Recorder":
+    def __enter__(self) -> "DispatchRecorder":
         self.said = []
         recorder, original = self, dist.Work.wait
         self._original = original
@@ -193,8 +193,8 @@ def carry_out(order: Path, rows: Path) -> None:
 
 
 def _train(job: TrainingJob, rows: Path) -> None:
-    device = Device()
-    own, recorder, gun = trainee(job, device), Recorder(device.now), StartingGun(CPU)
+    device = SimulatedDevice()
+    own, recorder, gun = trainee(job, device), DispatchRecorder(device.now), StartingGun(CPU)
     for iteration in range(job.warmup + job.iterations):
         own.forget()
         gun.wait()
@@ -202,7 +202,7 @@ def _train(job: TrainingJob, rows: Path) -> None:
         device.now()
         with recorder:
             own.step()
-        seen = RankStep(begin, time.monotonic(), tuple(recorder.said))
+        seen = MeasuredRankStep(begin, time.monotonic(), tuple(recorder.said))
         everybody: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(everybody, seen)
         if dist.get_rank():
@@ -214,11 +214,11 @@ def _train(job: TrainingJob, rows: Path) -> None:
                 file.write(json.dumps(row) + "\n")
 
 
-def _from_the_first(everybody: list[RankStep]) -> list[RankStep]:
+def _from_the_first(everybody: list[MeasuredRankStep]) -> list[MeasuredRankStep]:
     """Return the ranks' times, in seconds since the first of them began."""
     zero = min(seen.begin_s for seen in everybody)
     return [
-        RankStep(
+        MeasuredRankStep(
             seen.begin_s - zero,
             seen.end_s - zero,
             tuple(

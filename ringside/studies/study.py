@@ -134,7 +134,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
-class Draw(_Strict):
+class ValueRange(_Strict):
     """A range of values with one unit; ``whole`` ones are rounded."""
 
     first: Text = Field(alias="from")
@@ -166,7 +166,7 @@ class Sample(_Strict):
 
     points: Annotated[int, Field(ge=1, le=MOST_POINTS, strict=True)]
     seed: Annotated[int, Field(ge=0, strict=True)] = 0
-    draws: Annotated[dict[str, Draw], Field(min_length=1)]
+    draws: Annotated[dict[str, ValueRange], Field(min_length=1)]
 
     def values(self) -> list[dict[str, str]]:
         """Return the drawn values, in order."""

@@ -14,7 +14,7 @@ from ringside.sim.collective import KINDS
 from ringside.sim.engine.run import route
 from ringside.sim.parameters import Parameters
 from ringside.sim.schedule import Schedule, Step
-from ringside.sim.streams import Streams
+from ringside.sim.streams import TransferStreams
 from ringside.topologies import Routes, Topology
 from ringside.topologies.graph import Hop
 
@@ -42,7 +42,7 @@ def lower_bounds(schedule: Schedule, graph: Topology, routes: Routes | None = No
     ways = partial(route, schedule, routes)
     latencies = _Latencies(graph, ways)
     streams = schedule.steps
-    if isinstance(streams, Streams) and (streams.is_line or streams.is_ring):
+    if isinstance(streams, TransferStreams) and (streams.is_line or streams.is_ring):
         latency = np.zeros(len(streams.src))
         latency[streams.order] = [latencies[connection] for connection in streams.connections()]
         return ScheduleBounds(
@@ -117,7 +117,7 @@ def busy(schedule: Schedule, graph: Topology, routes: Routes | None = None) -> d
     """Return for how many seconds each link carries the schedule's bytes."""
     streams = schedule.steps
     moved: Counter[tuple[int, int, int]] = Counter()
-    if isinstance(streams, Streams) and (streams.is_line or streams.is_ring):
+    if isinstance(streams, TransferStreams) and (streams.is_line or streams.is_ring):
         moved.update(streams.traffic(schedule.chunks))
     else:
         for step in streams():

@@ -3,8 +3,8 @@
 Where no two transfers compete, as in a ring, time is a recurrence (`ringside.sim.engine.maxplus`). Pipelines
 on a star of equal links go rank by rank, in rounds (`ringside.sim.engine.rounds`). Everything else goes
 through an event loop on arrays (`ringside.sim.engine.compiled`). Numba compiles both once. Connections'
-transfers are streamed: by rule where the schedule has one (`ringside.sim.streams.Streams`), else step by step
-on demand.
+transfers are streamed: by rule where the schedule has one (`ringside.sim.streams.TransferStreams`), else step
+by step on demand.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from ringside.sim.engine import events, maxplus, rounds
 from ringside.sim.engine.run import SimulatedCollective, check_ranks
 from ringside.sim.engine.wiring import Ints, Wiring, wire
 from ringside.sim.schedule import Schedule, ScheduleError, Step
-from ringside.sim.streams import Streams
+from ringside.sim.streams import TransferStreams
 from ringside.topologies import Routes, Topology
 from ringside.topologies.extras import install
 
@@ -65,7 +65,7 @@ def is_compiled(schedule: Schedule) -> bool:
     from ringside.sim.engine.compiled import loop
     from ringside.sim.engine.compiled import rounds as by_rounds
 
-    in_rounds = isinstance(schedule.steps, Streams)
+    in_rounds = isinstance(schedule.steps, TransferStreams)
     return jit.is_kept(loop.play) and (not in_rounds or jit.is_kept(by_rounds.play))
 
 

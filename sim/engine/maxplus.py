@@ -20,7 +20,7 @@ from ringside.sim import effort, jit
 from ringside.sim.engine.run import SimulatedCollective
 from ringside.sim.engine.wiring import Floats, Wiring
 from ringside.sim.schedule import Schedule
-from ringside.sim.streams import Streams
+from ringside.sim.streams import TransferStreams
 
 EVERY = 1 << 26
 """Transfers between two progress reports."""
@@ -93,7 +93,7 @@ def ring_of(schedule: Schedule, wiring: Wiring) -> Ring | None:
     """Return the schedule's ring on this topology, if it is one and nothing competes."""
     streams, size = schedule.steps, len(wiring.count)
     if (
-        not isinstance(streams, Streams)
+        not isinstance(streams, TransferStreams)
         or not streams.is_ring
         or schedule.after
         or (wiring.stream >= 0).any()

@@ -20,7 +20,7 @@ from ringside.sim import effort, jit
 from ringside.sim.engine.run import SimulatedCollective
 from ringside.sim.engine.wiring import Floats, Ints, Wiring, needs
 from ringside.sim.schedule import Schedule
-from ringside.sim.streams import Streams
+from ringside.sim.streams import TransferStreams
 
 _MOST_CONNECTIONS = 64
 """Connections per rank, in or out: all are examined whenever one of them moves."""
@@ -89,7 +89,7 @@ class Star(NamedTuple):
 def star_of(schedule: Schedule, wiring: Wiring, gamma: float) -> Star | None:
     """Return the star to play the schedule on by rounds, if it is one and the schedule a pipeline."""
     streams, size = schedule.steps, len(wiring.count)
-    if not isinstance(streams, Streams) or schedule.after or gamma or not _is_star(wiring):
+    if not isinstance(streams, TransferStreams) or schedule.after or gamma or not _is_star(wiring):
         return None
     from ringside.sim.engine.compiled.memory import lines
 
@@ -149,7 +149,7 @@ def _one_to_one(some: Ints, others: Ints) -> bool:
     return bool((there[some] == others).all() and (back[others] == some).all())
 
 
-def _before_shorter(streams: Streams, seconds: Floats, usual: float) -> Ints:
+def _before_shorter(streams: TransferStreams, seconds: Floats, usual: float) -> Ints:
     """Return the number of each connection's chunks before its first one shorter than usual."""
     modulus = len(seconds)
     shorter = np.sort(streams.turn * np.flatnonzero(seconds < usual) % modulus)

@@ -11,7 +11,7 @@ from ringside.sim.engine.run import route
 from ringside.sim.network.crowding import Crowding
 from ringside.sim.network.message import PIECES
 from ringside.sim.schedule import Schedule
-from ringside.sim.streams import Streams
+from ringside.sim.streams import TransferStreams
 from ringside.topologies import Routes, Topology
 from ringside.topologies.graph import Hop
 
@@ -51,7 +51,7 @@ def wire(schedule: Schedule, graph: Topology, routes: Routes) -> Wiring:
     counts = schedule.connections()
     src, dst, channel = (np.array(column, dtype=np.int64) for column in zip(*counts, strict=True))
     count = np.fromiter(counts.values(), dtype=np.int64)
-    column = schedule.steps.order if isinstance(schedule.steps, Streams) else np.arange(len(count))
+    column = schedule.steps.order if isinstance(schedule.steps, TransferStreams) else np.arange(len(count))
     place = np.empty(len(count), dtype=np.int64)
     place[np.argsort(src, kind="stable")] = np.arange(len(count))
     segment = int(graph.graph.get("segment", 0))
@@ -114,7 +114,7 @@ def _streams(ways: list[tuple[int, ...]], crowding: Crowding, pieces: Ints, segm
     return np.array(numbers, dtype=np.int64)
 
 
-def needs(wiring: Wiring, streams: Streams) -> Ints:
+def needs(wiring: Wiring, streams: TransferStreams) -> Ints:
     """Return the connections' dependencies as `ringside.sim.streams.Needs`: rows (who, whom, shift)."""
     number = np.full(len(streams.src), -1)
     number[wiring.column] = np.arange(len(wiring.count))

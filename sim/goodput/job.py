@@ -56,8 +56,8 @@ class Restart:
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            words = name.removesuffix("_s").replace("_", " ")
-            _check(getattr(self, name), f"{words} of a restart", "write a duration, such as 5min")
+            stage = name.removesuffix("_s").replace("_", " ")
+            _check(getattr(self, name), f"{stage} of a restart", "write a duration, such as 5min")
 
     def noticed_s(self, cause: Cause) -> float:
         """Return the time from the failure until it is noticed."""

@@ -19,7 +19,7 @@ from ringside.sim.libraries.library import Candidate
 from ringside.sim.libraries.rules import GLOO, RENDEZVOUS
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.schedule import Chunks, Ints, Schedule, Step, even_chunks, step
-from ringside.sim.streams import Streams
+from ringside.sim.streams import TransferStreams
 from ringside.topologies import Topology, ranks
 
 MAX_SEGMENT = 1 << 20
@@ -121,10 +121,10 @@ def _ring(collective: Collective, chunks: Chunks) -> Schedule:
     return Schedule(collective, "ring", chunks, _turning(ranks, per_rank, rounds=2), credits=IN_FLIGHT)
 
 
-def _turning(ranks: int, per_rank: int, rounds: int) -> Streams:
+def _turning(ranks: int, per_rank: int, rounds: int) -> TransferStreams:
     rank, count = np.arange(ranks), (ranks - 1) * per_rank
     first = (rank + 1) % ranks * per_rank
-    return Streams.of(
+    return TransferStreams.of(
         rank, (rank - 1) % ranks, first=first, count=rounds * count, sums=count, chunks=ranks * per_rank
     )
 

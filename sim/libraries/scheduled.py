@@ -22,7 +22,7 @@ from ringside.sim.libraries.scaling import wider
 from ringside.sim.network.message import check_network
 from ringside.sim.parameters import Parameters, preset_of
 from ringside.sim.schedule import Schedule
-from ringside.sim.streams import Streams
+from ringside.sim.streams import TransferStreams
 from ringside.topologies import Routes, Topology, load, ranks
 from ringside.topologies.graph import name_of
 from ringside.topologies.placement import NUMBERED, machines_of, spread_over, stretches
@@ -67,7 +67,7 @@ def has_closed_form(plan: Schedule, graph: Topology, network: str = "fifo") -> b
 def is_recurrence(plan: Schedule, graph: Topology, routes: Routes, network: str = "fifo") -> bool:
     """Return whether the fast engine plays the schedule by recurrence, on any machine."""
     streams = plan.steps
-    if network != "fifo" or not isinstance(streams, Streams) or not streams.is_ring:
+    if network != "fifo" or not isinstance(streams, TransferStreams) or not streams.is_ring:
         return False
     return maxplus.ring_of(plan, wire(plan, graph, routes)) is not None
 
@@ -77,7 +77,7 @@ def _faster(plan: Schedule, graph: Topology, network: str, *, traced: bool) -> s
     if network != "fifo" or traced or not has_more_than(SIMPY_TRANSFERS, plan, graph):
         return "simpy"
     if has_more_than(COMPILED_TRANSFERS, plan, graph):
-        able = jit.available() or isinstance(plan.steps, Streams)
+        able = jit.available() or isinstance(plan.steps, TransferStreams)
     else:
         able = fast.is_compiled(plan)
     return "fast" if able else "simpy"
@@ -86,7 +86,7 @@ def _faster(plan: Schedule, graph: Topology, network: str, *, traced: bool) -> s
 def _consider(plan: Schedule, graph: Topology, engine: str) -> None:
     """Raise ValueError for too much work; the fast engine's own rules apply as it begins."""
     few = len(plan.chunks) <= MAX_CHUNKS
-    if engine != "fast" or not isinstance(plan.steps, Streams) or not few:
+    if engine != "fast" or not isinstance(plan.steps, TransferStreams) or not few:
         consider(plan, graph, engine)
 
 

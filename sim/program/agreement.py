@@ -99,14 +99,14 @@ def _by_nccl(called: Mapping[int, Call]) -> Agreement:
 
 def _silent_mismatch(called: Mapping[int, Call]) -> Agreement:
     """Return the doubt about calls that meet although they differ."""
-    words = {rank: _word(call) for rank, call in called.items()}
-    if len(set(words.values())) == 1:
+    names = {rank: _word(call) for rank, call in called.items()}
+    if len(set(names.values())) == 1:
         return ALIKE
-    first, word = next(iter(words.items()))
-    other = next(rank for rank in words if words[rank] != word)
+    first, name = next(iter(names.items()))
+    other = next(rank for rank in names if names[rank] != name)
     library = called[first].group.library
     return Agreement(
-        doubt=f"rank {first} calls {word} where rank {other} calls {words[other]}; {library} treats them as "
+        doubt=f"rank {first} calls {name} where rank {other} calls {names[other]}; {library} treats them as "
         "the same without an error"
     )
 

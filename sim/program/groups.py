@@ -30,7 +30,7 @@ Runner = Callable[[Collective], Generator[simpy.Event, Any, None]]
 """A SimPy process that lasts as long as one collective."""
 
 
-class CollectiveTime(Protocol):
+class CostModel(Protocol):
     """Seconds that one collective takes alone: a tuner's estimate, a closed form, a measured curve."""
 
     def __call__(self, collective: Collective, /) -> float:
@@ -70,7 +70,7 @@ class TimedGroup:
     """
 
     ranks: int
-    time: CollectiveTime
+    time: CostModel
     workers: int = NCCL.workers
     crowding: float = 0.0
 
@@ -155,7 +155,7 @@ class SimulatedGroup:
         return run
 
 
-def time_alone(group: ProcessGroup) -> CollectiveTime:
+def time_alone(group: ProcessGroup) -> CostModel:
     """Return the time of each collective in the group when it runs alone."""
 
     @lru_cache(maxsize=4096)
@@ -181,7 +181,7 @@ def process_group(library: Library) -> ProcessGroup:
     return TimedGroup(library.ranks, library_time(library))
 
 
-def library_time(library: Library) -> CollectiveTime:
+def library_time(library: Library) -> CostModel:
     """Return the time of each collective by the library's own choice, launch included."""
 
     @lru_cache(maxsize=4096)

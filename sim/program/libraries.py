@@ -124,8 +124,8 @@ class Libraries:
         from ringside.sim.libraries.nccl.device.traffic import CARDS, NVLINK, PCIE
 
         needed_s = self.of(hosts).parts(collective)
-        asked = hosts if among is None else tuple(host for host in hosts if host in among)
-        places = {NVLINK: asked, PCIE: asked, CARDS: tuple(self._machines(asked))}
+        sharing = hosts if among is None else tuple(host for host in hosts if host in among)
+        places = {NVLINK: sharing, PCIE: sharing, CARDS: tuple(self._machines(sharing))}
         return {
             (way, part, place): min(needed_s[part] / seconds, 1.0)
             for part, here in places.items()
@@ -188,9 +188,9 @@ class Libraries:
                 self.name, cluster, self.values, ranks=len(hosts), options=options,
                 calibration=self.calibration,
             )  # fmt: skip
-        found = self._shapes[shape]
-        on_fabric = self.placed and found.is_on_fabric
-        return found.standing(self.graph, tuple(self._machines(hosts))) if on_fabric else found
+        library = self._shapes[shape]
+        on_fabric = self.placed and library.is_on_fabric
+        return library.standing(self.graph, tuple(self._machines(hosts))) if on_fabric else library
 
     def _machines(self, hosts: tuple[int, ...]) -> Counter[int]:
         """Count the ranks on each machine."""

@@ -54,7 +54,7 @@ def roles(program: Program) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Messages:
+class MessagePairs:
     """The messages of a program, pair by pair: places among all operations, and among their parts."""
 
     send: Ints
@@ -156,7 +156,7 @@ class Lists:
             return self._groups.setdefault(action.group, len(self._groups))
         return -1
 
-    def _paired(self) -> Messages | None:
+    def _paired(self) -> MessagePairs | None:
         """Pair each send with its receive; None where some are unpaired, or receive from any source."""
         table: list[tuple[int, int, bool]] = []
         counts = []
@@ -181,7 +181,7 @@ class Lists:
         send, receive = order[is_send[order]], order[~is_send[order]]
         if len(send) != len(receive) or np.any(key[send] != key[receive]):
             return None
-        return Messages(
+        return MessagePairs(
             *(operation[send], operation[receive], part[send], part[receive], row[send], row[receive])
         )
 
@@ -205,7 +205,7 @@ def _expanded(counts: Sequence[int], of: Ints) -> tuple[Ints, Ints]:
 class _Pairs:
     """Pairs of ranks that exchange messages, with the places on both sides."""
 
-    def __init__(self, lists: Lists, messages: Messages) -> None:
+    def __init__(self, lists: Lists, messages: MessagePairs) -> None:
         send, receive = messages.send, messages.receive
         one = _mixed(lists.place[send]) + _mixed(messages.send_part.astype(np.uint64) + np.uint64(1 << 40))
         other = _mixed(lists.place[receive]) + _mixed(

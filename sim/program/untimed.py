@@ -93,7 +93,7 @@ class Anybody:
         return isinstance(action, Wait) and all(state.ended[one] or one in receives for one in after)
 
 
-class Message(NamedTuple):
+class PendingMessage(NamedTuple):
     """One side of a message that waits for its other side."""
 
     rank: int
@@ -114,7 +114,7 @@ class Post(NamedTuple):
     """A receive that names its sender is posted, behind receives from any source that still wait."""
 
     channel: Channel
-    receive: Message
+    receive: PendingMessage
     source: int
 
 
@@ -133,10 +133,10 @@ class Untimed:
         self.doubt = ""
         """What is wrong although the program ends."""
         self._strict = strict
-        self._sends: dict[tuple[Channel, int], deque[Message]] = {}
-        self._receives: dict[tuple[Channel, int], deque[Message]] = {}
+        self._sends: dict[tuple[Channel, int], deque[PendingMessage]] = {}
+        self._receives: dict[tuple[Channel, int], deque[PendingMessage]] = {}
         self._known = anybody
-        self._anybody: dict[Channel, deque[Message]] = {}
+        self._anybody: dict[Channel, deque[PendingMessage]] = {}
         self._taken: Counter[Channel] = Counter()
         self._in_any_order: set[Channel] = set()
         self._posts: list[Post] = []
@@ -176,7 +176,7 @@ class Untimed:
                     return takes[-1:]
         return [*takes, *self._posts]
 
-    def _takes_all(self, channel: Channel, receive: Message) -> bool:
+    def _takes_all(self, channel: Channel, receive: PendingMessage) -> bool:
         """Check that receives from any source take all messages that are left, in any order."""
         if channel not in self._in_any_order:
             assert self._known
@@ -270,7 +270,7 @@ class Untimed:
 
     def _message(self, message: Send | Recv, rank: int, place: int) -> None:
         group, peer, nbytes, tag = message
-        own = Message(rank, place, nbytes)
+        own = PendingMessage(rank, place, nbytes)
         if type(message) is Send:
             if not self._strict and group.rules.on_stream and nbytes <= EAGER:
                 self._end_part(rank, place)
@@ -291,14 +291,14 @@ class Untimed:
         else:
             self._receive(channel, peer, own)
 
-    def _receive(self, channel: Channel, source: int, receive: Message) -> None:
+    def _receive(self, channel: Channel, source: int, receive: PendingMessage) -> None:
         there = self._sends.get((channel, source))
         if there:
             self._deliver(there.popleft(), receive)
         else:
             self._receives.setdefault((channel, source), deque()).append(receive)
 
-    def _deliver(self, send: Message, receive: Message) -> None:
+    def _deliver(self, send: PendingMessage, receive: PendingMessage) -> None:
         sent = self.play.ranks[send.rank].operations[send.place]
         on_stream = sent.action.group.rules.on_stream  # type: ignore[union-attr]
         if send.nbytes > receive.nbytes and not on_stream:
@@ -318,7 +318,7 @@ class Untimed:
             self._end_part(send.rank, send.place)
         self._end_part(receive.rank, receive.place)
 
-    def _is_dropped(self, message: Message) -> bool:
+    def _is_dropped(self, message: PendingMessage) -> bool:
         return message.place in self._dropped[message.rank]
 
     def _end_part(self, rank: int, place: int) -> None:

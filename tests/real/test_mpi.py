@@ -14,7 +14,7 @@ import pytest
 from ringside.real.collective.measure import Measurement, job_of, measure
 from ringside.real.launch import mpirun
 from ringside.real.launch.torchrun import WorldSpec
-from ringside.real.mpi.programs import Buffers, ScheduleProgram
+from ringside.real.mpi.programs import MpiBuffers, ScheduleProgram
 from ringside.sim.algorithms import ALGORITHMS, schedule
 from ringside.sim.collective import KINDS, Collective
 from ringside.sim.libraries.mpi.names import NUMBERED, forced, variables
@@ -59,7 +59,7 @@ def test_every_schedule_has_exact_results_over_mpis_sends(kind: str, name: str, 
     wrong = [-1] * ranks
 
     def run(rank: int) -> None:
-        buffers = Buffers(collective, plan.chunks, rank)
+        buffers = MpiBuffers(collective, plan.chunks, rank)
         program = ScheduleProgram(Communicator(rank, queues), plan, buffers)
         for _ in range(2):
             buffers.reset()
@@ -76,7 +76,7 @@ def test_every_schedule_has_exact_results_over_mpis_sends(kind: str, name: str, 
 
 def test_a_wrong_element_is_counted() -> None:
     collective = Collective("all_reduce", 3, 48, dtype="int32")
-    buffers = Buffers(collective, schedule("ring", collective).chunks, 0)
+    buffers = MpiBuffers(collective, schedule("ring", collective).chunks, 0)
     buffers.reset()
     assert buffers.num_wrong() > 0
     assert not np.any(buffers.data == 111)  # every rank contributes to all of it

@@ -7,28 +7,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringside.real.training.job import Decoder, Experts, Sleeping, TrainingJob
+from ringside.real.training.job import ExpertLayers, Sleeping, SmallDecoder, TrainingJob
 from ringside.real.training.measure import measure_training
-from ringside.real.training.record import RankStep, Said, TrainingRecord, read
+from ringside.real.training.record import MeasuredRankStep, Said, TrainingRecord, read
 from ringside.sim.record import RecordError
 from ringside.sim.training.mesh import DATA
 from ringside.validation.training.compare import CommunicationCall, compare_training, planned, seen
 from ringside.validation.training.program import program_of
 
 TINY = Sleeping(layers=4, hidden=16, inner=16, rows=4, forward_s=2e-3, backward_s=4e-3)
-ROUTED = Experts(hidden=8, inner=4, rows=6, experts=4, forward_s=2e-3, backward_s=4e-3)
+ROUTED = ExpertLayers(hidden=8, inner=4, rows=6, experts=4, forward_s=2e-3, backward_s=4e-3)
 JOBS = {
-    "fsdp": TrainingJob(model=Decoder(), shard=2, micro_batches=2),
+    "fsdp": TrainingJob(model=SmallDecoder(), shard=2, micro_batches=2),
     "fsdp under no_sync": TrainingJob(model=TINY, shard=2, micro_batches=3, no_sync=True),
     "fsdp kept": TrainingJob(model=TINY, shard=2, reshard=False, param_dtype="bfloat16"),
     "1f1b": TrainingJob(model=TINY, pipeline=2, micro_batches=3),
     "zbv": TrainingJob(model=TINY, pipeline=2, micro_batches=4, schedule="zbv", virtual=2),
-    "tensor": TrainingJob(model=Decoder(), tensor=2, sequence_parallel=True),
-    "zigzag": TrainingJob(model=Decoder(), context=2),
+    "tensor": TrainingJob(model=SmallDecoder(), tensor=2, sequence_parallel=True),
+    "zigzag": TrainingJob(model=SmallDecoder(), context=2),
     "all-gather x fsdp": TrainingJob(model=TINY, context=2, shard=2, context_method="all-gather"),
     "ring": TrainingJob(model=TINY, context=2, context_method="ring", micro_batches=2),
-    "ulysses": TrainingJob(model=Decoder(), context=2, context_method="ulysses"),
-    "fsdp x tensor": TrainingJob(model=Decoder(), shard=2, tensor=2),
+    "ulysses": TrainingJob(model=SmallDecoder(), context=2, context_method="ulysses"),
+    "fsdp x tensor": TrainingJob(model=SmallDecoder(), shard=2, tensor=2),
     "experts": TrainingJob(model=ROUTED, replicate=2, expert=2, micro_batches=2),
     "experts of one rank alone": TrainingJob(model=replace(ROUTED, skew=1.0), replicate=2, expert=2),
     "experts in pairs": TrainingJob(model=replace(ROUTED, skew=0.5), replicate=4, expert=2),
@@ -37,7 +37,9 @@ JOBS = {
     "zero redundancy under no_sync": TrainingJob(
         model=TINY, strategy="zero_redundancy", replicate=2, micro_batches=3, no_sync=True
     ),
-    "zero redundancy of a decoder": TrainingJob(model=Decoder(), strategy="zero_redundancy", replicate=2),
+    "zero redundancy of a decoder": TrainingJob(
+        model=SmallDecoder(), strategy="zero_redundancy", replicate=2
+    ),
 }
 
 
@@ -82,7 +84,7 @@ def test_stages_reduce_once_however_many_micro_batches_there_are(schedule):
 def test_a_decoder_on_tensor_parallel_ranks_asks_as_often_as_torch_was_seen_to():
     """Counts of torch 2.13 by CommDebugMode: 2L+1 and 5L+1 all-reduces, one all-gather of the logits."""
     for layers in (1, 2, 5):
-        (asked, _) = planned(program_of(TrainingJob(model=Decoder(layers=layers), tensor=2)))
+        (asked, _) = planned(program_of(TrainingJob(model=SmallDecoder(layers=layers), tensor=2)))
         kinds = [one.kind for one in asked]
         assert kinds.count("all_reduce") == 2 * layers + 1 + 5 * layers + 1
         assert kinds.count("all_gather") == 1
@@ -90,7 +92,7 @@ def test_a_decoder_on_tensor_parallel_ranks_asks_as_often_as_torch_was_seen_to()
 
 @given(st.integers(1, 9), st.integers(1, 3), st.floats(0, 1), st.sampled_from([1, 2, 3, 6]))
 def test_all_tokens_reach_all_their_experts(rows, active, skew, ranks):
-    model = Experts(rows=rows, active=active, skew=skew, experts=6)
+    model = ExpertLayers(rows=rows, active=active, skew=skew, experts=6)
     for rank in range(ranks):
         assert sum(model.counts(rank)) == rows * active
         assert all(len(set(token)) == active for token in model.choices(rank))
@@ -109,7 +111,7 @@ def test_an_uneven_all_to_all_is_each_ranks_own_bytes():
 def made_up(job):
     """Steps in which ranks say what the program has."""
     step = tuple(
-        RankStep(
+        MeasuredRankStep(
             0.0, 1.0, tuple(Said(one.kind, one.nbytes, "float32", (0, 1), -1, 0.0, 1.0) for one in asked)
         )
         for asked in planned(program_of(job))
@@ -151,7 +153,7 @@ def test_records_of_before_say_how_they_were_run(name, sync_each, tmp_path):
 
 
 def test_a_message_names_its_other_end():
-    step = (RankStep(0, 1, (Said("send", 8, "float32", (0, 1), 1, 0, 1),)),)
+    step = (MeasuredRankStep(0, 1, (Said("send", 8, "float32", (0, 1), 1, 0, 1),)),)
     assert seen(step) == ((CommunicationCall("send", 8, (1,)),),)
     assert str(seen(step)[0][0]) == "send of 8 bytes to 1"
 
@@ -167,7 +169,7 @@ def test_a_message_names_its_other_end():
         ({"pipeline": 16, "micro_batches": 16}, "8 layers on 16 stages leave some without a layer"),
         ({"shard": 2, "virtual": 2}, "2 stages per rank, but no pipeline"),
         ({"tensor": 3}, "3 tensor-parallel ranks do not divide inner 512"),
-        ({"tensor": 2, "model": Decoder(heads=3)}, "3 heads do not divide hidden 64"),
+        ({"tensor": 2, "model": SmallDecoder(heads=3)}, "3 heads do not divide hidden 64"),
         ({"shard": 2, "param_dtype": "int8"}, "unknown dtype 'int8'"),
         ({"shard": 2, "iterations": 0}, "0 iterations"),
         ({"shard": 2, "timeout_s": 0}, "a timeout of 0 s"),

@@ -23,11 +23,11 @@ LOG = Path(__file__).parents[1] / "validation/data/v2.19_nccl_debug.log"
 SCRIPT = Path(__file__).parents[2] / "examples/halo_exchange.py"
 
 QUESTIONS = {
-    "simulate all_reduce --cluster dgx-h100:2 --size 64M": 30,
+    "simulate all_reduce --cluster dgx-h100:2 --size 64M": 29,
     f"compare {LOG} --cluster dgx-h100:1 --plot comparison.png": 45,
     "train --model resnet50 --cluster dgx-h100:2": 73,
     "train --model llama3-8b --cluster dgx-h100:2 --strategy fsdp --pp 2 --batch 4": 107,
-    f"program {SCRIPT} -g 4": 20,
+    f"program {SCRIPT} -g 4": 18,
 }
 
 

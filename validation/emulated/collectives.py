@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ringside.real.collective.emulated import EmulatedCluster, cluster
-from ringside.real.collective.links import Link, as_measured, measure_latency, measure_link
+from ringside.real.collective.links import MeasuredLink, as_measured, measure_latency, measure_link
 from ringside.real.collective.measure import Measurement
 from ringside.real.launch.forks import Forks
 from ringside.real.launch.torchrun import WorldSpec
@@ -95,7 +95,7 @@ class FamilyVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Validation:
+class ValidationResult:
     """A finished validation."""
 
     cells: tuple[MeasuredCase, ...]
@@ -108,7 +108,7 @@ class Validation:
         return all(verdict.passed for verdict in self.verdicts)
 
 
-def validate(plan: Sequence[NetworkCase], on_cell: Callable[[MeasuredCase], None]) -> Validation:
+def validate(plan: Sequence[NetworkCase], on_cell: Callable[[MeasuredCase], None]) -> ValidationResult:
     """Carry out a plan; call ``on_cell`` with each cell as soon as it is measured.
 
     Raise `ValueError` if this machine cannot emulate a network (see `ringside.real.emulate.available`) and
@@ -125,7 +125,7 @@ def validate(plan: Sequence[NetworkCase], on_cell: Callable[[MeasuredCase], None
         for scene in plan:
             with cluster(scene.graph, forks) as network:
                 _play(scene, network, keep)
-    return Validation(cells=tuple(cells), verdicts=verdicts(cells), seconds=time.monotonic() - begin)
+    return ValidationResult(cells=tuple(cells), verdicts=verdicts(cells), seconds=time.monotonic() - begin)
 
 
 def verdicts(cells: Sequence[MeasuredCase]) -> tuple[FamilyVerdict, ...]:
@@ -197,7 +197,12 @@ def _predicted(trial: CollectiveCase, nbytes: int, graph: Topology, latency: flo
 
 
 def _cell(
-    scene: NetworkCase, trial: CollectiveCase, record: Record, predicted_s: float, link: Link, latency: float
+    scene: NetworkCase,
+    trial: CollectiveCase,
+    record: Record,
+    predicted_s: float,
+    link: MeasuredLink,
+    latency: float,
 ) -> MeasuredCase:
     return MeasuredCase(
         family=trial.family,

@@ -39,7 +39,7 @@ class ProgramCase:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedProgram:
     """A program's prediction and measurement."""
 
     name: str
@@ -70,7 +70,7 @@ def predict(program: Program, graph: Topology) -> ProgramTimeline:
 def judge(
     graph: Topology,
     cases: Iterable[ProgramCase],
-    on_compared: Callable[[Compared], None],
+    on_compared: Callable[[ComparedProgram], None],
     iterations: int = 5,
 ) -> None:
     """Predict and really run each program on one network.
@@ -91,10 +91,10 @@ def judge(
                 if measured.spread > CALM:
                     again = measure_program(job, case.ranks, cluster=network)
                     measured = min(measured, again, key=lambda one: one.spread)
-            on_compared(Compared(case.script.stem, case.ranks, predicted, measured))
+            on_compared(ComparedProgram(case.script.stem, case.ranks, predicted, measured))
 
 
-def errors(compared: Sequence[Compared]) -> tuple[float, float]:
+def errors(compared: Sequence[ComparedProgram]) -> tuple[float, float]:
     """Return the median and the worst absolute relative error of makespans."""
     sizes = np.abs([one.error for one in compared])
     return float(np.median(sizes)), float(sizes.max())

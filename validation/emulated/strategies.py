@@ -12,7 +12,7 @@ import numpy as np
 from ringside.real.collective.emulated import cluster
 from ringside.real.collective.links import measured_network
 from ringside.real.launch.forks import Forks
-from ringside.real.training.job import Experts, Sleeping, TrainingJob
+from ringside.real.training.job import ExpertLayers, Sleeping, TrainingJob
 from ringside.real.training.measure import measure_training
 from ringside.topologies import star
 from ringside.topologies.names import one_of
@@ -55,7 +55,7 @@ _TENSOR = TrainingJob(
 )
 
 _REDUNDANT = TrainingJob(model=WEIGHTS, strategy="zero_redundancy", replicate=RANKS, iterations=ITERATIONS)
-_EXPERTS = TrainingJob(model=Experts(), replicate=RANKS, expert=RANKS, iterations=ITERATIONS)
+_EXPERTS = TrainingJob(model=ExpertLayers(), replicate=RANKS, expert=RANKS, iterations=ITERATIONS)
 
 CASES = (
     StrategyCase("fsdp", _FSDP),
@@ -77,7 +77,7 @@ CASES = (
     StrategyCase("zero redundancy", _REDUNDANT),
     StrategyCase("zero redundancy accumulating", replace(_REDUNDANT, micro_batches=2, no_sync=True)),
     StrategyCase("experts", _EXPERTS),
-    StrategyCase("experts, uneven", replace(_EXPERTS, model=Experts(skew=0.25))),
+    StrategyCase("experts, uneven", replace(_EXPERTS, model=ExpertLayers(skew=0.25))),
     StrategyCase("experts in pairs", replace(_EXPERTS, expert=2)),
 )
 """The validated cases."""

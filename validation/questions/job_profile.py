@@ -17,7 +17,7 @@ from ringside.sim.questions.question import Question, QuestionError, option
 from ringside.sim.questions.sizes import settings_option
 from ringside.validation.readers.kineto import RankTrace, Traced, read_traces
 from ringside.validation.traces.analysis import Analysis, CollectiveRow, RankRow, analyse
-from ringside.validation.traces.replay import Replay, WhatIf, predicted, what_if
+from ringside.validation.traces.replay import Replay, TraceReplay, predicted, what_if
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class ProfiledJob:
 
     question: JobProfile
     analysis: Analysis
-    replays: WhatIf | None
+    replays: TraceReplay | None
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def _one(one: Traced) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _row(row: CollectiveRow, replays: WhatIf | None) -> dict[str, Any]:
+def _row(row: CollectiveRow, replays: TraceReplay | None) -> dict[str, Any]:
     others = [one for one in (replays.own, replays.other) if one] if replays else []
     return {
         **asdict(row), "algbw_Bps": row.algbw, "busbw_Bps": row.busbw,
@@ -140,7 +140,7 @@ def _rank(row: RankRow) -> dict[str, Any]:
     return {**row._asdict(), "share": row.share, "exposed_share": row.exposed_share}
 
 
-def _replays(replays: WhatIf) -> dict[str, Any]:
+def _replays(replays: TraceReplay) -> dict[str, Any]:
     return {
         "recorded_s": replays.traced.recorded_s, "replayed_s": replays.recorded.makespan_s,
         "steps": replays.steps, "step_s": replays.step_s, "collectives": replays.traced.calls,
@@ -150,7 +150,7 @@ def _replays(replays: WhatIf) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _replay(replays: WhatIf, one: Replay) -> dict[str, Any]:
+def _replay(replays: TraceReplay, one: Replay) -> dict[str, Any]:
     return {
         "cluster": one.cluster, "library": one.library, "makespan_s": one.timeline.makespan_s,
         "step_s": replays.step_on(one),

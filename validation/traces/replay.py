@@ -32,7 +32,7 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
-class WhatIf:
+class TraceReplay:
     """The recording replayed with its own times, on a cluster like its own, and on another.
 
     ``own`` is ``None`` where the traces do not identify a known cluster, or its library is not modelled;
@@ -62,7 +62,7 @@ def what_if(
     network: str = "fifo",
     calibration: Calibration | str | None = AUTO,
     placement: str = EVEN,
-) -> WhatIf:
+) -> TraceReplay:
     """Replay the traces; raise `TraceError` if they hold nothing to replay."""
     first = analysis.traces[0]
     traced = program_of(analysis)
@@ -74,7 +74,7 @@ def what_if(
     if cluster is not None:
         name = library or default_library(cluster)
         other = replay(traced, cluster, name, values, network, calibration, placement)
-    return WhatIf(
+    return TraceReplay(
         traced, as_recorded(traced), own, why, other,
         max(len(trace.steps) for trace in analysis.traces),
         median(steps) if steps else traced.recorded_s,

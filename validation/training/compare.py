@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from ringside.real.training.record import RankStep, Step, TrainingRecord
+from ringside.real.training.record import MeasuredRankStep, Step, TrainingRecord
 from ringside.sim.program import Call, Program, Recv, Send, Together
 from ringside.sim.program.jobs import PlacedProgram, simulate
 from ringside.sim.program.libraries import Libraries
@@ -63,7 +63,7 @@ def _own_nbytes(call: Call, rank: int) -> int:
     return sum(splits[call.group.ranks.index(rank)]) * call.collective.itemsize
 
 
-def _of_rank(rank: RankStep) -> tuple[CommunicationCall, ...]:
+def _of_rank(rank: MeasuredRankStep) -> tuple[CommunicationCall, ...]:
     return tuple(
         CommunicationCall(one.kind, one.nbytes, one.ranks if one.peer < 0 else (one.peer,))
         for one in rank.said

@@ -1,6 +1,6 @@
 """The program of the expert layers of `ringside.real.training.experts`."""
 
-from ringside.real.training.job import Experts, TrainingJob
+from ringside.real.training.job import ExpertLayers, TrainingJob
 from ringside.sim.collective import Collective
 from ringside.sim.training.layers import Exchange, RankLayer, Work
 from ringside.sim.training.mesh import DATA
@@ -8,7 +8,7 @@ from ringside.sim.training.rank import RankList
 from ringside.sim.training.stage import Stage, Unshared
 
 
-def write_experts(job: TrainingJob, model: Experts, rank: RankList) -> None:
+def write_experts(job: TrainingJob, model: ExpertLayers, rank: RankList) -> None:
     """Write a rank's operations of a step."""
     along = rank.communicators.along
     layer = _layer(job, model, along(rank.rank, "expert").ranks.index(rank.rank))
@@ -21,7 +21,7 @@ def write_experts(job: TrainingJob, model: Experts, rank: RankList) -> None:
         rank.call(group, Collective("all_reduce", len(group.ranks), nbytes), f"gradients of {name}")
 
 
-def _layer(job: TrainingJob, model: Experts, position: int) -> RankLayer:
+def _layer(job: TrainingJob, model: ExpertLayers, position: int) -> RankLayer:
     """Return a layer on the rank at this position among those that shard experts; all layers are alike."""
     ranks, each = job.expert, model.experts // job.expert
     load = model.load(position, ranks)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cache, partial
 from math import inf
 
-from ringside.real.training.job import Experts, Sleeping, TrainingJob
+from ringside.real.training.job import ExpertLayers, Sleeping, TrainingJob
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.rules import GLOO
 from ringside.sim.program import Operation, Program
@@ -41,7 +41,7 @@ def program_of(job: TrainingJob) -> Program:
     # FSDP's and functional collectives block, those of DistributedDataParallel and of an optimizer do not
     blocks = job.strategy == "fsdp"
     write: Callable[[RankList], None]
-    if isinstance(job.model, Experts):
+    if isinstance(job.model, ExpertLayers):
         write = partial(write_experts, job, job.model)
     else:
         write = _piped(job) if job.pipeline > 1 else partial(_WHOLE[job.strategy], job)
@@ -143,7 +143,7 @@ def _layers(job: TrainingJob) -> tuple[RankLayer, ...]:
     model = job.model
     if isinstance(model, Sleeping):
         return tuple(_sleeping(job, model, number) for number in range(model.layers))
-    assert not isinstance(model, Experts)
+    assert not isinstance(model, ExpertLayers)
     decoder = Decoder(
         name="decoder", layers=model.layers, width=model.hidden, heads=model.heads,
         key_value_heads=model.heads, hidden=model.inner, vocabulary=model.vocabulary,
@@ -227,6 +227,6 @@ def _exchanges(job: TrainingJob, kind: str) -> Pass:
 def _between(job: TrainingJob) -> int:
     """Return the bytes of a micro-batch between two stages."""
     model = job.model
-    assert not isinstance(model, Experts)
+    assert not isinstance(model, ExpertLayers)
     rows = model.rows if isinstance(model, Sleeping) else model.batch * model.sequence
     return rows * model.hidden * 4 // (job.tensor if job.sequence_parallel else 1)

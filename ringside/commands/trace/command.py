@@ -15,7 +15,7 @@ from ringside.validation.questions.job_profile import JobProfile
 from ringside.validation.readers.kineto import RankTrace
 from ringside.validation.traces.analysis import Analysis, CollectiveRow, RankRow
 from ringside.validation.traces.matching import group_size, world
-from ringside.validation.traces.replay import Replay, WhatIf, predicted
+from ringside.validation.traces.replay import Replay, TraceReplay, predicted
 
 MOST_ROWS = 64
 """The maximum of ranks and what-if rows in a table; JSON has them all."""
@@ -73,7 +73,7 @@ def command(
         _print(answer.analysis, replays, each=each)
 
 
-def _print(analysis: Analysis, replays: WhatIf | None, *, each: bool) -> None:
+def _print(analysis: Analysis, replays: TraceReplay | None, *, each: bool) -> None:
     """Print comments and tables: by kind and size, by rank, and replays."""
     one = len(analysis.traces) == 1
     comments = list(_comments(analysis))
@@ -100,11 +100,11 @@ def _comments(analysis: Analysis) -> Iterator[str]:
     first, traces = analysis.traces[0], analysis.traces
     of = f" of {first.ranks}" if first.ranks else ""
     ranks = ", ".join("unknown" if trace.rank is None else str(trace.rank) for trace in traces[:16])
-    words = [
+    parts = [
         f"rank {ranks}{' ...' * (len(traces) > 16)}{of}", first.backend, first.library_version, first.gpu,
         f"{len(first.steps)} step{'s' * (len(first.steps) > 1)}" if first.steps else None,
     ]  # fmt: skip
-    yield ", ".join(filter(None, words))
+    yield ", ".join(filter(None, parts))
     yield from dict.fromkeys(note for trace in traces for note in trace.notes)
     every = [one for trace in traces for one in trace.collectives]
     sizes = Counter((group_size(first, one), one.ranks) for one in every if one.group.size is None)
@@ -203,7 +203,7 @@ def _each(traces: Iterable[RankTrace]) -> Iterator[list[console.Cell]]:
             ]  # fmt: skip
 
 
-def _show_what_if(analysis: Analysis, replays: WhatIf) -> None:
+def _show_what_if(analysis: Analysis, replays: TraceReplay) -> None:
     others = [one for one in (replays.own, replays.other) if one]
     heads = [("kind", ""), ("size", "(B)"), ("ranks", ""), ("recorded", "(us)")]
     heads += [(one.cluster, "(us)") for one in others]
@@ -224,7 +224,7 @@ def _predicted(row: CollectiveRow, own: Replay | None, replays: Sequence[Replay]
     return [*cells, row.count, _or(row.stride)]
 
 
-def _story(replays: WhatIf) -> Iterator[str]:
+def _story(replays: TraceReplay) -> Iterator[str]:
     traced = replays.traced
     took = format_duration(replays.recorded.makespan_s, 4)
     off = replays.recorded.makespan_s / traced.recorded_s - 1 if traced.recorded_s else 0.0

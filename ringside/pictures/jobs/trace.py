@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 from ringside.pictures.jobs.program import MOST_RANKS, add_legend, draw_rows
 from ringside.pictures.style import STYLE, save
 from ringside.topologies.units import format_duration
-from ringside.validation.traces.replay import WhatIf
+from ringside.validation.traces.replay import TraceReplay
 
 
-def draw_trace(comparison: WhatIf, path: Path) -> None:
+def draw_trace(comparison: TraceReplay, path: Path) -> None:
     """Draw a row per traced rank; below, on the same scale, the replay on another cluster, if any."""
     drawn = [("as recorded", comparison.recorded)]
     if comparison.other:

@@ -10,13 +10,13 @@ import numpy as np
 from ringside.sim.algorithms.pipeline import pipeline_chunks
 from ringside.sim.collective import Collective
 from ringside.sim.schedule import Schedule, even_chunks
-from ringside.sim.streams import Streams
+from ringside.sim.streams import TransferStreams
 
 
-def _turning(ranks: int, first: int, count: int, sums: int) -> Streams:
+def _turning(ranks: int, first: int, count: int, sums: int) -> TransferStreams:
     """Pass chunk ``i + first - s`` from rank i to its successor in step s; the first ``sums`` add it."""
     rank = np.arange(ranks)
-    return Streams.of(
+    return TransferStreams.of(
         rank, (rank + 1) % ranks, first=(rank + first) % ranks, count=count, sums=sums, chunks=ranks, turn=-1
     )
 
@@ -55,7 +55,7 @@ def _line(collective: Collective, begin: int, *, reduce: bool) -> Schedule:
     chunks, ranks = pipeline_chunks(collective), collective.ranks
     distance, count = np.arange(ranks - 1), len(chunks)
     src = (begin + distance) % ranks
-    steps = Streams.of(
+    steps = TransferStreams.of(
         src, (src + 1) % ranks, lag=distance, first=0, count=count, sums=count * reduce, chunks=count
     )
     return Schedule(collective, "ring", chunks, steps)

@@ -12,7 +12,7 @@ import numpy as np
 from ringside.sim.algorithms.pipeline import pipeline_chunks
 from ringside.sim.collective import Collective
 from ringside.sim.schedule import Chunks, Ints, Schedule, Step
-from ringside.sim.streams import Streams
+from ringside.sim.streams import TransferStreams
 
 
 def parents(ranks: int) -> Ints:
@@ -51,7 +51,7 @@ def depths(parent: Ints) -> Ints:
 
 def streams(
     parent: Ints, chunks: range, count: int, *, up: bool = True, down: bool = True, channel: int = 0
-) -> Streams:
+) -> TransferStreams:
     """Return the tree's transfers of some of ``count`` chunks, in an order that satisfies dependencies.
 
     A rank of height h passes sums up with lag h; the root of height H holds the result with lag H, so a rank
@@ -60,9 +60,9 @@ def streams(
     child = np.flatnonzero(parent >= 0)
     height, depth = heights(parent), depths(parent)
     own = {"channel": channel, "first": chunks.start, "count": len(chunks), "chunks": count}
-    rising = Streams.of(child, parent[child], lag=height[child], sums=len(chunks), **own)
+    rising = TransferStreams.of(child, parent[child], lag=height[child], sums=len(chunks), **own)
     lag = depth[child] - 1 + (height.max() if up else 0)
-    falling = Streams.of(parent[child], child, lag=lag, sums=0, **own)
+    falling = TransferStreams.of(parent[child], child, lag=lag, sums=0, **own)
     if up and down:
         return rising.beside(falling)
     return rising if up else falling

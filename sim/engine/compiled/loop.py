@@ -1,8 +1,8 @@
 """Compiled: the loop itself, one event after another, until none is left or more steps are needed.
 
 It does what `ringside.sim.engine.events` and `ringside.sim.network.fifo` do, in their order, under their
-names. A connection's next transfer either follows a rule (`ringside.sim.streams.Streams`), which keeps only a
-count, or stands in a queue, filled step by step, behind gates.
+names. A connection's next transfer either follows a rule (`ringside.sim.streams.TransferStreams`), which
+keeps only a count, or stands in a queue, filled step by step, behind gates.
 """
 
 from typing import Any

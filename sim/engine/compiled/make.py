@@ -21,7 +21,7 @@ from ringside.sim.engine.compiled.world import (
 )
 from ringside.sim.engine.wiring import Ints, Wiring, needs
 from ringside.sim.schedule import Schedule
-from ringside.sim.streams import Streams
+from ringside.sim.streams import TransferStreams
 
 _KEY_BITS = 61
 
@@ -37,7 +37,7 @@ class CompiledWorld:
     """
 
     def __init__(self, schedule: Schedule, wiring: Wiring, gamma: float, generosity: int, rates: int) -> None:
-        streams = schedule.steps if isinstance(schedule.steps, Streams) else None
+        streams = schedule.steps if isinstance(schedule.steps, TransferStreams) else None
         self._arrays: dict[str, Any] = {}
         self.record = np.zeros(1, dtype=WORLD)[0]
         record = self.record
@@ -88,7 +88,7 @@ class CompiledWorld:
             self.record[name] = array.ctypes.data
 
 
-def _most_messages(schedule: Schedule, wiring: Wiring, streams: Streams | None, gamma: float) -> int:
+def _most_messages(schedule: Schedule, wiring: Wiring, streams: TransferStreams | None, gamma: float) -> int:
     """Return the maximum number of concurrent messages, pieces and waiting ones included."""
     under_way = wiring.count if streams is None else np.minimum(wiring.count, schedule.credits)
     # an arrived transfer returns its credit before it is added
@@ -99,7 +99,7 @@ def _most_messages(schedule: Schedule, wiring: Wiring, streams: Streams | None, 
     return int((under_way * pieces).sum() + to_add)
 
 
-def _connections(schedule: Schedule, wiring: Wiring, streams: Streams | None) -> Any:
+def _connections(schedule: Schedule, wiring: Wiring, streams: TransferStreams | None) -> Any:
     """Return a record per connection."""
     ways = lines(len(wiring.count), CONNECTION)
     ways[:] = np.zeros(1, dtype=CONNECTION)
@@ -128,7 +128,7 @@ def _keys(schedule: Schedule, wiring: Wiring) -> tuple[Ints, int]:
     return wiring.place << transfers, pieces
 
 
-def _add_needs(ways: Any, wiring: Wiring, streams: Streams) -> tuple[Any, Ints]:
+def _add_needs(ways: Any, wiring: Wiring, streams: TransferStreams) -> tuple[Any, Ints]:
     """Add each connection's transfers' needs, and the connections that need its transfers."""
     count, rows = len(wiring.count), needs(wiring, streams)
     by_who, by_whom = rows[np.argsort(rows[:, 0])], rows[np.argsort(rows[:, 1])]

@@ -15,7 +15,7 @@ from ringside.sim.algorithms import schedule
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.mpi.names import SCHEDULES, WITHOUT
 from ringside.sim.schedule import Ints
-from ringside.sim.streams import Streams
+from ringside.sim.streams import TransferStreams
 from ringside.topologies import Routes, Topology, ranks
 from ringside.topologies.fabrics.structure import Structure
 from ringside.topologies.graph import Hop
@@ -64,7 +64,7 @@ def messages(collective: Collective, algorithm: str) -> Iterator[Sent]:
         return
     for of, name in parts:
         plan = schedule(name, replace(collective, kind=of))
-        if isinstance(plan.steps, Streams):  # which know at once what a connection carries
+        if isinstance(plan.steps, TransferStreams):  # which know at once what a connection carries
             total = plan.steps.traffic(plan.chunks)
             named = np.array(list(total), dtype=np.int64).reshape(-1, 3)
             yield named[:, 0], named[:, 1], np.array(list(total.values()), dtype=np.float64)

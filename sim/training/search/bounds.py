@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ringside.sim.collective import ITEMSIZE, Collective
-from ringside.sim.program.groups import CollectiveTime, library_time
+from ringside.sim.program.groups import CostModel, library_time
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layers import Exchange, Pass, RankLayer, Work
@@ -70,7 +70,7 @@ class Bounds:
 
     def __init__(self, libraries: Libraries) -> None:
         self._libraries = libraries
-        self._times: dict[tuple[Mesh, tuple[str, ...]], CollectiveTime] = {}
+        self._times: dict[tuple[Mesh, tuple[str, ...]], CostModel] = {}
         self._hops: dict[tuple[int, int, int], float] = {}
         self._known: dict[int, _Cut] = {}
         self._costs: dict[tuple[object, ...], tuple[StageCost, ...]] = {}
@@ -154,7 +154,7 @@ class Bounds:
             return 0.0
         return self._time(mesh, exchange.dimensions)(exchange.collective)
 
-    def _time(self, mesh: Mesh, dimensions: tuple[str, ...]) -> CollectiveTime:
+    def _time(self, mesh: Mesh, dimensions: tuple[str, ...]) -> CostModel:
         key = mesh, dimensions
         if key not in self._times:
             self._times[key] = library_time(self._libraries.of(mesh.together(0, *dimensions)))

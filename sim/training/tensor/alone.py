@@ -6,11 +6,11 @@ of a job is then simulated without them.
 
 from dataclasses import replace
 
-from ringside.sim.program.groups import CollectiveTime
+from ringside.sim.program.groups import CostModel
 from ringside.sim.training.layers import Pass, RankLayer, Work
 
 
-def pass_s(parts: Pass, time: CollectiveTime) -> float:
+def pass_s(parts: Pass, time: CostModel) -> float:
     """Return the seconds of a pass whose exchanges take ``time``; work hides earlier ones that overlap."""
     now = beside = 0.0
     for part in parts:
@@ -23,7 +23,7 @@ def pass_s(parts: Pass, time: CollectiveTime) -> float:
     return max(now, beside)
 
 
-def without_exchanges(layer: RankLayer, time: CollectiveTime) -> RankLayer:
+def without_exchanges(layer: RankLayer, time: CostModel) -> RankLayer:
     """Return the layer with its exchanges' time added to its work."""
 
     def whole(parts: Pass) -> Pass:

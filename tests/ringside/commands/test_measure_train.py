@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from ringside.real.questions.training_measurement import TrainingMeasurement, model_of
-from ringside.real.training.job import Decoder, Experts, Sleeping, TrainingJob
-from ringside.real.training.record import RankStep, Said, TrainingRecord
+from ringside.real.training.job import ExpertLayers, Sleeping, SmallDecoder, TrainingJob
+from ringside.real.training.record import MeasuredRankStep, Said, TrainingRecord
 from ringside.sim.training.ddp.record import MeasuredNetwork
 from ringside.topologies import star
 from ringside.topologies.file import dumps
@@ -26,7 +26,7 @@ def made_up(job=JOB, step_s=1.0):
     """A record whose ranks say what they should, in steps of so many seconds."""
     network = MeasuredNetwork(topology=dumps(star(job.mesh.ranks, bandwidth=12.5e6)), library="gloo")
     step = tuple(
-        RankStep(0.0, step_s, tuple(
+        MeasuredRankStep(0.0, step_s, tuple(
             Said(one.kind, one.nbytes, "float32", one.ranks, -1, 0.0, step_s) for one in asked
         ))
         for asked in planned(program_of(job))
@@ -45,12 +45,12 @@ def test_words_become_the_job_that_they_describe():
     job = job_of(8, "decoder", cp=2, tp=2, cp_method="ring")
     assert (job.shard, job.context, job.tensor, job.context_method) == (2, 2, 2, "ring")
     assert model_of("sleeping:layers=2,forward_s=5ms") == Sleeping(layers=2, forward_s=5e-3)
-    assert model_of("decoder:hidden=32") == Decoder(hidden=32)
-    assert model_of("experts:skew=0.25,forward_s=5ms") == Experts(skew=0.25, forward_s=5e-3)
+    assert model_of("decoder:hidden=32") == SmallDecoder(hidden=32)
+    assert model_of("experts:skew=0.25,forward_s=5ms") == ExpertLayers(skew=0.25, forward_s=5e-3)
 
 
 def test_experts_are_dealt_out_among_all_ranks_or_as_many_as_was_said():
-    assert job_of(4, "experts") == TrainingJob(model=Experts(), replicate=4, expert=4, iterations=20)
+    assert job_of(4, "experts") == TrainingJob(model=ExpertLayers(), replicate=4, expert=4, iterations=20)
     pairs = job_of(4, "experts:experts=2", strategy="ddp", ep=2)
     assert (pairs.expert, pairs.mesh.expert_data) == (2, 2)
     with pytest.raises(ValueError, match="experts train with `strategy` ddp here, not fsdp"):

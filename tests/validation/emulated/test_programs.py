@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("torch")
 from benchmarks.programs import networks
 from ringside.real.emulate import available
-from ringside.validation.emulated.programs import MEDIAN, WORST, Compared, errors, judge
+from ringside.validation.emulated.programs import MEDIAN, WORST, ComparedProgram, errors, judge
 
 pytestmark = [
     pytest.mark.netadmin,
@@ -15,8 +15,8 @@ pytestmark = [
 ]
 
 
-def _judged(names: set[str] | None, iterations: int) -> list[Compared]:
-    found: list[Compared] = []
+def _judged(names: set[str] | None, iterations: int) -> list[ComparedProgram]:
+    found: list[ComparedProgram] = []
     for _, graph, cases in networks():
         chosen = [case for case in cases if names is None or case.script.stem in names]
         if chosen:

@@ -2,11 +2,11 @@ from dataclasses import replace
 
 import pytest
 
-from ringside.real.collective.links import Link, as_measured
+from ringside.real.collective.links import MeasuredLink, as_measured
 from ringside.real.emulate import available
 from ringside.topologies import ranks
 from ringside.topologies.placement import interleaved
-from ringside.validation.emulated.collectives import QUIET, MeasuredCase, Validation, validate, verdicts
+from ringside.validation.emulated.collectives import QUIET, MeasuredCase, ValidationResult, validate, verdicts
 from ringside.validation.emulated.plan import (
     FULL,
     MBIT,
@@ -66,9 +66,9 @@ def test_noisy_cells_are_counted_and_do_not_decide_until_they_are_most() -> None
 def test_a_validation_passes_if_every_family_does() -> None:
     found = verdicts([*cells(0.01), *cells(0.01, family="ring")])
     assert [verdict.family for verdict in found] == ["ring", "leaf-spine"]
-    assert Validation(cells=(), verdicts=found, seconds=1.0).passed
+    assert ValidationResult(cells=(), verdicts=found, seconds=1.0).passed
     found = verdicts([*cells(0.01), *cells(0.03, family="ring")])
-    assert not Validation(cells=(), verdicts=found, seconds=1.0).passed
+    assert not ValidationResult(cells=(), verdicts=found, seconds=1.0).passed
 
 
 @pytest.mark.parametrize("plan", [SHORT, FULL])
@@ -94,7 +94,7 @@ def test_a_slow_host_has_both_its_directions_slowed() -> None:
 
 def test_a_network_as_measured_keeps_its_proportions_and_has_latency_at_its_hosts() -> None:
     scene = NetworkCase(hosts=4, leaves=2, bandwidth=100.0, oversubscription=4.0, trials=())
-    network = as_measured(scene.graph, interleaved(scene.graph), Link(100.0, 0.9), 1e-3)
+    network = as_measured(scene.graph, interleaved(scene.graph), MeasuredLink(100.0, 0.9), 1e-3)
     assert ranks(network) == ["gpu0", "gpu2", "gpu1", "gpu3"]
     assert network.edges["gpu0", "leaf0"] == {"kind": "ethernet", "bandwidth": 90.0, "latency": 5e-4}
     assert network.edges["leaf0", "spine"] == {"kind": "ethernet", "bandwidth": 45.0, "latency": 0.0}

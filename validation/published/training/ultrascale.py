@@ -24,7 +24,7 @@ from typing import NamedTuple
 from scipy.stats import spearmanr
 
 from ringside.sim.collective import Collective
-from ringside.sim.program.groups import CollectiveTime, library_time
+from ringside.sim.program.groups import CostModel, library_time
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.tensor.alone import pass_s
@@ -307,7 +307,7 @@ def _parameters(run: NanotronRun, stages: Sequence[int], head: int) -> list[floa
 
 
 @cache
-def _time(tensor: int, machines: int) -> CollectiveTime:
+def _time(tensor: int, machines: int) -> CostModel:
     """Return the time of tensor-parallel ranks' collectives."""
     if tensor == 1:
         return lambda _: 0.0
