@@ -144,12 +144,12 @@ def compare_measurements(
 
 def _basis(compared: Sequence[PlacedRecord], cluster: str) -> str:
     """Describe what the predictions of NCCL's rows rest on; empty without such rows."""
-    libraries = [row.library for row in compared if row.record.library == Nccl.name]
-    if not libraries:
+    of_nccl = [row for row in compared if row.record.library == Nccl.name]
+    if not of_nccl:
         return ""
-    library = next((one for one in libraries if one.calibration), libraries[0])
-    if library.calibration:
-        return f"times of NCCL as measured ({library.calibration.cluster})"
+    if known := next(filter(None, (row.calibration for row in of_nccl)), None):
+        return f"times of NCCL as measured ({known.cluster})"
+    library = of_nccl[0].library
     why = library.uncalibrated if isinstance(library, Nccl) else why_not(parse_name(cluster).name)
     return f"not calibrated: {why}"
 
@@ -169,8 +169,7 @@ def _predicted(record: Record, row: PlacedRecord, given: Calibration | None, clu
     candidate, time = row.predicted()
     is_measured = time.engine == "measured"
     ends = time.time_s, *((time.time_lo_s, time.time_hi_s) if is_measured else (time.time_s,) * 2)
-    source = row.library.calibration if is_measured else None
-    return Compared(record, *ends, _set(record, source), candidate.name)
+    return Compared(record, *ends, _set(record, row.calibration if is_measured else None), candidate.name)
 
 
 def summaries(compared: Sequence[Compared]) -> dict[str, ComparisonSummary]:

@@ -12,7 +12,6 @@ from ringside.topologies import Topology
 from ringside.topologies.names import one_of
 
 if TYPE_CHECKING:
-    from ringside.sim.calibration import Calibration
     from ringside.sim.libraries.nccl.communicator import Communicator
 
 ENGINES = ("auto", "simpy", "fast", "model")
@@ -122,8 +121,6 @@ class Library:
     """Whether it matters on which machines it stands: see `standing`."""
     channels = 0
     """Thread blocks that a collective occupies on a GPU."""
-    calibration: "Calibration | None" = None
-    """The calibration in use, if any."""
     measurements = ""
     """The name of the measurements behind its times, if any."""
     notes: Sequence[str] = ()

@@ -105,7 +105,6 @@ class Nccl(Library):
         self.placed = (comm.gpus if comm else 1,) * self.nodes
         self.version = comm.settings.version if comm else DEFAULT_VERSION
         self.channels = self.comm.channels if self.comm else 0
-        self.calibration = calibrated.calibration if calibrated else None
         self.measurements = calibrated.name if calibrated else ""
         self.basis = f"as measured ({self.measurements})" if self.measurements else "as its tuner believes"
         self.notes = tuple(filter(None, (uncalibrated, *(self.comm.notes if self.comm else ()))))
