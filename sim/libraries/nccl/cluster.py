@@ -87,13 +87,6 @@ def _is_of_nvidia(text: str) -> bool:
     return file_kind(text) is not None and not is_amds(text)
 
 
-def system_in_use(
-    cluster: "str | Topology", values: Mapping[str, Any], measured: Mapping[str, Any] | None = None
-) -> System:
-    """Return one machine of the cluster, with the rates that it was ``measured`` with if given."""
-    return _machines(cluster, values, measured=measured)[1]
-
-
 def as_measured(
     comm: Communicator,
     cluster: "str | Topology",
