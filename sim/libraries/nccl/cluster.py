@@ -123,8 +123,10 @@ def communicator_of(
     gpus = min(count, system.ranks) if packed else max(count // counted, 1)
     nodes, rest = divmod(count, gpus)
     if rest or gpus > system.ranks or nodes > counted:
+        instead = "" if packed or count > system.ranks else ", or `placement` packed"
         raise ValueError(
-            f"{ranks} ranks on {counted} {name} with {system.ranks} GPUs each; write equally many per machine"
+            f"{ranks} ranks on {counted} {name} with {system.ranks} GPUs each; "
+            f"write equally many per machine{instead}"
         )
     if nodes * gpus == 1:
         return None
