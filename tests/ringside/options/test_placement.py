@@ -184,9 +184,9 @@ def test_ranks_that_a_hand_numbered_across_machines_keep_their_numbers() -> None
 
 def test_nccl_offers_the_placement_that_takes_a_number_of_ranks() -> None:
     """Packed, 7 ranks stand on one machine; 9 are equally many on no two machines by either rule."""
-    with pytest.raises(ValueError, match="equally many per machine, or `placement` packed$"):
+    with pytest.raises(ValueError, match=r"equally many per machine, or `placement` packed$"):
         time_of("nccl", "dgx-h100:2", 7, EVEN)
     assert time_of("nccl", "dgx-h100:2", 7, PACKED) > 0
     for spread in SPREADS:
-        with pytest.raises(ValueError, match="equally many per machine$"):
+        with pytest.raises(ValueError, match=r"equally many per machine$"):
             time_of("nccl", "dgx-h100:2", 9, spread)
