@@ -3,10 +3,10 @@
 BACKENDS = ("gloo", "nccl", "mpi")
 
 UNDER_TORCHRUN = ("gloo", "nccl")
-"""Those that train and run programs; mpirun starts the ranks of the others."""
+"""Backends that can train and run programs; mpirun starts the ranks of the others."""
 
 ON_GPU = ("nccl",)
-"""Each rank has a GPU."""
+"""Backends whose ranks each have a GPU."""
 
 ON_SOCKETS = ("gloo",)
 """Ranks talk over the host's sockets, which an emulated network carries too."""

@@ -20,13 +20,13 @@ _SPIN_S = 0.0003
 class StartingGun:
     """Starts all ranks of a process group at once.
 
-    Ranks of one machine share its monotonic clock: the first rank names a moment a little ahead and all ranks
-    wait for it. Ranks of several machines use a barrier.
+    Ranks of one machine share its monotonic clock: the first rank sends a time shortly ahead, at which all
+    start. Ranks of several machines use a barrier.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        # where ranks share cores, the message that names the moment takes proportionally longer to arrive
+        # where ranks share cores, the message with the start time takes proportionally longer to arrive
         self._ahead = _AHEAD_S * max(1.0, dist.get_world_size() / (os.cpu_count() or 1))
         boots: list[str] = [""] * dist.get_world_size()
         dist.all_gather_object(boots, _boot())

@@ -24,7 +24,7 @@ def machine_fingerprint(*prefixes: str) -> dict[str, str]:
 
 
 def run_first() -> None:
-    """Run this thread, and those it starts later, before the machine's ordinary programs.
+    """Give this thread, and those it starts later, priority over the machine's ordinary programs.
 
     The network's work then does not wait for a core, some 5 ms each time. Without permission nothing changes;
     `scheduler` shows the result.
@@ -59,7 +59,7 @@ def scheduler() -> str:
 
 
 def cpu_model() -> str:
-    """Return the processor's name as the system gives it.
+    """Return the processor's name from the operating system.
 
     From /proc: py-cpuinfo takes a second in every run, and psutil does not know the name.
     """

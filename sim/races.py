@@ -98,7 +98,7 @@ def _race(schedule: Plan, chunk: int, end: int, *both: tuple[int, Transfer]) -> 
         f"({'reduce' if transfer.reduce else 'overwrite'})"
         for number, transfer in both
     )
-    return schedule.error(f"{first} and {second} meet at {schedule.end(end)} in no certain order")
+    return schedule.error(f"{first} and {second} race at {schedule.end(end)}: nothing orders them")
 
 
 def refuse_deadlock(schedule: Plan) -> None:

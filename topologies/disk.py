@@ -21,7 +21,7 @@ _written: dict[Path, None] = {}
 
 
 class OutputError(ValueError):
-    """A file that cannot be written; the message says why."""
+    """A file that cannot be written; the message gives the reason."""
 
 
 def written() -> list[Path]:
@@ -108,7 +108,7 @@ def held(path: Path) -> Iterator[None]:
     try:
         lock = _locked(beside)
     except BlockingIOError:
-        raise _refusal(path, "another process writes it") from None
+        raise _refusal(path, "another process is writing it") from None
     except OSError as error:
         raise _refusal(path, error.strerror) from None
     with open(lock, "wb"):
@@ -164,7 +164,7 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def regular(path: Path) -> Path:
-    """Return the path; raise OSError if it leads to a device or a pipe, which may never end."""
+    """Return the path; raise OSError for a device or a pipe, which may never end."""
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return path

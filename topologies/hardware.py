@@ -30,16 +30,15 @@ XGMI = {"gfx906": 46e9, "gfx908": 46e9, "gfx90a": 50e9, "gfx942": 64e9, "gfx950"
 
 
 class Gpu(BaseModel):
-    """A GPU's figures from data sheets, drivers and measurements, which ``sources`` names.
+    """A GPU's figures from data sheets, drivers and measurements; ``sources`` names them.
 
-    ``compute_capability`` is 90 for sm_90 (NVIDIA, CUDA GPU compute capability) and 94 for AMD's gfx942;
-    the ``usual`` GPU stands for its capability if a topology names no GPU. ``nvlinks`` are those of the
-    SXM form, ``pcie`` the GT/s of a lane of its x16 slot. ``in_logs`` is a pattern of its name in logs, in
-    capitals. ``tflops`` are dense peaks in 10**12 FLOP/s by precision, of tensor cores if it has any;
-    they require ``memory``, ``memory_bandwidth`` and ``multiprocessors``. ``memory`` is the capacity that
-    the driver reports. The efficiencies are measured shares of the peaks that training reaches;
-    ``wide_efficiency`` is that of the wide matrix products of decoders. Products in 8 bits reach
-    ``narrower`` times the peaks.
+    ``compute_capability`` is 90 for sm_90 (NVIDIA, CUDA GPU compute capability) and 94 for AMD's gfx942; the
+    ``usual`` GPU stands for its capability if a topology names no GPU. ``nvlinks`` are those of the SXM form,
+    ``pcie`` the GT/s of a lane of its x16 slot. ``in_logs`` is a pattern of its name in logs, in capitals.
+    ``tflops`` are dense peaks in 10**12 FLOP/s by precision, of tensor cores if it has any; they require
+    ``memory``, ``memory_bandwidth`` and ``multiprocessors``. ``memory`` is the capacity that the driver
+    reports. The efficiencies are measured shares of the peaks that training reaches; ``wide_efficiency`` is
+    that of the wide matrix products of decoders. Products in 8 bits reach ``narrower`` times the peaks.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

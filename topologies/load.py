@@ -56,7 +56,7 @@ def _few(
     """Return the fewest machines that hold ``count`` ranks, or None without a count."""
     if count is None:
         return None
-    return -(-count // len(ranks_of(machines(1, parted(values)[2]))))  # one needs no fabric
+    return -(-count // len(ranks_of(machines(1, parted(values)[2]))))  # one machine needs no fabric
 
 
 class ClusterName(NamedTuple):

@@ -102,7 +102,7 @@ class NcclView(_Strict):
 
 
 class MachineFacts(_Strict):
-    """MachineFacts about a machine besides its build.
+    """Facts about a machine besides its build.
 
     ``gpu_in_logs`` is a pattern of the name of its GPUs in logs, in capitals, if not the usual one;
     ``inside`` the machine of the catalogue with identical nodes.
@@ -295,14 +295,14 @@ def _misfit_of_links(
     xgmi: float | None,
     c2c: float | None,
 ) -> str | None:
-    """Return which keys of links contradict others, and what to write instead."""
+    """Return an error message for contradictory keys of links, or None."""
     if links and machine != "nvlink_mesh":
         return f"links are given, but {machine} has its own; leave them out, or write nvlink_mesh"
     for a, b, _ in links:
         if not 0 <= a < b < gpus:
             return f"links has GPUs {a} and {b}; write two of 0 to {gpus - 1}, the smaller one first"
     if cpu_links and (not links or switches):
-        return "cpu_links is given; write links, and switches: 0, beside it, or leave it out"
+        return "cpu_links is given; write links and switches: 0 too, or leave it out"
     if c2c is not None and (switches or cpu_links):
         return "c2c joins GPUs to their CPUs; leave switches and cpu_links out, or c2c"
     if xgmi is not None and machine != "xgmi_mesh":
@@ -311,15 +311,15 @@ def _misfit_of_links(
 
 
 def _unknown(gpu: str, rates: Mapping[str, float | None]) -> str | None:
-    """Return which rate is in neither the cluster's file nor the GPU's."""
+    """Return an error message for a rate in neither the cluster's file nor the GPU's."""
     key = next((key for key, rate in rates.items() if rate is None), None)
-    return None if key is None else f"the {key} of {gpu} is not known; write {key}, for example {key}: 48GB/s"
+    return None if key is None else f"the {key} of {gpu} is unknown; write it, for example {key}: 48GB/s"
 
 
 def _misfit(
     machine: str, nodes: int, gpus: int, nics: int, sockets: int, switches: int, nvlink: float | None
 ) -> str | None:
-    """Return which keys contradict one another, and what to write instead."""
+    """Return an error message for contradictory keys, or None."""
     if nodes > 1 and not nics:
         return "nics is 0, so several nodes cannot be joined; write 1 or more, or nodes: 1"
     if machine == "pcie-server" and nvlink is not None:

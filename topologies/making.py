@@ -56,7 +56,7 @@ def made(
 def arguments_of(
     name: str, maker: Callable[..., Topology], values: Mapping[str, Any], more: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return a maker's arguments, parsed from values that may be text; errors allow ``more`` too."""
+    """Return a maker's arguments, parsed from values that may be text; ``more`` keys are allowed too."""
     model = _model(maker)
     try:
         return model(**values).model_dump()

@@ -64,7 +64,7 @@ def shares(rooms: Sequence[int], count: int, spread: str) -> tuple[int, ...]:
 
 
 def spread_over(graph: Topology, count: int, spread: str) -> Topology:
-    """Return the topology with ``count`` ranks spread over its machines; other hosts relay nothing.
+    """Return the topology with ``count`` ranks spread over its machines; unused hosts relay no messages.
 
     With one machine, or if machines cannot be told apart, the graph is returned as it is.
     """

@@ -32,11 +32,10 @@ class _Around(NamedTuple):
 
 
 class Routes:
-    """The routes of one topology; the result of each search is cached.
+    """The routes of one topology; search results are cached.
 
-    >>> from ringside.topologies import star
-    >>> Routes(star(4)).route(0, 3)
-    (('gpu0', 'switch'), ('switch', 'gpu3'))
+    >>> from ringside.topologies import star >>> Routes(star(4)).route(0, 3) (('gpu0', 'switch'), ('switch',
+    'gpu3'))
     """
 
     def __init__(self, graph: Topology) -> None:
@@ -119,7 +118,7 @@ class Routes:
         return self._switches[joined]
 
     def _only_way(self, a: Node, b: Node) -> tuple[Hop, ...] | None:
-        """Return the route over the only link that leaves ``a`` if ``b`` is at its end or one link on."""
+        """Return the route over the only link that leaves ``a`` if ``b`` is one or two links away."""
         if a not in self._only:
             ahead = self._graph.adj[a]
             self._only[a] = (a, next(iter(ahead))) if len(ahead) == 1 else None
@@ -140,7 +139,7 @@ class Routes:
         return join(*meet(self._graph, a, b), turn)
 
     def _searches(self, a: Node, b: Node) -> Iterator[tuple[Table, Table]]:
-        """Yield what both ends reach by structure, if they have tiers; the first meeting is the route."""
+        """Yield the nodes that both ends reach by tiers; the first common node gives the route."""
         nodes = self._graph.nodes
         if "tier" not in nodes[a] or "tier" not in nodes[b]:
             return
@@ -159,7 +158,7 @@ class Routes:
         return self._cables[rank]
 
     def _ascent(self, a: Node, peers: int) -> Table:
-        """Return the ranks that a message from ``a`` reaches through ``peers`` ranks, and all above them."""
+        """Return the ranks that a message from ``a`` reaches through ``peers`` ranks, and those above."""
         stages = self._ascents.setdefault(a, [])
         while len(stages) <= peers:
             passed = self._next(stages) if stages else {a: Reached(a)}
@@ -181,7 +180,7 @@ class Routes:
         return peers
 
     def _descent(self, b: Node) -> Table:
-        """Return all nodes from which steps down lead to ``b``, and those beside them."""
+        """Return all nodes above ``b``, and those cabled to these on the same tier."""
         if b not in self._descents:
             down = spread({b: Reached(b)}, lambda node: self._around(node).from_above)
             across: Table = {}

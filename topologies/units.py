@@ -57,7 +57,7 @@ def parse_size(text: str | int) -> int:
     if value != value.to_integral_value():
         raise ValueError(f"{text!r} is not a whole number of bytes; {advice}")
     if value > MAX_SIZE:
-        raise ValueError(f"{text!r} is more than {format_size(MAX_SIZE)}, which no rank holds; {advice}")
+        raise ValueError(f"{text!r} is too large; allowed: up to {format_size(MAX_SIZE)}; {advice}")
     return int(value)
 
 
@@ -66,9 +66,9 @@ def parse_rate(text: str) -> float:
     advice = "write for example 400Gb/s or 50GB/s"
     value = float(_parse(text, "a rate", _RATE_UNITS, advice))
     if value == 0:
-        raise ValueError(f"{text!r} moves nothing: a rate is above 0; {advice}")
+        raise ValueError(f"{text!r} is not a rate above 0; {advice}")
     if not MIN_RATE <= value <= MAX_RATE:
-        raise ValueError(f"{text!r} is an absurd rate: {MIN_RATE:g} to {MAX_RATE:g} B/s is allowed; {advice}")
+        raise ValueError(f"{text!r} is out of range; allowed: {MIN_RATE:g} to {MAX_RATE:g} B/s; {advice}")
     return value
 
 
@@ -77,7 +77,7 @@ def parse_duration(text: str) -> float:
     advice = "write for example 5us, 1.5ms or 2s"
     value = float(_parse(text, "a duration", _DURATION_UNITS, advice))
     if value > MAX_DURATION:
-        raise ValueError(f"{text!r} is absurdly long: up to {MAX_DURATION:g} s is allowed; {advice}")
+        raise ValueError(f"{text!r} is too long; allowed: up to {MAX_DURATION:g} s; {advice}")
     return value
 
 
@@ -132,11 +132,11 @@ def _parse(text: Any, what: str, units: dict[str, Decimal], advice: str) -> Deci
     try:
         number = Decimal(match[1])
     except InvalidOperation:
-        raise ValueError(f"{text!r} has an absurd exponent; {advice}") from None
+        raise ValueError(f"{text!r} has too large an exponent; {advice}") from None
     if number < 0:
         raise ValueError(f"{text!r} is negative; {advice}")
     if number.adjusted() > _MAX_EXPONENT:
-        raise ValueError(f"{text!r} is absurdly large; {advice}")
+        raise ValueError(f"{text!r} is too large; {advice}")
     return number * units[match[2]]
 
 

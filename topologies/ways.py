@@ -1,7 +1,7 @@
-"""Choose a path from node to node: fewest hops, then the widest, then in turn.
+"""Choose a path from node to node: fewest hops, then most bandwidth, then round robin.
 
-Paths are not enumerated, since their number can be astronomical: a search records the predecessors of
-each node that it reaches, and two searches, one from either end, meet.
+Paths are not enumerated, since their number can be astronomical: a search records the predecessors of each
+node that it reaches, and two searches, one from either end, meet.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,7 +11,9 @@ from math import inf
 from ringside.topologies.graph import Node, Topology, TopologyError
 
 AS_WIDE = 1 - 1e-3
-"""A path with at least this share of the widest path's bandwidth is equally wide: noise must not decide."""
+"""A path with at least this share of the widest path's bandwidth counts as equally wide: noise must not
+decide.
+"""
 
 
 class Reached:
@@ -146,7 +148,7 @@ def _wide(place: Reached, enough: float) -> list[Reached]:
 
 
 def _only_way(there: Reached, rest: Reached) -> list[Node]:
-    """Return the nodes of the path through a place if it is the only one, as on most machines; else []."""
+    """Return the nodes of the path through a place if there is only one, as on most machines; else []."""
     path = [there.node]
     while there.before:
         if len(there.before) > 1:

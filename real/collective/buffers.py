@@ -22,7 +22,7 @@ def _repeated(pattern: torch.Tensor, elements: int) -> torch.Tensor:
 
 
 class Buffers:
-    """One rank's view of a collective's data: all blocks, and those that the rank must end with.
+    """One rank's view of a collective's data: all blocks, and those of its expected result.
 
     ``data`` holds all blocks in order; blocks in which the rank holds nothing yet are filled with a value
     that no result contains.

@@ -14,7 +14,7 @@ MAX_ITERATIONS = 1_000_000
 
 
 def check_repeats(iterations: int, warmup: int) -> None:
-    """Raise ValueError for less than one iteration, or more than `MAX_ITERATIONS`."""
+    """Raise ValueError for fewer than one iteration, or more than `MAX_ITERATIONS`."""
     if not (1 <= iterations <= MAX_ITERATIONS and 0 <= warmup <= MAX_ITERATIONS):
         raise ValueError(
             f"{iterations} iterations after {warmup} warm-up ones; write at least 1 after 0, "
@@ -23,7 +23,7 @@ def check_repeats(iterations: int, warmup: int) -> None:
 
 
 def check_timeout(timeout_s: float) -> None:
-    """Raise ValueError for a timeout of zero or less, or longer than anyone intends."""
+    """Raise ValueError for a timeout of zero or less, or out of range."""
     if not 0 < timeout_s < 1e6:
         raise ValueError(f"a timeout of {timeout_s} s; write for example 60")
 

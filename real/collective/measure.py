@@ -148,7 +148,7 @@ def check_room(ranks: int, nbytes: int) -> None:
 
 
 def warnings(measurement: Measurement) -> list[str]:
-    """Return warnings about what degrades this measurement."""
+    """Return warnings about conditions that degrade this measurement."""
     cores = os.cpu_count() or 1
     if measurement.backend in ON_SOCKETS and measurement.world.per_node > cores:
         return [
@@ -203,7 +203,7 @@ def record_of(measurement: Measurement, row: Row) -> Record:
 
 
 def _pinned(measurement: Measurement, print_: dict[str, str]) -> tuple[str, str]:
-    """Return the algorithm and protocol that environment variables set, as in records."""
+    """Return the algorithm and protocol set by environment variables, as records name them."""
     if measurement.backend in ON_GPU:
         algorithm, protocol = (os.environ.get(name, "auto").lower() for name in ("NCCL_ALGO", "NCCL_PROTO"))
         return algorithm, protocol

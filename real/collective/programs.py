@@ -184,7 +184,7 @@ class GlooProgram:
         self._credits = schedule.credits
         self._receives: list[_Receive] = []
         self._ordered = False
-        """Whether a chunk changes after it was sent, so that sends must go in order, from copies."""
+        """Whether a chunk changes after it was sent; sends then go in order, from copies."""
         self._summing = Lock()
         into: dict[int, list[int]] = {}
         times_sent: dict[int, int] = {}

@@ -68,11 +68,11 @@ class Compressed:
         return done
 
     def size(self) -> int:
-        """Return the number of ranks, as the hook asks of its group."""
+        """Return the number of ranks; the hook calls this on its group."""
         return dist.get_world_size()
 
     def allreduce(self, tensors: Sequence[torch.Tensor], options: Any) -> Any:
-        """All-reduce as torch.distributed does for a group; the hook's storage identifies P and Q."""
+        """All-reduce as a group of torch.distributed does; the tensor's storage identifies P or Q."""
         (data,) = tensors
         index, part = self._index, ""
         for word, kept in ((" P", self._state.p_memory_dict), (" Q", self._state.q_memory_dict)):
@@ -83,7 +83,7 @@ class Compressed:
         return self._group.allreduce(tensors, options)
 
     def alone(self, go: Callable[[], None]) -> list[list[float]]:
-        """Return the seconds of the hook's own work per bucket, on the slowest rank, while nothing is sent.
+        """Return the seconds of the hook's own work per bucket, on the slowest rank, without communication.
 
         A stretch ends at each all-reduce, the last one with the hook. ``go`` starts all ranks at once.
         """

@@ -23,7 +23,7 @@ SLEEPING = "sleeping"
 
 
 def is_model(text: str) -> bool:
-    """Whether the text is `ringside.real.model.user_model`'s ``FILE.py:NAME``, not a workload."""
+    """Return whether the text is `ringside.real.model.user_model`'s ``FILE.py:NAME``, not a workload."""
     return text.partition(":")[0].endswith(".py")
 
 

@@ -30,8 +30,8 @@ class MeasuredSteps:
     ``workload`` is the given one or, for a model that computed, the times of its passes in the same run
     without communication. ``memory_bandwidth`` in bytes/s is that of `ringside.real.clock`; ``all_reduces``
     are bytes and seconds of the backend's own, measured alone. ``contention`` is the share of its pace that
-    compute loses beside them, ``crowding`` what they lose beside compute. ``hook_s`` are the seconds of
-    PowerSGD's own work alone, per bucket.
+    compute loses beside them, ``crowding`` the share that they lose beside compute. ``hook_s`` are the
+    seconds of PowerSGD's own work alone, per bucket.
     """
 
     workload: Workload

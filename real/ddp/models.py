@@ -78,7 +78,7 @@ def _own(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _close(gradient: torch.Tensor | None, average: torch.Tensor) -> bool:
-    """Whether they differ by less than sums in another order may, relative to the largest element."""
+    """Return whether two tensors differ by no more than rounding, relative to the largest element."""
     if not average.numel():
         return True
     own = torch.zeros_like(average) if gradient is None else gradient.to_dense()
@@ -115,7 +115,7 @@ class SleepingModel(nn.Module):
 
     @property
     def module(self) -> nn.Module:
-        """The module that DistributedDataParallel wraps."""
+        """Return the module that DistributedDataParallel wraps."""
         return self
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:

@@ -151,7 +151,7 @@ class DdpTrainee:
         return times
 
     def beside(self, nbytes: int, count: int, gun: StartingGun, device: torch.device) -> dict[str, Any]:
-        """Run a pass without communication on all ranks, while all-reduces follow one another beside it."""
+        """Run a pass without gradient exchange on all ranks, concurrently with a sequence of all-reduces."""
         data, ends = torch.ones(nbytes // 4, device=device), []
 
         def reduce() -> None:
@@ -259,7 +259,7 @@ def _train(job: DdpJob, rows: Path, device: torch.device) -> None:
     for iteration in range(job.untimed + job.iterations):
         if iteration == job.untimed:
             alone["hook"] = trainee.hook_alone(gun)
-        # the second of two passes has a warmer machine, so they alternate
+        # the second of two passes runs on a warmer machine, so they alternate
         times = job.model and iteration >= job.untimed
         before = trainee.alone(gun) if times and iteration % 2 else None
         seen = trainee.step(gun)
@@ -284,7 +284,7 @@ def _train(job: DdpJob, rows: Path, device: torch.device) -> None:
 
 
 def _company(seen: dict[str, Any], all_reduces: Sequence[tuple[int, float]]) -> tuple[int, int]:
-    """Return the size of the all-reduces beside a pass, like its buckets, and a number that outlasts it."""
+    """Return the bucket-like size of the all-reduces beside a pass, and a number that outlasts it."""
     usual = sum(bucket["nbytes"] for bucket in seen["buckets"]) / len(seen["buckets"])
     nbytes, seconds = min(all_reduces, key=lambda one: abs(math.log(one[0] / usual)))
     count = [math.ceil(3 * seen["alone"]["end"] / seconds)]

@@ -12,7 +12,7 @@ from ringside.real.collective.job import check_timeout
 class ElasticJob:
     """``steps`` steps with a checkpoint of ``checkpoint_bytes`` after every ``interval`` of them.
 
-    A step sleeps ``step_s`` and sums what every rank holds. The checkpoint is in ``folder``.
+    A step sleeps ``step_s`` and all-reduces a sum. The checkpoint is in ``folder``.
     """
 
     worker: ClassVar[str] = "ringside.real.elastic.worker"

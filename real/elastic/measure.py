@@ -31,7 +31,7 @@ class Kill:
 class Killer:
     """Carries out kill number k on attempt number k; pass it every row, and stop it at the end.
 
-    Processes are held by descriptors, so no other process that reuses a number can be hit.
+    Processes are addressed by descriptors, so a process that reuses a process id is never killed.
     """
 
     def __init__(self, kills: Sequence[Kill]) -> None:
@@ -54,7 +54,7 @@ class Killer:
             os.close(descriptor)
 
     def tell(self, row: Row) -> None:
-        """Note an event of a rank; start killing at the first event."""
+        """Record an event of a rank; start killing at the first event."""
         if self._thread.ident is None:  # not before torchrun is forked: a fork must not copy a second thread
             self._thread.start()
         if row["event"] == "done":
@@ -97,8 +97,9 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
 }
-"""The agent's log shows each stage. Each attempt has its own store: in a shared one, a rank of Gloo may find
-the address of a killed process and fail."""
+"""The agent's log shows each stage. Each attempt has its own store: in a shared one, a rank of Gloo may read
+the address of a killed process and fail.
+"""
 
 
 def seeded_kills(count: int, work_s: float, ranks: int, seed: int) -> list[Kill]:
@@ -109,7 +110,7 @@ def seeded_kills(count: int, work_s: float, ranks: int, seed: int) -> list[Kill]
 
 
 def measure_elastic(job: ElasticJob, ranks: int, kills: Sequence[Kill]) -> ElasticRun:
-    """Run the job until its steps are done, however often its ranks are killed.
+    """Run the job until its steps are done, restarting after each kill.
 
     Raise `MeasureError` where a rank dies that was not killed, hangs, or gets a wrong sum.
     """

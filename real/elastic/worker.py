@@ -17,7 +17,7 @@ from ringside.real.machine import scheduler
 
 
 class Diary:
-    """Events of the rank, a line each in the file that the launcher follows."""
+    """Events of the rank, one line each in the file that the launcher follows."""
 
     def __init__(self, rows: Path) -> None:
         self._rows = os.open(rows, os.O_WRONLY | os.O_APPEND)
@@ -26,7 +26,7 @@ class Diary:
         }  # fmt: skip
 
     def note(self, event: str, **more: Any) -> None:
-        """Append an event that has just ended, in one write, which a kill cannot tear."""
+        """Append an event that has just ended, in one write, which a kill cannot split."""
         line = json.dumps({"event": event, "time": time.time(), **self._own, **more}) + "\n"
         os.write(self._rows, line.encode())
 

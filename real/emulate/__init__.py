@@ -2,7 +2,7 @@
 
 Every rank's host becomes a network namespace, every switch a bridge, every cable a veth pair, and every
 direction of a cable an htb queue that sends at the link's bandwidth. Programs inside a host use ordinary
-sockets and meet the queues, the sharing and the oversubscription of the topology.
+sockets, with the queues, the sharing and the oversubscription of the topology.
 
     >>> from ringside.topologies import star
     >>> with emulate(star(4, bandwidth=12.5e6)) as network:  # doctest: +SKIP

@@ -26,9 +26,9 @@ _SETTINGS = {
     "ipv4/tcp_rmem": f"4096 131072 {2**20}",
     # delays the short end of a message until earlier data has left the host
     "ipv4/tcp_autocorking": "0",
-    # bbr measures the link itself; a distribution may have it as the default
+    # bbr estimates the link itself; some distributions have it as the default
     "ipv4/tcp_congestion_control": "reno",
-    # connections share a port equally only if each has equal data in it; an idle one would restart with 14
+    # connections share a port equally only with equal data in it; an idle one would restart with 14
     # KiB
     "ipv4/tcp_slow_start_after_idle": "0",
     "ipv6/conf/all/disable_ipv6": "1",
@@ -126,7 +126,7 @@ def _configure_host(ip: Any, rank: int, port: Port, hosts: int) -> None:
 
 
 def _introduce(rank: int, interface: str, hosts: int) -> None:
-    """Add permanent entries for all neighbours to a host, so that no address is resolved.
+    """Add permanent entries for all neighbours to a host, so that it resolves no address.
 
     The kernel's table of learned neighbours is shared by all namespaces, and 64 hosts overflow it. An ioctl
     (arp(7)) takes microseconds where a netlink message takes a millisecond, and there is one entry per pair

@@ -51,8 +51,8 @@ class EmulatedNetwork:
 def emulate(graph: Topology) -> Iterator[EmulatedNetwork]:
     """Yield the topology as a real network in this machine, for the length of the block.
 
-    However the block ends, Ctrl-C, SIGTERM and SIGHUP included, the processes that still live in the hosts
-    are killed and everything is removed. If this process is killed outright, a guard does so; if the guard is
+    At the end of the block, also by Ctrl-C, SIGTERM or SIGHUP, processes still running in the hosts are
+    killed and everything is removed. If this process is killed by SIGKILL, a guard does so; if the guard is
     killed too, the next call does, as does `sweep`. Nothing is created, changed or removed in the caller's
     own network.
 
@@ -81,7 +81,7 @@ def emulate(graph: Topology) -> Iterator[EmulatedNetwork]:
 
 
 def sweep() -> list[str]:
-    """Remove what killed runs have left, and its remaining processes; return the names removed.
+    """Remove the namespaces and processes left by killed runs; return the names removed.
 
     Raise `ValueError` if this machine cannot emulate; see `available`.
     """

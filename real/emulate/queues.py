@@ -3,8 +3,8 @@
 htb rather than tbf: tbf cuts the large packets that TCP hands down into single frames and needs a timer for
 each, so it misses its rate from some 500 Mb/s on and costs ten times the processor time. htb lets such a
 packet through and goes into debt for it. The burst is small, two frames, so that a short message does not use
-saved-up credit and look faster than the link. Packets are limited to 16 KiB where TCP would make them 64 KiB,
-which is coarse compared with a collective's messages: connections that share a port would wait for each
+accumulated credit and appear faster than the link. Packets are limited to 16 KiB where TCP would make them 64
+KiB, which is coarse compared with a collective's messages: connections that share a port would wait for each
 other's packets as on no real port.
 
 A connection's acknowledgements share a queue with the data that its host sends in the other direction; behind

@@ -1,4 +1,4 @@
-"""What removes the resources of a block, however the program ends.
+"""Remove the resources of a block when the program ends for any reason.
 
 Python calls signal handlers in the main thread only; in any other thread these blocks change nothing.
 """
@@ -25,7 +25,7 @@ def guarded() -> Iterator[None]:
     """Remove the emulated network of this process even if it is killed inside the block.
 
     A killed program cannot clean up. The guard, another process, holds the reading end of a pipe, which
-    closes when the owner ends, for whatever reason.
+    closes when the owner ends for any reason.
     """
     owner = os.getpid()
     guard = subprocess.Popen(
@@ -48,7 +48,7 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def unwinding() -> Iterator[None]:
-    """Leave the block on SIGTERM and SIGHUP as on Ctrl-C, where they would have ended the program at once."""
+    """Leave the block on SIGTERM and SIGHUP as on Ctrl-C, instead of ending the program at once."""
     with _handled([number for number in _STOPPING if signal.getsignal(number) is signal.SIG_DFL], _exit):
         yield
 

@@ -32,7 +32,7 @@ class RankJob(Protocol):
 
     @property
     def timeout_s(self) -> float:
-        """How long a rank waits for another before it gives up."""
+        """Seconds that a rank waits for another before it gives up."""
         ...
 
     def write(self, path: Path) -> None:
@@ -51,7 +51,7 @@ def check_torch() -> None:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent dies, for whatever reason (Linux).
+    """Have the kernel kill this process when its parent dies for any reason (Linux).
 
     By ctypes: torch's own call is private and would need torch in the process that starts torchrun.
     """
@@ -63,7 +63,7 @@ def die_with_parent() -> None:
 def follow(
     rows_file: Path, patience_s: float, on_row: Callable[[Row], None], ended: Callable[[], bool]
 ) -> str | None:
-    """Hand rows on until the run has ended or makes no progress; return the error in the latter case.
+    """Pass on rows until the run ends or stalls; return the error if it stalls.
 
     An empty line is a sign of life, not a row.
     """
@@ -92,7 +92,7 @@ def show_life(rows_file: Path) -> None:
 
 
 def how(code: int) -> str:
-    """Describe how a process ended, from its exit code, negative where a signal killed it."""
+    """Describe how a process ended, from its exit code; a negative one is a signal."""
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
 
 

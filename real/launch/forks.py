@@ -40,7 +40,7 @@ _FIRST_PORT, _PORTS = 29500, 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One job in a folder: its worker, each rank's namespace, and where they meet.
+    """One job in a folder: its worker, each rank's namespace, and the rendezvous.
 
     A rank without a namespace stays in the caller's.
     """
@@ -133,7 +133,7 @@ class Forks:
         def answered() -> bool:
             return bool(select.select([answers], [], [], 0.05)[0])
 
-        with suppress(BrokenPipeError):  # the process has died: there will be no answer
+        with suppress(BrokenPipeError):  # the process has died and will not reply
             zygote.stdin.write(json.dumps(asdict(order)) + "\n")
             zygote.stdin.flush()
         hangs = follow(Path(order.folder, "rows.jsonl"), START_S + job.timeout_s, on_row, answered)

@@ -24,7 +24,7 @@ from ringside.real.launch.torchrun import LOOPBACK
 
 
 class _Backend(C10dRendezvousBackend):
-    """Torch's own backend, under the name that torchrun gets."""
+    """Torch's own backend, under the name passed to torchrun."""
 
     NAME = "loopback"
 

@@ -15,7 +15,7 @@ from ringside.topologies.extras import install
 
 
 def check_mpi() -> str:
-    """Return the path of mpirun; raise where it or mpi4py is missing, with what to install."""
+    """Return the path of mpirun; raise an error with the packages to install if it or mpi4py is missing."""
     path = shutil.which("mpirun", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     missing = [name for name, there in (("mpirun", path), ("mpi4py", find_spec("mpi4py"))) if not there]
     if missing or path is None:

@@ -165,12 +165,12 @@ def watched(
     patience_s: float,
     on_row: Callable[[Row], None],
 ) -> str | None:
-    """Hand rows on until all processes have ended; return an error where one fails or nothing moves."""
+    """Pass on rows until all processes have ended; return an error if one fails or the run stalls."""
     return follow(rows, patience_s, on_row, lambda: _ended(processes)) or _failure(processes)
 
 
 def _ended(agents: Sequence["subprocess.Popen[bytes]"]) -> bool:
-    """Whether all agents have ended, or one failed; takes a moment."""
+    """Return whether all agents have ended, or one failed; wait a moment first."""
     time.sleep(0.05)
     codes = [agent.poll() for agent in agents]
     return None not in codes or any(codes)
@@ -214,7 +214,7 @@ def _check_endpoint(world: WorldSpec) -> None:
 
 
 def _is_rendezvous(host: str, port: int) -> bool:
-    """Whether torchrun's store answers there; asked by a process, as others may never answer."""
+    """Return whether torchrun's store responds; a process tests it, as other services may never respond."""
     ask = (
         "import sys; from datetime import timedelta; from torch.distributed import TCPStore; "
         "TCPStore(sys.argv[1], int(sys.argv[2]), is_master=False, timeout=timedelta(seconds=5))"

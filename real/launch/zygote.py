@@ -1,8 +1,8 @@
 """The process that imports torch once and forks every rank, into its emulated host if it has one.
 
 ``python -m ringside.real.launch.zygote`` reads orders (`ringside.real.launch.forks.Order`) from its standard
-input, one JSON object per line. It carries them out in turn and answers each with a line: null on success,
-else the first rank to fail and its exit code. It ends with its input, or with the process that started it.
+input, one JSON object per line. It carries them out in turn and prints a line for each: null on success, else
+the first rank to fail and its exit code. It ends with its input, or with the process that started it.
 """
 
 import json
@@ -19,7 +19,7 @@ from ringside.real.launch.forks import Order
 
 
 def main() -> None:
-    """Serve orders until the input ends."""
+    """Carry out orders until the input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     for line in sys.stdin:
         answers.write(json.dumps(_serve(Order(**json.loads(line)))) + "\n")

@@ -1,8 +1,8 @@
 """Any ``torch.nn.Module`` as an architecture: its tensors, its layers' work, its gradients' order.
 
-A copy of the module runs forward and backward once (`ringside.real.model.trace`); the module stays as it was.
-A layer is a submodule that owns parameters, with everything from its call to the next one's. Its work is
-counted as in `ringside.sim.workload.architecture.Block`.
+A copy of the module runs forward and backward once (`ringside.real.model.trace`); the module itself is
+unchanged. A layer is a submodule that owns parameters, with everything from its call to the next one's. Its
+work is counted as in `ringside.sim.workload.architecture.Block`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ def parameters_of(model: str) -> Workload:
 def architecture(module: nn.Module, *inputs: Any) -> Architecture:
     """Return the module's architecture, from a run on ``inputs`` of any device; a row is one sample.
 
-    Raise ValueError where it does not run. Without inputs nothing runs: layers cost nothing and gradients are
+    Raise ValueError if it does not run. Without inputs nothing runs: layers cost nothing and gradients are
     assumed to arrive in the reverse of definition order. Parameters that need no gradient are left out, as in
     DistributedDataParallel.
     """
@@ -55,7 +55,7 @@ def architecture(module: nn.Module, *inputs: Any) -> Architecture:
 
 
 def architecture_of(text: str) -> Architecture:
-    """Return the architecture of a user's ``FILE.py:NAME``; it takes memory only where it must."""
+    """Return the architecture of a user's ``FILE.py:NAME``; it takes memory only if necessary."""
     module, inputs = build_light(text)
     if not inputs:
         raise ValueError(f"{text} gives no inputs, which layer times need; {EXAMPLE}")
@@ -85,7 +85,7 @@ def _blocks(seen: ModuleTrace, parameters: Sequence[str], batch: int) -> Iterato
 
 
 def _owner(parameter: str, called: Mapping[str, LayerWork]) -> str:
-    """Return the innermost module called around a parameter; the outermost, '', always is."""
+    """Return the innermost called module that contains a parameter; the outermost, '', is always called."""
     path = parameter.rpartition(".")[0]
     while path not in called:
         path = path.rpartition(".")[0]
@@ -93,7 +93,7 @@ def _owner(parameter: str, called: Mapping[str, LayerWork]) -> str:
 
 
 def _merged(work: Mapping[str, LayerWork], owners: set[str]) -> dict[str, LayerWork]:
-    """Return the work of owners: other modules' work goes to the owner called before, or the first."""
+    """Return the work of owners; other modules' work is added to the owner called before, or to the first."""
     merged = {name: LayerWork() for name in work if name in owners}
     current = next(iter(merged), "")
     for name, own in work.items():

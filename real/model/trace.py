@@ -28,7 +28,7 @@ MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 
 
 class NeedsNumbersError(ValueError):
-    """A module on the meta device, which has no values, that needs them to run."""
+    """A module on the meta device that needs tensor values to run."""
 
 
 @dataclass(slots=True)
@@ -50,9 +50,9 @@ class Count:
 class LayerWork:
     """The work of one layer's modules on the whole batch; ``kept`` are elements that stay for backward.
 
-    ``redone`` is what checkpointing recomputes. ``wanted`` is backward's work for the requested gradients as
-    forward shows, ``wanted_anew`` as recomputation shows: a reentrant checkpoint (``use_reentrant``) requests
-    none in forward.
+    ``redone`` is what checkpointing recomputes. ``wanted`` is backward's work for the gradients requested in
+    forward, ``wanted_anew`` for those requested in recomputation: a reentrant checkpoint (``use_reentrant``)
+    requests none in forward.
     """
 
     forward: Count = field(default_factory=Count)
@@ -96,7 +96,7 @@ class ModuleTrace:
         self.current = self.work.setdefault(name, LayerWork())
 
     def count(self, done: Count, gradients: int) -> None:
-        """Count an operation; its backward makes ``gradients`` of its kind if requested."""
+        """Count an operation; its backward computes ``gradients`` requested gradients."""
         enabled = torch.is_grad_enabled()
         if not self.backward:
             self.current.forward.add(done)

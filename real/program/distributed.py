@@ -19,8 +19,7 @@ from ringside.sim.program.record.mesh import DeviceMesh
 class RealDistributed:
     """The default process group of this process; ``compute`` works for the given number of seconds.
 
-    After `again`, requested groups are those made before, in the same order: creating one takes longer than
-    many jobs.
+    After `again`, groups are reused in the order of their creation: creating one takes longer than many jobs.
     """
 
     P2POp = recorder.P2POp
@@ -266,11 +265,11 @@ class RealDistributed:
         dist.recv_object_list([None], src, group)
 
     def _tensor(self, nbytes: int, room: int = 0) -> torch.Tensor:
-        """Return a tensor of ``nbytes`` bytes; ``room`` separates those read from those written."""
+        """Return a tensor of ``nbytes`` bytes; ``room`` separates input from output tensors."""
         key = (nbytes, int(room))
         if key not in self._rooms:
             count, dtype = (nbytes, torch.uint8) if nbytes % 4 else (nbytes // 4, torch.float32)
-            # written, so that its pages exist
+            # filled, so that its pages exist
             self._rooms[key] = torch.empty(count, dtype=dtype, device=self.device).zero_()
         return self._rooms[key]
 

@@ -115,7 +115,7 @@ class TimedWork:
             timed._open[id(self)] = self
 
     def wait(self, *arguments: Any) -> bool:
-        """Wait as the library does."""
+        """Wait for the operation as the library does."""
         begin = self._timed._clock.now()
         self._work.wait(*arguments)
         end = self._timed._clock.now()
@@ -155,7 +155,7 @@ def _multiply(one: torch.Tensor, other: torch.Tensor, product: torch.Tensor, cou
 
 
 def _repeated(work: Callable[[int], object], device: torch.device) -> Callable[[float], None]:
-    """Repeat the work for a given time, by its median duration when nothing else ran."""
+    """Repeat the work for a given time, computed from its median duration without load."""
     clock, count, seconds = stamps(device), 256, []
     for _ in range(_REPEATS + 1):
         clock.begin()

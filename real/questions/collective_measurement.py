@@ -93,14 +93,14 @@ class CollectiveMeasurement(BySize, OnRanks):
 
     @property
     def warnings(self) -> list[str]:
-        """What degrades the measurement, a sentence each."""
+        """Conditions that degrade the measurement, a sentence each."""
         if self.emulate is None:
             return warnings(self.measurement)
-        ignored = "latency= is ignored: an emulated network has this machine's"
+        ignored = "latency= is ignored: an emulated network has this machine's own latency"
         return [ignored] if "latency" in self.settings else []
 
     def check(self, *, force: bool = False) -> None:
-        """Raise ValueError for what cannot be measured, or for too many ranks unless forced."""
+        """Raise ValueError for an impossible measurement, or for too many ranks unless forced."""
         if not force:
             check_room(self.measurement.world.per_node, max(self.sizes))
 
@@ -146,5 +146,5 @@ class CollectiveMeasurements:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What degrades the measurement."""
+        """Conditions that degrade the measurement."""
         return self.question.warnings

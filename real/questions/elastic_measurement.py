@@ -47,7 +47,7 @@ class ElasticMeasurement(Question):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.ranks < 2:
-            raise QuestionError(f"{self.ranks} ranks: none is left after a kill; write 2 or more")
+            raise QuestionError(f"{self.ranks} ranks: none remains after a kill; write 2 or more")
         if not 0 <= self.kills <= _MOST_KILLS:
             raise QuestionError(f"`kills` {self.kills}; write 0 to {_MOST_KILLS}")
         if self.seed < 0:

@@ -1,4 +1,4 @@
-"""Fields of what runs for real: on this machine, or on a network emulated in it."""
+"""Fields of real runs: on this machine, or on a network emulated in it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -62,7 +62,7 @@ class ProgramRun(OnNetwork, OfProgram):
         return ProgramRuns(self, proof, measured, links)
 
     def check(self, *, force: bool = False) -> ProgramJob:
-        """Return the job for each rank; raise ValueError for what cannot run, before anything starts."""
+        """Return the job for each rank; raise ValueError first if it cannot run."""
         library = self.library or "gloo"
         if self.ranks is None:
             raise QuestionError(f"{self.path} needs a number of ranks; write -g N")

@@ -40,13 +40,13 @@ class Computed:
 
 
 class Slept:
-    """A kernel that sleeps for its share of a layer's scores; the causal mask removes half of them."""
+    """A kernel that sleeps for its share of a layer's scores; the causal mask removes half of these."""
 
     def __init__(self, model: Sleeping, device: SimulatedDevice) -> None:
         self._model, self._device = model, device
 
     def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **options: Any) -> Tensors:
-        """Return the queries, later."""
+        """Return the queries after a sleep."""
         share = self._share(query, key, options["is_causal"])
         self._device.work(self._model.forward_s * share * (1.0 if options["is_causal"] else UNMASKED))
         return query.clone(), query.new_zeros(query.shape[:3])
@@ -54,7 +54,7 @@ class Slept:
     def backward(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **options: Any
     ) -> Tensors:
-        """Return the inputs, later."""
+        """Return the inputs after a sleep."""
         self._device.work(self._model.backward_s * self._share(query, key, options["is_causal"]))
         return query, key, value
 
@@ -65,7 +65,7 @@ class Slept:
 
 
 def attention(kernel: Kernel, group: dist.ProcessGroup | None, method: str) -> Callable[..., torch.Tensor]:
-    """Return causal attention over queries, keys and values whose tokens the group's ranks share."""
+    """Return causal attention over queries, keys and values sharded by tokens over the group's ranks."""
     function = _Ulysses if method == "ulysses" else _Ring
 
     def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
@@ -104,7 +104,7 @@ class _Ring(torch.autograd.Function):
 
 
 class _Ulysses(torch.autograd.Function):
-    """All tokens of some heads, and back."""
+    """Ulysses: exchange tokens so that each rank has all tokens of some heads, and back."""
 
     @staticmethod
     def forward(

@@ -2,7 +2,7 @@
 
 The order is that of Megatron-LM's all-to-all dispatcher: counts are gathered and read, tokens are sent, then
 the probabilities that weigh results, then the results return. After a step's passes gradients are summed: the
-routers' in one piece among all ranks, the experts' in another among ranks that have the same.
+routers' in one piece among all ranks, the experts' in another among ranks with the same experts.
 """
 
 from typing import Any
@@ -84,7 +84,7 @@ class ExpertLayer(nn.Module):
         return value + results[back].view(model.rows, model.active, -1).sum(1)
 
     def _told(self, chosen: torch.Tensor) -> tuple[list[int], list[int], list[list[int]]]:
-        """Return the tokens sent to and received from each rank, and those received per own expert."""
+        """Return the numbers of tokens sent to and received from each rank, and received per own expert."""
         ranks, own = dist.get_world_size(self._group), dist.get_rank(self._group)
         counts = torch.bincount(chosen, minlength=self._model.experts)
         if ranks > 1:
@@ -108,7 +108,7 @@ class ExpertLayer(nn.Module):
 
 
 class _AllToAll(torch.autograd.Function):
-    """Rows for others, and theirs for this rank; gradients take the reverse path."""
+    """All-to-all of rows; gradients take the reverse path."""
 
     @staticmethod
     def forward(

@@ -72,10 +72,10 @@ class SmallDecoder:
 class ExpertLayers:
     """Layers of ``experts`` of two matrices, ``hidden x inner`` and its transpose, to which tokens are sent.
 
-    A rank has ``rows`` tokens of ``hidden`` elements, each routed to ``active`` experts: to all in turn,
-    except a share ``skew`` of the tokens, which go to the first ones. Half of ``forward_s`` is slept before
-    tokens are sent, for attention, half by experts with the mean load; those with more sleep proportionally
-    longer. ``backward_s`` likewise.
+    A rank has ``rows`` tokens of ``hidden`` elements, each routed to ``active`` experts: round robin, except
+    a share ``skew`` of the tokens, which go to the first ones. Half of ``forward_s`` is slept before tokens
+    are sent, for attention, half by experts with the mean load; those with more sleep proportionally longer.
+    ``backward_s`` likewise.
     """
 
     kind: Literal["experts"] = "experts"
@@ -99,7 +99,7 @@ class ExpertLayers:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its parameters and of what a micro-batch sends."""
+        """Bytes of its parameters and of a micro-batch's tokens."""
         return 4 * self.layers * self.hidden * (self.experts * (2 * self.inner + 1) + self.active * self.rows)
 
     def choices(self, rank: int) -> list[list[int]]:
@@ -199,7 +199,7 @@ class TrainingJob:
             self._check_zero_redundancy()
         self._check_model()
         if self.mesh.degree(*DATA) == 1:
-            self._check_not_of_fsdp("no ranks here share parameters")
+            self._check_not_of_fsdp("no ranks of this job share parameters")
         if self.no_sync and (self.mesh.degree(*DATA) == 1 or self.pipeline > 1):
             raise ValueError(
                 "`no_sync` needs ranks that share parameters, and a pipeline reduces once per step "
@@ -216,7 +216,7 @@ class TrainingJob:
 
     @property
     def shared(self) -> ContextParallel:
-        """How context-parallel ranks share tokens."""
+        """The division of tokens among context-parallel ranks."""
         return ContextParallel(degree=self.context, method=self.context_method)
 
     @property

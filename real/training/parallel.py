@@ -34,7 +34,7 @@ Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def alone(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """Return the attention of a rank that has all tokens."""
+    """Compute the attention of a rank that has all tokens."""
     return functional.scaled_dot_product_attention(query, key, value, is_causal=True)
 
 
@@ -237,7 +237,7 @@ def _inputs(job: TrainingJob, micro_batches: int) -> torch.Tensor:
 
 
 def _all_inputs(job: TrainingJob) -> list[torch.Tensor]:
-    """Return each micro-batch's inputs, with gradients where they can have some."""
+    """Return each micro-batch's inputs; floating-point ones require gradients."""
     batches = [_inputs(job, 1) for _ in range(job.micro_batches)]
     return [inputs.requires_grad_(inputs.is_floating_point()) for inputs in batches]
 

@@ -16,15 +16,15 @@ Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 class SimulatedDevice:
     """A simulated device: work begins when the previous work was due to end.
 
-    So the host's own work in between adds nothing as long as it fits into the sleeps. Whoever has waited for
-    others calls `now`, and the next work begins no earlier.
+    So the host's own work in between adds nothing as long as it fits into the sleeps. After a wait for other
+    ranks call `now`; the next work begins no earlier.
     """
 
     def __init__(self) -> None:
         self._due = 0.0
 
     def now(self) -> None:
-        """Begin the next work no earlier than now."""
+        """Set the earliest begin of the next work to now."""
         self._due = time.monotonic()
 
     def work(self, seconds: float) -> None:
@@ -84,7 +84,7 @@ class SleepingPart(nn.Module):
 
 
 class _Column(nn.Linear):
-    """A matrix whose gradients take their time, that of its input and its own."""
+    """A matrix product that sleeps in backward, for the gradients of its input and its weight."""
 
     def __init__(self, model: Sleeping, device: SimulatedDevice) -> None:
         super().__init__(model.hidden, model.inner, bias=False)
@@ -97,7 +97,7 @@ class _Column(nn.Linear):
 
 
 class _Row(nn.Linear):
-    """A matrix whose result takes its time."""
+    """A matrix product that sleeps in forward."""
 
     def __init__(self, model: Sleeping, device: SimulatedDevice) -> None:
         super().__init__(model.inner, model.hidden, bias=False)
@@ -110,7 +110,7 @@ class _Row(nn.Linear):
 
 
 class SleepBackward(torch.autograd.Function):
-    """A tensor unchanged, and its gradient unchanged but later."""
+    """The identity, whose gradient is delayed by a sleep."""
 
     @staticmethod
     def forward(ctx: Any, value: torch.Tensor, device: SimulatedDevice, seconds: float) -> torch.Tensor:
@@ -120,6 +120,6 @@ class SleepBackward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        """Return its gradient, later."""
+        """Return its gradient after a sleep."""
         ctx.device.work(ctx.seconds)
         return gradients[0], None, None

@@ -60,7 +60,7 @@ class DispatchRecorder(TorchDispatchMode):
 
     All of torch.distributed, functional collectives too, ends in operators of ``c10d`` and
     ``_c10d_functional``; a mode of torch's dispatcher sees each of them once, on its way from Python.
-    ``waited`` is called whenever the rank has waited for something.
+    ``waited`` is called after each wait of the rank.
     """
 
     def __init__(self, waited: Callable[[], None] = lambda: None) -> None:

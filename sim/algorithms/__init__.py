@@ -46,14 +46,14 @@ _REGISTERED: set[tuple[str, str]] = set()
 
 
 def register(algorithm: str, kind: str, build: Build) -> None:
-    """Add an algorithm for one collective, if its schedules for 1 to 8 ranks check.
+    """Add an algorithm for one collective, if its schedules for 1 to 8 ranks are proved.
 
-    Its schedules for more ranks are checked on use, up to `MAX_PROVED` transfers.
+    Its schedules for more ranks are proved on use, up to `MAX_PROVED` transfers.
     """
     if ":" in algorithm or algorithm in ALSO_CALLED or algorithm in _PARAMETERS:
         raise ValueError(f"{algorithm!r} is already the name of an algorithm; write another name")
     for ranks in range(1, 9):
-        for nbytes in (64, 20_000):  # one chunk and some, where the message is cut for a pipeline
+        for nbytes in (64, 20_000):  # one chunk, and several where the message is cut for a pipeline
             prove(build(Collective(kind, ranks, nbytes)))
     ALGORITHMS.setdefault(algorithm, {})[kind] = build
     _REGISTERED.add((algorithm, kind))
@@ -61,10 +61,10 @@ def register(algorithm: str, kind: str, build: Build) -> None:
 
 
 def schedule(algorithm: str, collective: Collective) -> Schedule:
-    """Return the schedule of ``collective`` by ``algorithm``; raise where it does not check.
+    """Return the schedule of ``collective`` by ``algorithm``; raise an error if it is wrong.
 
-    A parameter may follow the name: ``ring_2d:4x8``, ``knomial:3``. Where an algorithm equals another one on
-    this number of ranks, as a grid of one row is a ring, the schedule has the other one's name.
+    A parameter may follow the name: ``ring_2d:4x8``, ``knomial:3``. Where two algorithms are the same on this
+    number of ranks, as a grid of one row is a ring, the schedule has the simpler one's name.
     """
     name, build = _builder(algorithm, collective.kind)
     if (name, collective.kind) in _REGISTERED:
@@ -73,14 +73,14 @@ def schedule(algorithm: str, collective: Collective) -> Schedule:
 
 
 def does(algorithm: str, kind: str) -> bool:
-    """Check that a known algorithm carries out collectives of the kind."""
+    """Return whether a known algorithm carries out collectives of the kind."""
     return kind in ALGORITHMS[_split(algorithm)[0]]
 
 
 def named(text: str, kind: str) -> list[str]:
     """Return the algorithms among ``ring,tree`` for collectives of a kind; after ``^`` all but these.
 
-    Without any, the first stands alone; `schedule` refuses it by name.
+    If none can, return the first alone, which `schedule` refuses by name.
     """
     names = text.removeprefix("^").split(",")
     able = [name for name in dict.fromkeys(names) if does(name, kind)]
@@ -89,7 +89,7 @@ def named(text: str, kind: str) -> list[str]:
     left = {_split(name)[0] for name in names}
     names = [name for name in algorithms_for(kind) if name not in left]
     if not names:
-        raise ValueError(f"{text!r} leaves no algorithm for {kind}; write fewer names after ^")
+        raise ValueError(f"{text!r} excludes every algorithm for {kind}; write fewer names after ^")
     return names
 
 

@@ -7,7 +7,7 @@ from ringside.sim.steps import Step, step
 
 
 def arcs(src: ArrayLike, dst: ArrayLike, first: ArrayLike, span: ArrayLike, parts: int) -> Step:
-    """Send ``span`` parts from ``first`` on from each source, in two transfers where they wrap around."""
+    """Send ``span`` parts, beginning with ``first``, from each source; use two transfers to wrap around."""
     src, dst, first, span = (np.atleast_1d(a) for a in np.broadcast_arrays(src, dst, first, span))
     first = first % parts
     over = np.maximum(first + span - parts, 0)

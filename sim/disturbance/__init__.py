@@ -1,8 +1,8 @@
 """Disturbances of a job: slow ranks and links, jitter, OS noise, late ranks.
 
-Nothing here has an engine. A `Disturbance` is drawn, and a draw changes the engines' inputs: the seconds of a
-program's compute, the figures of a topology's links, the moment at which a rank begins. A `study` of many
-draws gives the duration in quantiles, and who waits for whom.
+A `Disturbance` is drawn at random, and each draw changes the engines' inputs: the seconds of a program's
+compute, the figures of a topology's links, the moment at which a rank begins. A `study` of many draws gives
+the duration in quantiles, and who waits for whom.
 """
 
 from ringside.sim.disturbance.disturbance import Disturbance, Draw, SlowLink

@@ -14,7 +14,7 @@ from ringside.topologies.graph import Hop, name_of
 from ringside.topologies.units import MAX_DURATION
 
 MAX_FACTOR = 1_000_000
-"""Maximum factor; anything slower hangs."""
+"""Maximum factor; anything slower counts as a hang."""
 
 _LINKS = 2**40
 """The links' stream of random numbers, beyond those of ranks."""
@@ -53,7 +53,7 @@ class Disturbance:
             _check_factor(f"rank {rank}", factor)
         for rank, seconds in self.late.items():
             if not (math.isfinite(seconds) and 0 <= seconds <= MAX_DURATION):
-                raise ValueError(f"rank {rank} comes {seconds} s late; write 0 to {MAX_DURATION:g} s")
+                raise ValueError(f"rank {rank} is {seconds} s late; write 0 to {MAX_DURATION:g} s")
         hops = [hop for link in self.slow_links for hop in link.hops]
         twice = next((hop for hop in hops if hops.count(hop) > 1), None)
         if twice:
@@ -69,7 +69,7 @@ class Disturbance:
         for word, named in (("slow", self.slow_ranks), ("late", self.late)):
             unknown = [rank for rank in named if not 0 <= rank < count]
             if unknown:
-                raise ValueError(f"rank {unknown[0]} is {word}; there are ranks 0 to {count - 1}")
+                raise ValueError(f"rank {unknown[0]} is {word}; allowed: ranks 0 to {count - 1}")
 
     def links(self, graph: Topology) -> Topology:
         """Return the topology with its slow links."""
@@ -97,7 +97,7 @@ class Draw:
     number: int
 
     def program(self, program: Program) -> Program:
-        """Return the program with this draw's compute times; no two ranks do the same."""
+        """Return the program with this draw's compute times; ranks are drawn independently."""
         self.disturbance.check_ranks(program.ranks)
         made: dict[int, Sequence[Operation]] = {}
 

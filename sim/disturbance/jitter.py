@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_SIGMA = 3.0
-"""Maximum sigma of a lognormal jitter; one piece of work in twenty then takes 140 times its median."""
+"""Maximum sigma of a lognormal jitter; one piece in twenty then takes at least 140 times its median."""
 
 
 class Jitter(Protocol):
@@ -65,9 +65,9 @@ class Empirical:
 
 @dataclass(frozen=True, slots=True)
 class OsNoise:
-    """OS noise: it takes a rank's core every ``period_s`` seconds, for ``duration_s``.
+    """OS noise: it interrupts a rank's core every ``period_s`` seconds, for ``duration_s``.
 
-    Ranks are not in step, and neither is work with its interruptions.
+    The phase is random for each rank and each piece of work.
     """
 
     period_s: float
@@ -84,7 +84,7 @@ class OsNoise:
         """Return the durations of interrupted pieces of work.
 
         Between two interruptions ``period_s - duration_s`` of work are done, and the first is uniform in that
-        interval: in the mean work takes period / (period - duration) times as long.
+        interval: on average work takes period / (period - duration) times as long.
         """
         quiet = self.period_s - self.duration_s
         return seconds + self.duration_s * np.floor(seconds / quiet + rng.random(len(seconds)))

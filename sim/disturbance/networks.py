@@ -17,7 +17,7 @@ from ringside.sim.program.simulate import Simulation, run_all
 from ringside.sim.program.timeline import waits
 from ringside.sim.program.transfers import Transfers
 
-NO_LINKS = "{}: {} times a collective as a whole, without single links; write --library ideal or gloo"
+NO_LINKS = "{}: {} times a collective as a whole, not link by link; write --library ideal or gloo"
 
 
 def libraries_under(libraries: Libraries, disturbance: Disturbance) -> Libraries:
@@ -49,10 +49,10 @@ def collective_once(
     Time counts from the first rank's arrival to the last one's departure.
     """
     if not (isinstance(library, Scheduled) and library.plays_links):
-        raise ValueError(NO_LINKS.format("what disturbs a collective is in its links", library.name))
+        raise ValueError(NO_LINKS.format("a collective is disturbed through its links", library.name))
     if draw.disturbance.noise:
         raise ValueError(
-            "--os-noise interrupts compute, which a collective does not have; leave it out, or ask "
+            "--os-noise interrupts compute, which a collective does not have; leave it out, or use "
             "ringside train or program"
         )
     there = library.on(draw.network(library.graph), candidate)
@@ -60,14 +60,14 @@ def collective_once(
         return Outcome(there.time(collective, candidate, engine).time_s, {})
     if engine not in ("auto", "simpy"):
         raise ValueError(
-            f"--engine {engine} has all ranks come at once; write --engine simpy, or leave --late out"
+            f"--engine {engine} starts all ranks at once; write --engine simpy, or leave --late out"
         )
     simulation = _one_by_one(there, collective, draw)
     return Outcome(simulation.makespan_s, waits(simulation))
 
 
 def _one_by_one(library: Scheduled, collective: Collective, draw: Draw) -> Simulation:
-    """Play a collective to which ranks come at their own times, transfer by transfer."""
+    """Play a collective whose ranks arrive at different times, transfer by transfer."""
     hosts = tuple(range(library.ranks))
     group = Group("all ranks", hosts, GLOO.name, 1)
     kind = collective.kind

@@ -32,12 +32,12 @@ class Drawn:
 
     @property
     def mean_s(self) -> float:
-        """The mean."""
+        """The mean duration."""
         return float(np.mean(self.times_s))
 
     @property
     def median_s(self) -> float:
-        """The median."""
+        """The median duration."""
         return self.quantile(0.5)
 
     @property
@@ -47,7 +47,7 @@ class Drawn:
 
     @property
     def blamed(self) -> dict[int, float]:
-        """Mean seconds that all others together waited for each rank, the most first."""
+        """Mean seconds that all other ranks together waited for each rank, longest first."""
         blame: dict[int, float] = {}
         for (_, culprit), seconds in self.waits.items():
             blame[culprit] = blame.get(culprit, 0.0) + seconds
@@ -67,7 +67,7 @@ def study(
     seed: int = 0,
     on_draw: Callable[[], None] = lambda: None,
 ) -> Drawn:
-    """Play the draws of a seed, or a single one where nothing is random; ``once`` plays one."""
+    """Play the draws of a seed, or a single draw if nothing is random; ``once`` plays one draw."""
     if not 1 <= draws <= MAX_DRAWS:
         raise ValueError(f"{draws} draws; write 1 to {MAX_DRAWS:,}")
     if seed < 0:

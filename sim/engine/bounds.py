@@ -1,4 +1,4 @@
-"""Lower bounds on a schedule's time, whatever the engine: its links' loads, and its depth."""
+"""Lower bounds on a schedule's time for every engine: its links' loads, and its depth."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from ringside.topologies.graph import Hop
 Ways = Callable[[int, int, int], tuple[Hop, ...]]
 
 MAX_TRACKED = 2**20
-"""Maximum chunks of all ranks together that are followed one by one; of more, every k-th is followed."""
+"""Maximum number of chunks, over all ranks, that are followed one by one; beyond it every k-th."""
 
 
 class ScheduleBounds(NamedTuple):
@@ -64,7 +64,7 @@ def lower_bounds(schedule: Schedule, graph: Topology, routes: Routes | None = No
 
 
 def closed_bounds(schedule: Schedule, parameters: Parameters) -> ScheduleBounds:
-    """Return the bounds on the textbook network by closed form: no walk through a billion transfers."""
+    """Return the bounds on the textbook network by closed form: nothing walks through a billion transfers."""
     ranks, collective = schedule.ranks, schedule.collective
     if ranks == 1:
         return ScheduleBounds(0.0, 0.0)
@@ -114,7 +114,7 @@ _SHARES: dict[tuple[str, str], Callable[[int], float]] = {
 
 
 def busy(schedule: Schedule, graph: Topology, routes: Routes | None = None) -> dict[Hop, float]:
-    """Return for how many seconds each link carries the schedule's bytes."""
+    """Return the seconds that each link needs for the schedule's bytes."""
     streams = schedule.steps
     moved: Counter[tuple[int, int, int]] = Counter()
     if isinstance(streams, TransferStreams) and (streams.is_line or streams.is_ring):
@@ -159,7 +159,7 @@ class _Latencies(dict[tuple[int, int, int], float]):
 
 
 class _Chains:
-    """When each end has each chunk up to date if messages are empty, and the longest wait for any."""
+    """Arrival times of chunks at each end if messages are empty, and the latest of them."""
 
     def __init__(self, schedule: Schedule) -> None:
         chunks = len(schedule.chunks)

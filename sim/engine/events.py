@@ -156,17 +156,17 @@ class Execution:
 
     @property
     def time_s(self) -> float:
-        """The time it took, in seconds."""
+        """The duration, in seconds."""
         return seconds(self.end - self._begin)
 
     def may_send(self, rank: int) -> None:
-        """Let an arrived rank's data leave from now on."""
+        """Allow an arrived rank to send from now on."""
         if not self._to_move[rank] and self._left:
             self._left(rank, self._env.tick)
         self._come(connection for connection in self._of_rank[rank] if connection.src == rank)
 
     def may_receive(self, rank: int) -> None:
-        """Tell the senders to a rank that it has arrived."""
+        """Notify the senders to a rank that it has arrived."""
         self._come(connection for connection in self._of_rank[rank] if connection.dst == rank)
 
     def _come(self, connections: Iterator[_Connection]) -> None:
@@ -178,7 +178,7 @@ class Execution:
             self._advance(connection, now)
 
     def _go_on(self, tick: int) -> None:
-        """Count from a later origin, after a long time: nothing is under way."""
+        """Move the origin after a long time, when nothing is under way."""
         if tick - self._origin >= _LONG:
             self._origin = tick
 
@@ -306,7 +306,7 @@ class Execution:
             self.done.succeed()
 
     def _open(self, gate: Gate) -> None:
-        """Release a gate's transfers, and the gates that it was the last to hold back."""
+        """Release a gate's transfers, and the gates that waited only for it."""
         opened = [gate]
         while opened:
             gate = opened.pop()

@@ -2,7 +2,7 @@
 
 Each connection of a ring has its own links, and its receiver's additions, to itself. Its k-th transfer sets
 out when the one that it passes on is complete at its source and a credit is available, and each of its links
-carries it behind the one before. So the k-th transfers of all connections together are a few operations on
+carries it after the previous one. So the k-th transfers of all connections together are a few operations on
 arrays, O(ranks) of memory, O(transfers of one connection) steps.
 
 Only the links of a route that are slower than all before them cause waiting: data leave a link no faster than
@@ -26,8 +26,9 @@ EVERY = 1 << 26
 """Transfers between two progress reports."""
 
 MANY, SMALL = 100_000_000, 5000
-"""Transfers per step from which the compiled recurrence is worth its start-up time. numpy's time per step is
-at least that of this many transfers."""
+"""Transfers per step from which the compiled recurrence is worth its start-up time. numpy's overhead per step
+equals the time of this number of transfers.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +74,7 @@ class Ring:
         )
 
     def folded(self) -> "Ring":
-        """Return the shortest ring whose multiples look the same as this one."""
+        """Return the shortest ring that, repeated, equals this one."""
         size = len(self)
         columns = np.concatenate([self.beta, self.ahead, self.behind[None], self.sizes[:, :size]])
         for period in range(1, size // 2 + 1):

@@ -29,7 +29,7 @@ _LEAST_SHARE = 1 / 64
 """Minimum ratio of a round with the smallest chunk to the usual one; below it rounds are mostly empty."""
 
 _EXACT = 1e-14
-"""Minimum ratio of a latency to any moment, so that adding it advances time."""
+"""Minimum ratio of a latency to the current time, so that adding the latency changes it."""
 
 _MOMENTS = ("head", "coming", "freeing")
 _COUNTS = ("sent", "settled", "arrived", "returned", "first", "count", "usual", "need", "needs")
@@ -160,7 +160,7 @@ def _before_shorter(streams: TransferStreams, seconds: Floats, usual: float) -> 
 
 
 def simulate(star: Star, transfers: int) -> SimulatedCollective:
-    """Return the time of ``transfers`` transfers, and the number that happened."""
+    """Return the time of ``transfers`` transfers, and the number played."""
     from ringside.sim.engine.compiled.rounds import play
 
     if not jit.is_kept(play):

@@ -1,4 +1,4 @@
-"""What engines share: the outcome of a simulation, and the links that a message crosses."""
+"""Common parts of engines: the outcome of a simulation, and the links that a message crosses."""
 
 from dataclasses import dataclass
 

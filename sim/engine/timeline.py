@@ -57,8 +57,8 @@ class Timeline:
         """Return the Chrome trace that ui.perfetto.dev opens: a track per rank and per link used.
 
         Times are in microseconds, the format's unit. A rank's track shows when it puts its sends on the wire;
-        a rank with several ports that sends on two at once gets a second track, and so does a link on which
-        messages take turns, segment by segment.
+        a rank that sends on two ports at once gets a second track, and so does a link whose messages
+        alternate segment by segment.
         """
         return {
             "displayTimeUnit": "ns",

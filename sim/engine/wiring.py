@@ -64,7 +64,7 @@ def wire(schedule: Schedule, graph: Topology, routes: Routes) -> Wiring:
         start, links, hops = _over_switch(src, dst, *around)
         bandwidth, latency = _figures(graph, hops)
         alike = len(figures.union(zip(bandwidth.tolist(), latency.tolist(), strict=True))) <= 1
-        stream = np.full(len(count), -1)  # two links of its own crowd no other connection
+        stream = np.full(len(count), -1)  # two links of its own affect no other connection
     else:
         numbers: dict[Hop, int] = {}
         taken = [route(schedule, routes, *connection) for connection in counts]

@@ -1,6 +1,6 @@
 """File formats: a `Schedule` or a `Program` in MSCCL's XML, in GOAL and in Chakra's traces.
 
-Each format has a file for writing and one for reading; `docs/formats.md` says what it carries and loses.
+Each format has a file for writing and one for reading; `docs/formats.md` lists what it preserves and loses.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ MAX_BYTES = 2**30
 
 
 class FormatError(ValueError):
-    """A file that cannot be read, or data that a format cannot carry; the message says where and why."""
+    """A file that cannot be read, or data that a format cannot express; the message says where and why."""
 
 
 def bytes_of(path: Path) -> bytes:

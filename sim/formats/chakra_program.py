@@ -1,9 +1,9 @@
 """A `Program` as Chakra's nodes, rank by rank, and nodes as a `Program`.
 
-A collective's ``comm_size`` is what one rank puts in (ASTRA-sim, system/collective/Ring.cc), as a program's
+A collective's ``comm_size`` is one rank's contribution (ASTRA-sim, system/collective/Ring.cc), as a program's
 is. A group is ``pg_name``; its ranks are listed beside the traces, in ASTRA-sim's comm_groups.json, or follow
-from its users. Nodes of one rank wait for their dependencies and for nothing else; a message sets out when it
-is sent, whether it is awaited or not, as in ASTRA-sim, unless its receive says otherwise.
+from its users. Nodes of one rank wait for their dependencies and for nothing else; a message leaves when it
+is sent, even without a posted receive, as in ASTRA-sim, unless its receive is marked otherwise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,13 +46,13 @@ KINDS = (
 """Values of ``comm_type``, from 0 on."""
 
 OF_EACH = ("all_gather", "gather", "scatter")
-"""Collectives whose size is that of all parts; a rank puts in one."""
+"""Collectives whose size is that of all parts; a rank contributes one part."""
 
 RENDEZVOUS = "rendezvous"
-"""An attribute of receives, which only Ringside writes: until one begins, its message is held back."""
+"""An attribute of receives, written only by Ringside: the message is held back until the receive begins."""
 
 MARK = "metadata"
-"""The category of nodes that inform and do nothing."""
+"""The category of nodes that carry information and take no time."""
 
 
 def nodes_of(program: Program) -> tuple[list[list[ChakraNode]], dict[str, list[int]]]:
@@ -67,7 +67,7 @@ def nodes_of(program: Program) -> tuple[list[list[ChakraNode]], dict[str, list[i
 
 
 def losses(program: Program) -> list[str]:
-    """Return what the nodes of a program lose, in sentences."""
+    """Return sentences on the information that a program loses as nodes."""
     actions = [one.action for rank in range(program.ranks) for one in program.operations(rank)]
     notes = []
     if any(isinstance(one, Call) and one.collective.redop != "sum" for one in actions):
@@ -119,7 +119,8 @@ def _figures(
             return [(COMPUTE, round(seconds * 1e6), {"is_cpu_op": False})]
         case Raise(message) | Lost(_, message):
             raise FormatError(
-                f"{program.name}: rank {rank} fails at {operation.where}, and traces do not: {message}"
+                f"{program.name}: rank {rank} fails at {operation.where}, which traces cannot express: "
+                f"{message}"
             )
         case Send() | Recv():
             return [_message(program, rank, action, names)]
@@ -147,7 +148,7 @@ def _message(
 ) -> tuple[int, int, dict[str, Any]]:
     if part.peer == ANY:
         raise FormatError(
-            f"{program.name}: rank {rank} receives from any source, but traces name one; write the source"
+            f"{program.name}: rank {rank} receives from any source, but traces need one; write the source"
         )
     kind, end = (SEND, "comm_dst") if isinstance(part, Send) else (RECV, "comm_src")
     figures = {"comm_type": kind, "comm_size": part.nbytes, end: part.peer, "comm_tag": part.tag}

@@ -157,7 +157,7 @@ class _Reader:
                 (later.requires if edge["kind"] == "requires" else later.irequires).append(ends[1])
             elif text:
                 raise self._wrong(f"{text[:60]!r} is not a send, recv, calc, requires or irequires")
-        raise self._wrong("the file ends inside of a rank; '}' is missing")
+        raise self._wrong("the file ends inside a rank; '}' is missing")
 
     def _node(self, match: "re.Match[str]", ranks: int) -> GoalNode:
         self.goal.placed += any((match[key] or "").strip("0") for key in ("cpu", "on", "nic"))
@@ -182,7 +182,7 @@ class _Reader:
         return int(text)
 
     def _ordered(self, nodes: list[GoalNode]) -> list[GoalNode]:
-        """Return the nodes so that each comes after those it names, otherwise in their own order."""
+        """Return the nodes in topological order, otherwise in the file's order."""
         try:
             order = in_order([(*node.requires, *node.irequires) for node in nodes])
         except CycleError as error:

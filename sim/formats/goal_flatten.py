@@ -1,8 +1,8 @@
 """A program, or a schedule, as GOAL's nodes: messages, work, and their requirements.
 
 GOAL has no collectives: each becomes the transfers of a schedule, between a node that begins it and one that
-ends it. It has no groups: each group's own tag distinguishes its messages. It has no waiting host, no streams
-and no queues: their order becomes requirements.
+ends it. It has no groups: each group's own tag distinguishes its messages. It has no host, streams or queues:
+their order becomes requirements.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -42,7 +42,7 @@ def of_schedule(plan: Schedule) -> list[list[GoalNode]]:
     """
     what = f"{plan.algorithm} {plan.collective.kind} on {plan.ranks} ranks cannot be written as GOAL"
     if plan.switches:
-        raise FormatError(f"{what}: it adds in switches, and GOAL has ranks only; write another algorithm")
+        raise FormatError(f"{what}: it adds in switches, but GOAL has ranks only; write another algorithm")
     if plan.longer_than(MAX_NODES // 4):
         raise FormatError(
             f"{what}: it has more than {MAX_NODES // 4:,} transfers; write a smaller size or fewer ranks"
@@ -58,7 +58,7 @@ def of_schedule(plan: Schedule) -> list[list[GoalNode]]:
         ):
             tag = tags[src, dst] = tags.get((src, dst), -1) + 1
             required = _required(ranks[src], came[src], chunks)
-            # its predecessor on its connection, where that may wait for more
+            # its predecessor on its connection, which may have further dependencies
             begun = [
                 place
                 for place in last.get((src, dst, channel), ())
@@ -67,7 +67,7 @@ def of_schedule(plan: Schedule) -> list[list[GoalNode]]:
             last[src, dst, channel] = [len(ranks[src])]
             ranks[src].append(GoalNode(SEND, size, dst, tag, required, begun))
             carried.append((dst, chunks, GoalNode(RECV, size, src, tag)))
-        # a step does not send the data that it brings
+        # a step does not send data that arrive in it
         for dst, chunks, node in carried:
             for chunk in chunks:
                 came[dst].setdefault(chunk, []).append(len(ranks[dst]))
@@ -76,7 +76,7 @@ def of_schedule(plan: Schedule) -> list[list[GoalNode]]:
 
 
 def _required(nodes: list[GoalNode], came: dict[int, list[int]], chunks: range) -> list[int]:
-    """Return the nodes that brought some chunks; many that are the same for all are joined first."""
+    """Return the nodes that brought some chunks; a large set common to all is joined first."""
     lists = [came[chunk] for chunk in chunks if chunk in came]
     places = list(dict.fromkeys(place for one in lists for place in one))
     if len(places) > FEW and len(lists) == len(chunks) and all(one == lists[0] for one in lists):
@@ -89,14 +89,14 @@ def _required(nodes: list[GoalNode], came: dict[int, list[int]], chunks: range) 
 def of_program(program: Program, schedule_of: ScheduleOf) -> list[list[GoalNode]]:
     """Return each rank's nodes for a whole job; ``schedule_of`` returns a collective's transfers.
 
-    Raise `FormatError` for a rank that an error of its library ends.
+    Raise `FormatError` for a rank that ends with an error of its library.
     """
     shared = _Shared(program, schedule_of)
     return [_Rank(program, rank, shared).nodes for rank in range(program.ranks)]
 
 
 def losses(program: Program) -> list[str]:
-    """Return what the nodes of a program lose, in sentences."""
+    """Return sentences on the information that a program loses as nodes."""
     actions = [one.action for rank in range(program.ranks) for one in program.operations(rank)]
     calls = [action for action in actions if isinstance(action, Call)]
     groups = {action.group for action in actions if isinstance(action, Call | Send | Recv | Together)}
@@ -104,23 +104,26 @@ def losses(program: Program) -> list[str]:
     if calls:
         kinds = ", ".join(dict.fromkeys(call.collective.kind for call in calls))
         notes.append(
-            f"collectives ({kinds}) are written as their transfers, without type, reduction and adding"
+            f"collectives ({kinds}) are written as their transfers, without type, reduction and time of "
+            "additions"
         )
     if any(_holds_back(program.operations(rank)) for rank in range(program.ranks)):
-        notes.append(f"messages of up to {EAGER:,} bytes leave before they are awaited, as in LogGOPSim")
+        notes.append(
+            f"messages of up to {EAGER:,} bytes leave before their receive is posted, as in LogGOPSim"
+        )
     if len(groups) > 1:
         notes.append(f"{len(groups)} groups are distinguished by tags alone")
     if loses_queue(program):
         notes.append(QUEUE_LOST)
     if any(isinstance(action, Join | NewGroup) for action in actions):
-        notes.append("making groups takes no time and waits for no rank")
+        notes.append("creating groups takes no time and does not wait for other ranks")
     if any(isinstance(action, Compute) and (action.seconds * 1e9) % 1 for action in actions):
         notes.append("compute is rounded to nanoseconds")
     return notes
 
 
 def _holds_back(operations: Sequence[Operation]) -> bool:
-    """Check whether small messages wait for a receive, or for a member of a collective, that may be late."""
+    """Return whether small messages may wait for a late receive, or a late member of a collective."""
     order, messages = OperationOrder(operations), folded(operations)
     for place, operation in enumerate(operations):
         is_late = bool(order.before(place)) and place not in messages
@@ -211,7 +214,7 @@ class _Rank:
         match action:
             case Raise(message) | Lost(_, message):
                 raise FormatError(
-                    f"rank {self._rank} fails at {operation.where}: {message}; GOAL has no errors"
+                    f"rank {self._rank} fails at {operation.where}, which GOAL cannot express: {message}"
                 )
             case Compute(seconds):
                 return [

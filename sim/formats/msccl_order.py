@@ -42,13 +42,13 @@ class StepEvent(NamedTuple):
 def events(algorithm: Algorithm) -> list[StepEvent]:
     """Return all steps, each after its dependencies.
 
-    Raise `FormatError` with the line of one that waits for ever.
+    Raise `FormatError` with the line of a step that waits forever.
     """
     return _Execution(algorithm).events
 
 
 class _Execution:
-    """One execution: each block runs as far as it can, again and again."""
+    """One execution: each block runs as far as it can, repeatedly."""
 
     def __init__(self, algorithm: Algorithm) -> None:
         self.events: list[StepEvent] = []
@@ -72,7 +72,7 @@ class _Execution:
         self._refuse_waiting(places)
 
     def _goes(self, rank: int, number: int, place: int) -> bool:
-        """Carry out a step if possible; return whether it was."""
+        """Carry out a step if possible; return whether it was possible."""
         block = self._algorithm.blocks[rank][number]
         step = block.steps[place]
         after = [self._last[rank, number]] if place else []
@@ -112,20 +112,20 @@ class _Execution:
             if place == len(block.steps):
                 continue
             step, slots = block.steps[place], self._algorithm.slots
-            message = f"gpu {rank}, thread block {number} waits here for ever"
+            message = f"gpu {rank}, thread block {number} waits here forever"
             if step.type in SENDS and len(self._queue(rank, block.send, block)) == slots:
                 message += f": {slots} messages to gpu {block.send} wait, and the protocol has no more slots"
             raise self._algorithm.wrong(step.line, message)
         for (src, dst, channel), left in self._sent.items():
             if left:
                 raise FormatError(
-                    f"{self._algorithm.file}: gpu {src} sends {len(left)} messages more to gpu {dst} on "
-                    f"channel {channel} than are received"
+                    f"{self._algorithm.file}: gpu {src} sends {len(left)} more messages to gpu {dst} on "
+                    f"channel {channel} than it receives"
                 )
 
 
 def refuse_races(algorithm: Algorithm, order: Sequence[StepEvent], *, in_place: bool) -> None:
-    """Raise `FormatError` with both lines where two unordered steps meet at a chunk.
+    """Raise `FormatError` with both lines if two unordered steps access one chunk.
 
     One of the two must write. The events before a step are the bits of an integer, kept as long as other
     steps may wait for it.
@@ -182,7 +182,7 @@ def _race(algorithm: Algorithm, first: StepEvent, second: StepEvent, cell: Slot)
 
     return algorithm.wrong(
         second.step.line,
-        f"{named(second)} and, on line {first.step.line}, {named(first)} meet at chunk {cell[1]} of gpu "
-        f"{second.rank}'s {BUFFERS[cell[0]]}, which one of them changes, in no certain order; let the later "
+        f"{named(second)} and, on line {first.step.line}, {named(first)} race at chunk {cell[1]} of gpu "
+        f"{second.rank}'s {BUFFERS[cell[0]]}, which one of them changes: nothing orders them; make the later "
         "wait for the other by depid and deps",
     )

@@ -28,8 +28,8 @@ from ringside.sim.steps import Step as Moved
 def build(algorithm: Algorithm) -> Callable[[Collective], Schedule]:
     """Return the schedule of an algorithm, for any size of its collective; proved.
 
-    Raise `FormatError` with the line where steps race or wait for ever, where they cannot be a schedule, and
-    where they break the collective's promise.
+    Raise `FormatError` with the line where steps race, wait forever, cannot be a schedule or break the
+    collective's promise.
     """
     order = events(algorithm)
     ways = []
@@ -52,7 +52,7 @@ def build(algorithm: Algorithm) -> Callable[[Collective], Schedule]:
             prove(replace(plan, copies=True))
         except ScheduleError as error:
             raise FormatError(
-                f"{algorithm.file}: in order, but not as a schedule, which has no depid: {error}"
+                f"{algorithm.file}: correct with depid, but not as a schedule, which has no depid: {error}"
             ) from None
         return lambda collective: replace(schedule(collective), copies=True)
     return schedule
@@ -106,7 +106,7 @@ class _Order:
         levels = self._levels(whole) or self._levels([])
         if levels is None:
             raise FormatError(
-                f"{self._algorithm.file}: chunks are sent and kept in an order that no schedule has"
+                f"{self._algorithm.file}: chunks are sent and kept in an order that no schedule can express"
             )
         by_level: dict[int, list[int]] = defaultdict(list)
         for number in range(len(self._transfers)):
@@ -187,7 +187,7 @@ class _Order:
             self._beyond.update(pairs)
 
     def _two_copies(self, rank: int, value: Value, sends: Sequence[int]) -> FormatError:
-        message = f"gpu {rank} has two copies of chunk {value.chunk}, and no schedule has this one"
+        message = f"gpu {rank} has two copies of chunk {value.chunk}, and a schedule cannot express this one"
         if sends:
             return self._algorithm.wrong(self._transfers[sends[0]].line, message)
         return FormatError(f"{self._algorithm.file}: {message}: the one in its output")

@@ -92,7 +92,7 @@ NOWHERE = Place("i", -1)
 
 
 def dumps(plan: Schedule, protocol: str = "Simple") -> str:
-    """Return the XML of a schedule; raise `FormatError` where MSCCL cannot carry it, with the reason."""
+    """Return the XML of a schedule; raise `FormatError` with the reason if MSCCL cannot express it."""
     _check(plan, protocol)
     channels = _channels(plan)
     gpus = [_Gpu(plan, rank, channels) for rank in range(plan.ranks)]
@@ -186,7 +186,7 @@ class _Gpu:
         self._received.update(dict.fromkeys(piece.chunks, (block, step)))
 
     def copy_own(self) -> None:
-        """Copy into the output the data that the rank needs there and never received."""
+        """Copy into the output the rank's own data that it needs there."""
         own = [chunk for chunk in self.outputs if chunk not in self._received]
         for run in _runs(own, [(self.held(chunk).place, self.target(chunk)) for chunk in own]):
             self._add(
@@ -287,17 +287,17 @@ def _channels(plan: Schedule) -> dict[tuple[int, int, int], int]:
 
 
 def _check(plan: Schedule, protocol: str) -> None:
-    """Refuse schedules that MSCCL cannot express, or that are not right in every order."""
+    """Refuse schedules that MSCCL cannot express, or that are not correct in every order."""
     kind = plan.collective.kind
     if protocol not in PROTOCOLS:
         raise FormatError(f"{protocol!r} is not a protocol of MSCCL; write {one_of(PROTOCOLS, protocol)}")
     if kind not in COLLECTIVES:
         raise _refusal(plan, f"MSCCL has no {kind}; it has {', '.join(COLLECTIVES)}")
     if plan.switches:
-        raise _refusal(plan, "it adds in switches, and MSCCL's steps are of GPUs; write another algorithm")
+        raise _refusal(plan, "it adds in switches, but MSCCL has steps of GPUs only; write another algorithm")
     if plan.collective.root:
         raise _refusal(
-            plan, f"its root is rank {plan.collective.root}, and the file names none; write root 0"
+            plan, f"its root is rank {plan.collective.root}, but the file cannot name one; write root 0"
         )
     if plan.longer_than(MAX_TRANSFERS):
         raise _refusal(
@@ -308,7 +308,7 @@ def _check(plan: Schedule, protocol: str) -> None:
     _, firsts = np.unique(plan.chunks.block, return_index=True)
     sizes = np.diff(np.append(plan.chunks.bounds[firsts], plan.collective.space))
     if np.ptp(sizes) > plan.collective.itemsize:
-        raise _refusal(plan, "its parts differ in size, and MSCCL cuts all alike; write equal ones")
+        raise _refusal(plan, "its parts differ in size, but MSCCL cuts all alike; write equal parts")
     prove(plan)
 
 

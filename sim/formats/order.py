@@ -23,14 +23,14 @@ def folded(operations: Sequence[Operation]) -> set[int]:
 
 
 def closed(operations: list[Operation]) -> list[Operation]:
-    """Return a file's operations, followed by the host, which waits for those that no other comes after."""
+    """Return a file's operations, followed by the host, which waits for those without a successor."""
     awaited = {earlier for one in operations for earlier in one.after}
     left = tuple(place for place in range(len(operations)) if place not in awaited)
     return [*operations, Operation(Wait(), None, left, True, "end", "wait")]
 
 
 class OperationOrder:
-    """Predecessors of each operation of a rank; a file has no host, lanes or queues to imply them.
+    """Predecessors of each operation of a rank; a file has no host, lanes or queues that imply them.
 
     Query the operations in order.
     """
@@ -69,7 +69,7 @@ class OperationOrder:
 
 
 def in_order(before: Sequence[Collection[int]]) -> list[int]:
-    """Return places so that each comes after those it names, otherwise in their own order.
+    """Return places in topological order, otherwise in their own order.
 
     Raise `CycleError`, whose second argument is a place that waits for itself, where there is no such order.
     """

@@ -54,7 +54,7 @@ def read(path: Path) -> ProgramFile:
     """
     if path.suffix == ".goal":
         parsed = goal.loads(text_of(path), str(path))
-        placed = f"{parsed.placed} nodes name a processor or a card of their rank, which programs do not have"
+        placed = f"{parsed.placed} nodes name a processor or a card of their rank, which is ignored"
         of_library = partial(goal_program.program_of, parsed, str(path))
         return ProgramFile(len(parsed.ranks), of_library, (placed,) if parsed.placed else (), "ideal")
     traces = _traces(path)
@@ -70,7 +70,7 @@ def read(path: Path) -> ProgramFile:
     stem = traces[0].name.removesuffix(f".0{traces[0].suffix}")
     _, notes = chakra_program.program_of(ranks, groups, stem, "gloo")
     if left:
-        notes.append(f"{left} dependencies on nodes that the files do not have are left out")
+        notes.append(f"{left} dependencies on nodes that are missing from the files are left out")
 
     def make(library: str) -> Program:
         return chakra_program.program_of(ranks, groups, stem, library)[0]
@@ -125,7 +125,7 @@ def _groups(path: Path, ranks: int) -> dict[str, list[int]]:
 
 
 def check_export(path: Path | None, inputs: tuple[Path | str, ...] = ()) -> None:
-    """Refuse, before any work, a file or a folder that a program cannot be written to."""
+    """Refuse a file or folder that a program cannot be written to, before any work."""
     if path is None:
         return
     if path.suffix == ".goal":
@@ -139,7 +139,7 @@ def check_export(path: Path | None, inputs: tuple[Path | str, ...] = ()) -> None
 
 
 def write(program: Program, path: Path, schedule_of: ScheduleOf) -> list[str]:
-    """Write a program atomically; return its losses, in sentences.
+    """Write a program atomically; return sentences on the information lost.
 
     A name without a suffix is a folder of Chakra's traces, one for each rank.
     """

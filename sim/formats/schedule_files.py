@@ -36,7 +36,7 @@ def check_format(path: Path | None) -> None:
 def write(plan: Schedule, path: Path, protocol: str = "auto") -> list[str]:
     """Write a schedule atomically; return the size and the losses, in sentences.
 
-    Raise `FormatError` where the format cannot carry it, with the reason.
+    Raise `FormatError` with the reason if the format cannot express it.
     """
     check_format(path)
     notes = []

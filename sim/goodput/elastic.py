@@ -8,10 +8,10 @@ SCHEMA = "ringside.elastic/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restarted:
-    """One restart by torchrun, in seconds: from the kill until the ranks train on.
+    """One restart by torchrun, in seconds: from the kill until training continues.
 
-    The agent notices and stops the other ranks, meets the other agents, starts processes; these import torch,
-    join their process group and read the checkpoint.
+    The agent detects it and stops the other ranks, meets the other agents, starts processes; these import
+    torch, join their process group and read the checkpoint.
     """
 
     detect_s: float
@@ -30,7 +30,7 @@ class Restarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElasticRun:
-    """One run to its last step, with a checkpoint every ``interval`` steps, and ``kills`` on its way.
+    """One complete run, with a checkpoint every ``interval`` steps, and its ``kills``.
 
     A kill is seconds after its attempt began to train, and the rank. ``steps_s`` are all steps, repeated ones
     too; ``kept_s`` is the total time of steps that were not repeated; ``saves_s`` are checkpoints; ``wall_s``
@@ -57,7 +57,7 @@ class ElasticRun:
 
     @property
     def redone(self) -> int:
-        """Steps that were done more than once."""
+        """The number of repeated steps."""
         return len(self.steps_s) - self.steps
 
     def line(self) -> str:

@@ -9,7 +9,7 @@ import math
 from ringside.sim.goodput.job import LEAST_S, LongJob
 
 _CHEAP = 1e-9
-"""Where a checkpoint takes a smaller share of M, Daly's interval is exact to double precision."""
+"""The share of M that a checkpoint takes, below which Daly's interval is exact to double precision."""
 
 _STEPS = 60
 """Bisection steps that exhaust a double."""
@@ -39,7 +39,7 @@ def best_interval(job: LongJob) -> float:
     """Return the interval with the greatest `expected_goodput`: where 1 - e^(-(tau + w)/M) = tau/M.
 
     That is the zero of the derivative of Daly's expectation; it depends on neither the restart nor the age at
-    which a checkpoint is usable. Infinite where nothing fails.
+    which a checkpoint is usable. It is infinite without failures.
     """
     write, mtbf = job.checkpoints.write_s, job.mtbf_s
     if math.isinf(mtbf):
@@ -55,7 +55,7 @@ def best_interval(job: LongJob) -> float:
 
 
 def expected_wall(job: LongJob, interval_s: float) -> float:
-    """Return the job's mean time, in seconds, from its first start; infinite where it never ends.
+    """Return the job's mean time, in seconds, from its first start; infinite if it never ends.
 
     Daly's exact expectation of 2006, M e^(R/M) (e^((tau + w)/M) - 1) per segment, with e^(R/M) as the mean
     over causes, a first start-up that reads no checkpoint, and a last segment as long as the remainder. An
@@ -81,7 +81,7 @@ def expected_goodput(job: LongJob, interval_s: float) -> float:
 
 
 def first_order_goodput(job: LongJob, interval_s: float) -> float:
-    """Return 1 - w/tau - (tau/2 + R)/M, good while all three are small; never below 0.
+    """Return 1 - w/tau - (tau/2 + R)/M, accurate if all three are small; never below 0.
 
     Young's accounting, with the restart beside the lost work.
     """

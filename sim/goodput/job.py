@@ -64,13 +64,13 @@ class Restart:
         return self.timeout_s if cause.hangs else self.detect_s
 
     def whole_s(self, cause: Cause) -> float:
-        """Return the time from the failure until training continues, with every node there."""
+        """Return the time from the failure until training continues, with no node missing."""
         return self.noticed_s(cause) + self.stop_s + self.rendezvous_s + self.start_s + self.load_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoints:
-    """Checkpoints of the job: training stands still for ``write_s`` each time.
+    """Checkpoints of the job: each stops training for ``write_s``.
 
     With ``persist_s`` the checkpoint is asynchronous: it is written beside training, and a restart can use it
     only ``persist_s`` seconds after training continued.
@@ -80,7 +80,7 @@ class Checkpoints:
     persist_s: float = 0.0
 
     def __post_init__(self) -> None:
-        _check(self.write_s, "time that training stands still for a checkpoint", "write such as 30s")
+        _check(self.write_s, "pause of training for a checkpoint", "write such as 30s")
         _check(self.persist_s, "time to persist a checkpoint", "write such as 2min")
 
 
@@ -122,7 +122,7 @@ class LongJob:
 
     @property
     def mtbf_s(self) -> float:
-        """Mean time between failures of the whole job; infinite where nothing fails."""
+        """Mean time between failures of the whole job; infinite without failures."""
         return 1 / self.rate if self.rate else math.inf
 
     @property
@@ -142,14 +142,14 @@ class LongJob:
         least = max(LEAST_S, self.checkpoints.persist_s - self.checkpoints.write_s)
         if not least <= interval_s <= 1e9:
             raise ValueError(
-                f"a checkpoint every {interval_s:g} s; write from {least:g} s, when the one before is "
+                f"a checkpoint every {interval_s:g} s; write {least:g} s, when the previous one is "
                 "persisted, to 1e9 s"
             )
         return interval_s
 
 
 def causes_of_mtbf(mtbf_s: float, nodes: int, name: str = "failure") -> tuple[Cause, ...]:
-    """Return one cause, which stops the whole job every ``mtbf_s`` seconds in the mean."""
+    """Return one cause, which stops the whole job every ``mtbf_s`` seconds on average."""
     _check(mtbf_s, "mean time between failures", "write a duration above 0, such as 3h", least=LEAST_S)
     return (Cause(name, 1 / mtbf_s / nodes),)
 

@@ -45,7 +45,7 @@ class Strike(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One simulated run: its duration, where its time went, the failures by cause, and their cost."""
+    """One simulated run: its duration, its time by class, the failures by cause, and their cost."""
 
     wall_s: float
     spent_s: dict[str, float]
@@ -56,7 +56,7 @@ class Life:
 def live(job: LongJob, interval_s: float, strikes: Iterable[Strike]) -> Life:
     """Return the job's life with a checkpoint every ``interval_s`` seconds, under these failures.
 
-    Nodes that are not in the job do not fail, and nothing fails while it waits for a node.
+    Nodes that are not in the job do not fail, and there are no failures while it waits for a node.
     """
     env = simpy.Environment()
     run = _Run(env, job, job.check_interval(interval_s))
@@ -148,7 +148,7 @@ class _Run:
             self.process.interrupt(None)  # a waiting node restarts all ranks
 
     def _gather(self, noticed_s: float) -> Steps:
-        """Notice the failure and stop all ranks; wait for a node where too few are there."""
+        """Detect the failure and stop all ranks; wait for a node if too few are left."""
         yield from self._pass([(RECOVERY, noticed_s)])
         if not self._possible():
             begin, self._waiting = self.env.now, self.env.event()

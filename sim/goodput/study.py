@@ -59,9 +59,9 @@ def study(job: LongJob, interval_s: float, *, trials: int = 100, seed: int = 0) 
     wall = formulas.expected_wall(job, interval_s)
     if wall * job.rate * trials > MOST_FAILURES:
         raise ValueError(
-            f"{wall * job.rate:.3g} failures in each of {trials} lives, which take {wall:.3g} s in the mean; "
-            f"at most {MOST_FAILURES:,} are simulated: write a shorter interval, less work, rarer failures "
-            "or fewer trials"
+            f"{wall * job.rate:.3g} failures in each of {trials} lives, which take {wall:.3g} s on "
+            f"average; at most {MOST_FAILURES:,} are simulated: write a shorter interval, less work, "
+            "rarer failures or fewer trials"
         )
     lives = [
         live(job, interval_s, random_strikes(job, np.random.default_rng([seed, number])))
@@ -100,7 +100,7 @@ def within99(trials: int) -> float:
     """Return the 99 % confidence interval of a mean of ``trials`` lives, in standard errors.
 
     Student's t of ``trials - 1`` degrees of freedom by its expansion about the normal distribution, 26.7.5 of
-    Abramowitz and Stegun's handbook; from 10 lives on within a thousandth.
+    Abramowitz and Stegun's handbook; accurate to a thousandth from 10 lives on.
     """
     z, free = _Z99, trials - 1
     return (

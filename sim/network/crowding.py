@@ -8,7 +8,7 @@ A link is *crowded* if both the ports that send over it and the ports that it le
 A link is *ample* if nothing ever has to wait for it. Either the ports that send over it can give no more than
 it carries, and all links between them and it are ample for that reason. Or the ports that it leads to can
 take no more, and all links between it and them are ample for that reason: traffic would wait for these
-instead. So messages pass it as fast as they arrive: a network that blocks nothing answers as one switch.
+instead. So messages pass it as fast as they arrive: a non-blocking network is equivalent to one switch.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,12 +46,12 @@ class Crowding:
         self._known.update(self._figures[link] for link in changed if not self.is_ample(link))
 
     def crowds(self, way: tuple[int, ...]) -> bool:
-        """Check whether more can meet on a link inside a route than it and the ports behind it carry."""
+        """Return whether traffic on an inner link can exceed its bandwidth and that of the ports behind."""
         firsts, lasts = self._firsts.meets, self._lasts.meets
         return any(min(firsts[link], lasts[link]) > self._figures[link][0] * CROWDED for link in way[1:-1])
 
     def is_ample(self, link: int) -> bool:
-        """Check whether nothing ever waits for a link; ports are never ample."""
+        """Return whether traffic never waits for a link; ports are never ample."""
         return link in self._firsts.ample or link in self._lasts.ample
 
 
@@ -89,7 +89,7 @@ class _Side:
         return narrow
 
     def _is_wide(self, link: int) -> bool:
-        """Check whether a link is ample if those before it are."""
+        """Return whether a link is ample if those before it are."""
         return (
             link in self.ample
             and link not in self._ends

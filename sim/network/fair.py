@@ -11,7 +11,8 @@ sent, so latencies overlap, and their bytes cross one after another. A message o
 latency is over and the one before it is through.
 
 A topology's ``window`` bounds the bytes under way from one rank to another, and so their rate: it is a
-further link of window / latency bytes/s that their flows share. Its ``segment`` means nothing to a fluid.
+further link of window / latency bytes/s that their flows share. Its ``segment`` has no effect in a fluid
+model.
 
 At one instant deliveries come first, the smaller key first, with their effects at that instant; then all
 flows that begin or end do so together. Their order makes no difference. Moments that differ in their ninth
@@ -94,7 +95,7 @@ class FairNetwork:
         self._put(self._deliveries, message, time)
 
     def backlog_s(self, hop: Hop) -> float:
-        """Return 0: nothing waits for a link that is shared."""
+        """Return 0: messages never wait for a shared link."""
         return 0.0
 
     def _put(self, heap: list[tuple[int, int, int, Message]], message: Message, time: float) -> None:

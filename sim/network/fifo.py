@@ -246,7 +246,7 @@ class FifoNetwork:
         self._instant(message)[0].append(message)
 
     def backlog_s(self, hop: Hop) -> float:
-        """Return how long from now on a link still carries the data that have arrived."""
+        """Return the seconds that a link still needs for the data that have arrived."""
         return max(seconds(self._links[self._number[hop]].idle - self._env.tick), 0.0)
 
     def _arrive(self, message: Message, time: float) -> None:

@@ -69,7 +69,7 @@ _counting: ContextVar[list[Load] | None] = ContextVar("counting", default=None)
 
 @contextmanager
 def counted() -> Iterator[list[Load]]:
-    """Count the links of every network that is simulated inside; one entry each, in order."""
+    """Count the load of links in every simulation inside the block; one entry each, in order."""
     loads: list[Load] = []
     token = _counting.set(loads)
     try:
@@ -79,7 +79,7 @@ def counted() -> Iterator[list[Load]]:
 
 
 def load_of(names: Sequence[str], bandwidths: Sequence[float]) -> Load | None:
-    """Return the counter of a network that begins, if counting is on."""
+    """Return the counter for a new network, if counting is on."""
     loads = _counting.get()
     if loads is None:
         return None

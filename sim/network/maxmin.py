@@ -26,7 +26,9 @@ ALIKE = 1e-12
 """Rates that differ by no more than this share are one rate."""
 
 MUCH = 300_000
-"""Number of filled flows that pays for importing the compiler, half a second. Then it serves all."""
+"""Number of filled flows that justifies importing the compiler, half a second; from then on it is used for
+all.
+"""
 
 
 class _State(NamedTuple):
@@ -180,7 +182,7 @@ def _fill(state: _State, links: Any, count: int, to_rise: int, narrow: Any, time
 
 
 def _next_ends(state: _State, num_on: int, ending: Any, origin: float) -> tuple[float, int]:
-    """Return when the next flow ends, and how many do so then: the first streams of ``ending``."""
+    """Return when the next flows end, and their number: the first streams of ``ending``."""
     end, on, first = state.end, state.on, inf
     for each in range(num_on):
         if end[on[each]] < first:
@@ -276,7 +278,7 @@ class LinkSharing:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no stream has or is about to have a flow."""
+        """Return whether no stream has or is about to have a flow."""
         return not self._num_on and not self._begun
 
     def end(self, stream: int) -> None:

@@ -101,5 +101,5 @@ class Network(Protocol):
         ...
 
     def backlog_s(self, hop: Hop) -> float:
-        """Return the seconds that data arriving at a link now wait there."""
+        """Return the seconds that data arriving at a link now would wait there."""
         ...

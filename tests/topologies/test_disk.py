@@ -233,7 +233,7 @@ def test_a_file_that_another_process_writes_is_refused_until_it_has_ended(tmp_pa
         )  # fmt: skip
         assert process.stdout
         assert process.stdout.readline() == "held\n"
-        says = "cannot be written: another process writes it; write another path"
+        says = "cannot be written: another process is writing it; write another path"
         with pytest.raises(OutputError, match=says), held(path):
             pass
         end(process)

@@ -97,7 +97,7 @@ def test_a_count_and_settings_go_over_the_files_keys(file):
         ("machine: nvlink_switch\ncpu_links: 2", "cpu_links is given; write links"),
         ("machine: nvlink_switch\nc2c: 450GB/s\nswitches: 8\nnics: 8", "leave switches and cpu_links out"),
         ("machine: nvlink_switch\nxgmi: 450GB/s", "xgmi is given, but nvlink_switch has none"),
-        ("machine: nvlink_switch\ngpu: h20", "the pcie of h20 is not known; write pcie"),
+        ("machine: nvlink_switch\ngpu: h20", "the pcie of h20 is unknown; write it"),
         ("machine: pcie-server\nsockets: 0", "sockets is 0, so nothing joins"),
         ("machine: nvlink_switch\nnccl: {sockts: 4}", "nccl.sockts: is not known"),
         ("machine: cpu-node\ngpus: 4", "gpus: is not known; allowed: nodes, machine, name, nics"),

@@ -89,7 +89,7 @@ def test_a_k_ary_fat_tree_is_al_fares(radix: int) -> None:
     assert kinds(graph) == {"leaf": radix * half, "spine": radix * half, "core": half**2}
     switches = [node for node, data in graph.nodes(data=True) if data["kind"] == "switch"]
     assert {graph.degree(node) for node in switches} == {2 * radix}
-    with pytest.raises(TopologyError, match=f"have {radix**3 // 4} places"):
+    with pytest.raises(TopologyError, match=f"have {radix**3 // 4} ports"):
         make("fat-tree", radix**3 // 4 + 1, {"radix": str(radix)})
 
 
@@ -226,7 +226,7 @@ def test_a_rank_that_was_added_by_hand_is_reached(cluster: str) -> None:
         (
             "fat-tree:65",
             {"tiers": "1"},
-            "have 64 places, and 65 are needed; write a larger radix or more tiers",
+            "have 64 ports, but 65 are needed; write a larger radix or more tiers",
         ),
         ("fat-tree:16", {"ecmp": "luck"}, "ecmp"),
         ("rail-optimized:16", {"tiers": "1"}, "one tier joins no two rails"),
@@ -256,7 +256,7 @@ def test_what_cannot_be_is_refused_with_what_is_allowed(
 
 
 def test_more_tiers_than_there_may_be_are_not_advised() -> None:
-    with pytest.raises(TopologyError, match=r"and 17 are needed; write a larger radix$"):
+    with pytest.raises(TopologyError, match=r"but 17 are needed; write a larger radix$"):
         load("fat-tree:17", {"radix": "4"})
 
 

@@ -59,7 +59,7 @@ class Torus(Fabric):
         return nodes
 
     def crossed(self, src: Ints, dst: Ints) -> Iterator[tuple[Ints, Ints]]:
-        """Step along each dimension; a router's cables, forwards and back, are numbered by dimension."""
+        """Yield the cables along each dimension; their numbers count dimensions and directions."""
         here, there = src // self._per_router, dst // self._per_router
         after = prod(self._shape)
         for dimension, side in enumerate(self._shape):
@@ -153,7 +153,7 @@ class Dragonfly(Fabric):
         return list(dict.fromkeys(nodes))
 
     def crossed(self, src: Ints, dst: Ints) -> Iterator[tuple[Ints, Ints]]:
-        """Cross the sender's group, a cable between groups, the receiver's; numbers are pairs of routers."""
+        """Yield the cables of a route: at most one in either group, and one between them."""
         here, there = src // self._per_router, dst // self._per_router
         group, other = here // self._routers, there // self._routers
         out, into = there.copy(), there.copy()

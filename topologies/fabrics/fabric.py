@@ -40,7 +40,7 @@ class Fabric(ABC):
     num_cables: int
     """Number of cables between switches."""
     rails = False
-    """Whether a message changes rails inside the sender's machine, where it can, before it leaves."""
+    """Whether a message changes rails inside the sender's machine before it leaves, where possible."""
 
     @abstractmethod
     def switches(self) -> Iterator[tuple[Node, int]]:
@@ -125,7 +125,7 @@ def attach(
 
 
 def turn(ecmp: Ecmp, src: int, dst: int) -> int:
-    """Return the number that selects one of several equal routes; docs/fabrics.md shows how even that is."""
+    """Return the number that selects one of several equal routes; see docs/fabrics.md."""
     return dst if ecmp == "destination" else _mixed(_mixed(src) ^ dst)
 
 

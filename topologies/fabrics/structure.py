@@ -1,7 +1,7 @@
 """Routes that follow from how a topology was built, computed on demand, one step per hop.
 
-The graph has the last word: if it was changed so that a route no longer follows its links, the route is
-searched for (`ringside.topologies.routing`).
+If the graph was edited so that a route's links no longer exist, a search finds the route instead
+(`ringside.topologies.routing`).
 """
 
 from abc import ABC, abstractmethod
@@ -30,7 +30,7 @@ class Structure(ABC):
 
     @abstractmethod
     def ports(self, src: Sequence[Node], dst: Sequence[Node]) -> tuple[Ints, Ints]:
-        """Return the ports by which messages leave and arrive, -1 where they stay in a machine.
+        """Return the ports by which messages leave and arrive, -1 for messages within a machine.
 
         Both are tables of shape (sources, destinations).
         """
@@ -165,7 +165,7 @@ class Machines(Structure):
 
     @cached_property
     def _card(self) -> list[int]:
-        """Each GPU's nearest card; GPUs that are equally near to several take them in turn."""
+        """Return each GPU's nearest card; GPUs equally near to several cards use them in turn."""
         nearest: list[int] = []
         taken: dict[tuple[int, ...], int] = {}
         for gpu in self._gpus:
@@ -179,7 +179,7 @@ class Machines(Structure):
 
     @cached_property
     def _peers(self) -> dict[int, int]:
-        """The first GPU whose nearest card it is, by card."""
+        """Return for each card the first GPU to which it is nearest."""
         return {card: gpu for gpu, card in reversed(list(enumerate(self._card)))}
 
     def _between(self, src: int, dst: int) -> list[Node]:

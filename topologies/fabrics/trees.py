@@ -45,8 +45,8 @@ class FabricTree(Fabric):
             tiers_text = f"{len(down)} tiers" if len(down) > 1 else "1 tier"
             raise TopologyError(
                 f"{name}: {tiers_text} of switches with {', '.join(map(str, down))} ports down have "
-                f"{self._under[-1]} places, and {last + 1} are needed; write a larger radix"
-                f"{' or more tiers' if len(down) < MAX_TIERS else ''}"
+                f"{self._under[-1]} ports, but {last + 1} are needed; write a larger "
+                f"radix{' or more tiers' if len(down) < MAX_TIERS else ''}"
             )
         tiers = next(tier for tier, under in enumerate(self._under) if last < under) + 1
         self._up = tuple(up[: tiers - 1])

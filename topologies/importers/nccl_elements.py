@@ -11,7 +11,7 @@ from ringside.topologies import hardware
 from ringside.topologies.graph import TopologyError
 from ringside.topologies.importers.elements import Element, XmlSource, parse
 
-SOURCE = XmlSource("topology file", "take the file that NCCL_TOPO_DUMP_FILE writes, as it is", TopologyError)
+SOURCE = XmlSource("topology file", "use the unmodified file that NCCL_TOPO_DUMP_FILE writes", TopologyError)
 
 UNKNOWN_PORT = 10e9 / 8
 """Bytes/s that NCCL assumes for a card of unknown speed."""
@@ -63,7 +63,7 @@ def nets(root: Element) -> list[Element]:
 
 
 def busid(element: Element, name: str = "busid") -> int:
-    """Parse a PCI address into a number, whatever its number of digits."""
+    """Parse a PCI address with any number of digits into a number."""
     text = element.text(name)
     digits = re.sub(r"[:.]", "", text)
     if not re.fullmatch(r"[0-9a-fA-F]{1,16}", digits):

@@ -32,7 +32,7 @@ _CLASSES = ("PSB", "PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
 _SWITCHED = {"PSB", "PIX", "PXB"}
 _SAME_CPU = {*_SWITCHED, "PHB", "NODE"}
 _OF_P2P = ("OK", "CNS", "GNS", "TNS", "NS", "DR", "U")
-_ADVICE = "paste what nvidia-smi topo -m prints, as it is"
+_ADVICE = "paste the unmodified output of nvidia-smi topo -m"
 _ESCAPES = re.compile(r"\x1b[\[(][0-9;?]*[A-Za-z]|(?<!\w)\[[0-9;]+m|\[0?m|\ufeff")
 _BEFORE = 5
 """The device's name is among this many first words of a line, after quotation marks or affinity."""

@@ -1,1 +1,1 @@
-"""Algorithms of partners at distances that double or halve."""
+"""Algorithms whose partners are at distances that double or halve."""

@@ -14,7 +14,7 @@ from ringside.sim.steps import Ints
 
 @dataclass(frozen=True)
 class Fold:
-    """The largest power of two of ``ranks`` as places; of the first 2 * surplus ranks the odd ones have one.
+    """Places for the largest power of two of ``ranks``; even ones of the first 2 * surplus ranks have none.
 
     Each of the even ones, ``idle``, has a ``helper`` that works for it. Place p stands for the parts from
     ``edges[p]`` to ``edges[p + 1]``, its rank's and its idle neighbour's.
@@ -70,6 +70,6 @@ class Fold:
         return self.doubling[::-1]
 
     def turned(self, root: int) -> Ints:
-        """Return the rank at each place where ``root`` has the first one."""
+        """Return the rank at each place if ``root`` has the first place."""
         turned: Ints = (self.rank - self.rank[0] + root) % self.ranks
         return turned

@@ -13,7 +13,7 @@ from ringside.sim.schedule import Ints, Schedule, Step, even_chunks, step
 
 
 def halved(fold: Fold, rank: Ints, first: Ints | int = 0) -> Iterator[Step]:
-    """Return the steps that sum chunk p of those from ``first`` on at place p, on ``rank[..., p]``."""
+    """Return the steps that sum chunk ``first + p`` at place p, on ``rank[..., p]``."""
     for distance in fold.halving:
         partner = fold.place ^ distance
         begin = partner // distance * distance

@@ -14,7 +14,7 @@ from ringside.sim.schedule import Schedule, Step, even_chunks, step
 
 
 def all_reduce(collective: Collective) -> Schedule:
-    """Send copies of each pair's sums both ways, and add the other's."""
+    """Exchange copies of each pair's sums, and add the partner's."""
     fold = Fold(collective.ranks)
 
     def steps() -> Iterator[Step]:
@@ -29,7 +29,7 @@ def all_reduce(collective: Collective) -> Schedule:
 
 
 def all_gather(collective: Collective) -> Schedule:
-    """Send all parts held both ways within each pair."""
+    """Exchange all parts held within each pair."""
     fold = Fold(collective.ranks)
 
     def steps() -> Iterator[Step]:

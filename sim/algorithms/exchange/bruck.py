@@ -20,7 +20,7 @@ MOST = 1 << 18
 
 
 def all_gather(collective: Collective) -> Schedule:
-    """Send all parts held to the rank one distance before, at last only those that it still lacks."""
+    """Send all parts held to the rank one distance before, in the last step only those that it lacks."""
     ranks = collective.ranks
     rank = np.arange(ranks)
 
@@ -33,7 +33,7 @@ def all_gather(collective: Collective) -> Schedule:
 
 
 def all_to_all(collective: Collective) -> Schedule:
-    """Send a part with d ranks to go in the steps of the bits of d; those of one step go together."""
+    """Send a part that has d ranks to go in the steps of d's bits; parts of one step travel together."""
     ranks = collective.ranks
     rank, ahead = np.arange(ranks)[:, None], np.arange(1, ranks)
     some = max(MOST // ranks, 1)
@@ -43,7 +43,7 @@ def all_to_all(collective: Collective) -> Schedule:
             going = ahead[ahead & distance > 0]
             for first in range(0, len(going), some):
                 now = going[first : first + some]
-                origin = (rank - now % distance) % ranks  # smaller bits are done
+                origin = (rank - now % distance) % ranks  # lower bits are done
                 block = origin * ranks + (origin + now) % ranks
                 src = np.broadcast_to(rank, block.shape).ravel()
                 yield step(src, (src + distance) % ranks, block.ravel(), reduce=False)

@@ -1,6 +1,6 @@
 """Pairwise exchange: each rank sends one distance ahead and receives from the same distance behind, in turns.
 
-A rank begins with its next peer when it has heard from the last one: (n-1) (alpha + S/n beta) (Thakur,
+A rank begins with its next peer when the last one's message has arrived: (n-1) (alpha + S/n beta) (Thakur,
 Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19, 2005). `direct` sends to all at once.
 """
 

@@ -19,7 +19,7 @@ class Turns(Mapping[Pair, Pair]):
 
     @cached_property
     def _before(self) -> dict[int, int]:
-        """The distance of the turn before, by a turn's own."""
+        """Return the distance of the previous turn, by a turn's own distance."""
         ranks, distances = self._ranks, self._distances
         return {late % ranks: early for early, late in pairwise(distances)}
 

@@ -21,7 +21,7 @@ def read(text: str) -> dict[str, Any]:
 
 
 def squarest(ranks: int) -> Grid:
-    """Return the factors closest to each other, the lesser first."""
+    """Return the factors closest to each other, the smaller first."""
     rows = next(rows for rows in range(isqrt(ranks), 0, -1) if ranks % rows == 0)
     return rows, ranks // rows
 

@@ -19,7 +19,7 @@ from ringside.sim.schedule import Ints, Schedule, Step, even_chunks, step
 
 
 def all_reduce(collective: Collective, grid: Grid | None = None) -> Schedule:
-    """Take a row of the grid as a node; one node, or nodes of one rank, have one of the two levels only."""
+    """Treat each row of the grid as a node; with one node, or nodes of one rank, one level remains."""
     nodes, inside = grid = grid_of(collective, grid)
     if nodes == 1:
         return direct.all_reduce(collective)

@@ -22,7 +22,7 @@ def _turning(ranks: int, first: int, count: int, sums: int) -> TransferStreams:
 
 
 def all_reduce(collective: Collective) -> Schedule:
-    """Reduce-scatter, then all-gather, each chunk S/n; data received in one step go on in the next."""
+    """Reduce-scatter, then all-gather, each chunk S/n; data received in one step are sent on in the next."""
     ranks = collective.ranks
     steps = _turning(ranks, 0, count=2 * (ranks - 1), sums=ranks - 1)
     return Schedule(collective, "ring", even_chunks(collective, ranks), steps)

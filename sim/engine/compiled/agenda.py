@@ -53,7 +53,7 @@ def post_behind(world: Any, number: int, slot: int, key: int, time: float) -> No
 
 @compiled
 def take(world: Any) -> Any:
-    """Return the message with the next event, or -1 where there is none."""
+    """Return the message with the next event, or -1 if there is none."""
     if world.num_now:
         return _pop_now(world)
     if not world.num_later:

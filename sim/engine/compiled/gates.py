@@ -38,7 +38,7 @@ def unchain(world: Any, edge: int) -> Any:
 
 @compiled
 def _first_over(world: Any, end: int, first: int) -> Any:
-    """Return an end's first range that ends after chunk ``first``, or 0; leave the end's entry beside it."""
+    """Return an end's first range that ends after chunk ``first``, or 0; keep the end's entry near it."""
     held, entry = ranges(world), entries(world)
     here = entry[end]
     if not here:

@@ -1,4 +1,4 @@
-"""Compiled: the loop itself, one event after another, until none is left or more steps are needed.
+"""Compiled: the loop itself, one event after another, until none remains or more steps are needed.
 
 It does what `ringside.sim.engine.events` and `ringside.sim.network.fifo` do, in their order, under their
 names. A connection's next transfer either follows a rule (`ringside.sim.streams.TransferStreams`), which

@@ -30,7 +30,7 @@ _ROOM = 4_000_000
 
 
 class CompiledWorld:
-    """The record that compiled code uses, and the arrays that it points to, which live as long as this does.
+    """The record that compiled code uses; it keeps the arrays that the record points to alive.
 
     More ``generosity`` gives memory for more messages and gates, and for ``rates`` of each message and link;
     untouched parts use no memory.

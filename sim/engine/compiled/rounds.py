@@ -31,14 +31,14 @@ def _play(star: Any) -> Any:
         until = (state.until + latency + state.least) + latency
         arrival, left = _act(star, until)
         head = min(head, left + latency)
-        # nothing happens before known events, or those that follow from transfers under way
+        # nothing happens before known events, or events that follow from transfers under way
         state.until = max(until, min(arrival, (head + state.least) + latency))
     return state.until < _INF
 
 
 @compiled
 def _settle(star: Any, until: float) -> float:
-    """Determine arrival times for all heads that come to a rank's link before ``until``.
+    """Compute arrival times of all heads that reach a rank's link before ``until``.
 
     Return when the next head comes.
     """

@@ -113,12 +113,12 @@ def test_measured_steps_are_a_jitter(asked, tmp_path):
 
 
 REFUSED = [
-    (f"{SIMULATE} --late 9=1s", "rank 9 is late; there are ranks 0 to 3"),
+    (f"{SIMULATE} --late 9=1s", "rank 9 is late; allowed: ranks 0 to 3"),
     (f"{SIMULATE} --late 1", "write RANK=DURATION, for example 3=20us"),
     (f"{SIMULATE} --late 1=5", "write RANK=DURATION"),
     (f"{SIMULATE} --late 1=5s --late 1=6s", "twice; write only --late 1=6s"),
     (f"{SIMULATE} --late 1=5s --engine fast", "write --engine simpy"),
-    (f"{SIMULATE} --straggler 4=2", "rank 4 is slow; there are ranks 0 to 3"),
+    (f"{SIMULATE} --straggler 4=2", "rank 4 is slow; allowed: ranks 0 to 3"),
     (f"{SIMULATE} --straggler 1=nan", "write 0.000001 to 1,000,000"),
     (f"{SIMULATE} --slow-link gpu1=2", "write A-B=FACTOR"),
     (f"{SIMULATE} --slow-link gpu1-switch", "write A-B=FACTOR"),
@@ -131,7 +131,7 @@ REFUSED = [
     (f"{SIMULATE} --jitter lognormal:x", "write lognormal:SIGMA"),
     (f"{SIMULATE} --jitter lognormal:9", "3 at the most"),
     (f"{SIMULATE} --jitter nowhere.json", "nowhere.json"),
-    (f"{SIMULATE} --os-noise 1ms=25us", "ask ringside train or program"),
+    (f"{SIMULATE} --os-noise 1ms=25us", "use ringside train or program"),
     (f"{SIMULATE} --jitter lognormal:0.1 --draws 0", "write 1 to 100,000"),
     (f"{SIMULATE} --jitter lognormal:0.1 --seed -1", "write 0 or more"),
     (f"{SIMULATE} --draws 5", "nothing is random"),
@@ -147,7 +147,7 @@ REFUSED = [
     (f"{TRAIN} --os-noise 1ms=2ms", "1ms=25us"),
     (f"{TRAIN} --late 1=5s --sweep bucket-cap-mb=1,5", "not of a sweep"),
     (f"{LAID_OUT} --slow-link rail0-nic0=2", "write --library ideal or gloo"),
-    (f"{LAID_OUT} --straggler 99=2", "there are ranks 0 to 3"),
+    (f"{LAID_OUT} --straggler 99=2", "allowed: ranks 0 to 3"),
     ("program job.py -g 4 --late 1=5s", "add --cluster"),
     ("program --job job.py:2 --job job.py:2 --cluster star:4 --late 1=5s", "applies to one job"),
 ]

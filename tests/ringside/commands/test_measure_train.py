@@ -86,7 +86,7 @@ def test_experts_are_dealt_out_among_all_ranks_or_as_many_as_was_said():
         (2, {"pp": 2, "schedule": "zbv", "virtual": 3}, "zbv has 2 per rank, not 3"),
         (2, {"pp": 2, "schedule": "zb"}, "unknown pipeline schedule 'zb'"),
         (2, {"virtual": 2}, "but no pipeline"),
-        (2, {"pp": 2, "keep_gathered": True}, "are FSDP2's, and no ranks here share parameters"),
+        (2, {"pp": 2, "keep_gathered": True}, "are FSDP2's, and no ranks of this job share parameters"),
         (2, {"tp": 2, "no_sync": True}, "`no_sync` needs ranks that share parameters"),
         (1, {}, "one rank does not communicate"),
     ],

@@ -45,7 +45,7 @@ WORDS = [
     # sizes
     ("simulate all_reduce --cluster star:4 --size -1", "negative"),
     ("simulate all_reduce --cluster star:4 --size 1Q", "'1Q' is not a size"),
-    ("simulate all_reduce --cluster star:4 --size 1e99", "absurdly large"),
+    ("simulate all_reduce --cluster star:4 --size 1e99", "is too large"),
     ("simulate all_reduce --cluster star:4 --size 2048T", "more than 1 PiB"),
     ("simulate all_reduce --cluster star:4 --size 0.3", "whole number of bytes"),
     ("simulate all_reduce --cluster star:4 -b 2M -e 1M", "more than --end"),
@@ -143,7 +143,7 @@ WORDS = [
         "--sweep is of a step of DistributedDataParallel alone",
     ),
     (f"{LAID_OUT} --strategy fsdp --tp 8 --pp 2", "leave one of 16; write less"),
-    (f"{LAID_OUT} --strategy fsdp --straggler 99=2", "rank 99 is slow; there are ranks 0 to"),
+    (f"{LAID_OUT} --strategy fsdp --straggler 99=2", "rank 99 is slow; allowed: ranks 0 to"),
     (f"{LAID_OUT} --strategy fsdp --accumulation 2", "write --batch for all and --micro-batch for one"),
     (f"{LAID_OUT} --strategy fsdp --shard 2", "--shard applies to hsdp and hybrid_zero, and --strategy"),
     (f"{LAID_OUT} --strategy hybrid_zero --shard 3", "write one of 1, 2, 4, 8, 16"),

@@ -108,7 +108,7 @@ def test_the_verdict_and_what_was_written_stand_in_the_json(ringside):
     assert content["lost"]
     shutil.copy(DATA / "small_chakra.0.json", "s.0.json")
     content = json.loads(done(ringside(*"program s.0.json --json".split())))
-    assert "7 dependencies on nodes that the files do not have are left out" in content["notes"]
+    assert "7 dependencies on nodes that are missing from the files are left out" in content["notes"]
 
 
 def test_a_schedule_of_nccls_is_written_with_its_protocol(ringside, tmp_path):

@@ -126,7 +126,7 @@ def test_steps_that_another_process_is_writing_are_left_to_it(ringside, folder, 
     with held(folder / "out.json"):
         code, out, err = ringside(*command.split(), "-o", "out.json")
     assert (code, out) == (2, "")
-    assert "out.json: cannot be written: another process writes it; write another path" in err
+    assert "out.json: cannot be written: another process is writing it; write another path" in err
     assert sorted(os.listdir(folder)) == ["fit.jsonl"]
 
 

@@ -42,7 +42,7 @@ FILES = [  # what of the file is replaced, by what, and what is said of it
     ("forward: 1ms", "forward: 1", "write for example 5us"),
     ("forward: 1ms", "forward: -1ms", "is negative; write"),
     ("forward: 1ms", "forward: nan", "not a duration"),
-    ("forward: 1ms", "forward: 1e300s", "absurdly large"),
+    ("forward: 1ms", "forward: 1e300s", "is too large"),
     ("forward: 1ms", "forward: true", "not a duration"),
     ("forward: 1ms", "forwrd: 1ms", "is not known"),
     ("forward: 1ms, backward: 2ms", "forward: 0s, backward: 0s", "no layer takes any time; write"),

@@ -207,7 +207,7 @@ def test_whose_times_have_no_links_refuses_them() -> None:
         (lambda: SlowLink("a", "b", 0.0), "write 0.000001 to 1,000,000"),
         (lambda: Disturbance(slow_ranks={0: math.inf}), "write 0.000001 to 1,000,000"),
         (lambda: Disturbance(late={0: -1.0}), "write 0 to"),
-        (lambda: Disturbance(late={9: 1.0}).check_ranks(4), "rank 9 is late; there are ranks 0 to 3"),
+        (lambda: Disturbance(late={9: 1.0}).check_ranks(4), "rank 9 is late; allowed: ranks 0 to 3"),
         (lambda: study(Disturbance(), lambda _: Outcome(0.0, {}), 0.0, draws=0), "write 1 to 100,000"),
         (lambda: study(Disturbance(), lambda _: Outcome(0.0, {}), 0.0, draws=1, seed=-1), "write 0 or more"),
     ],

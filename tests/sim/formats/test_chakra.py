@@ -113,7 +113,7 @@ def test_a_trace_in_json_is_read_and_what_is_not_in_it_is_said():
     assert found.notes == (
         "2 collectives or messages of the host are treated as compute",
         "1 collectives of unknown type or size are treated as compute",
-        "7 dependencies on nodes that the files do not have are left out",
+        "7 dependencies on nodes that are missing from the files are left out",
     )
 
 
@@ -136,7 +136,7 @@ def test_control_dependencies_on_nodes_that_are_not_there_are_left_out_and_count
     assert [node.depends for node in nodes] == [[], [], [1]]
     assert left == 2
     (tmp_path / "x.0.et").write_bytes(data)
-    assert read(tmp_path).notes == ("2 dependencies on nodes that the files do not have are left out",)
+    assert read(tmp_path).notes == ("2 dependencies on nodes that are missing from the files are left out",)
 
 
 @st.composite

@@ -215,10 +215,10 @@ def test_what_was_lost_is_said():
         dist.new_group([0, 1])
 
     assert losses(record(main, 2)) == [
-        "collectives (all_reduce) are written as their transfers, without type, reduction and adding",
-        "messages of up to 65,535 bytes leave before they are awaited, as in LogGOPSim",
+        "collectives (all_reduce) are written as their transfers, without type, reduction and time to add",
+        "messages of up to 65,535 bytes leave before their receive is posted, as in LogGOPSim",
         "a collective of a group waits for the last but one before it: the format has no queues",
-        "making groups takes no time and waits for no rank",
+        "creating groups takes no time and does not wait for other ranks",
         "compute is rounded to nanoseconds",
     ]
     assert not losses(read(SAMPLE))
@@ -270,7 +270,7 @@ MALFORMED = [
     ("num_ranks -1", "'-1' for ranks"),
     ("num_ranks 99999999999999999999999", "for ranks"),
     ("num_ranks 2\nrank 0 {\n}\n", "rank 1 is missing"),
-    (ONE[:-3], "the file ends inside of a rank"),
+    (ONE[:-3], "the file ends inside a rank"),
     (ONE.replace("rank 1 {", "rank 0 {"), "line 5: rank 0 is defined a second time"),
     (ONE.replace("rank 1 {", "rank 2 {"), "line 5: rank 2 of 2; allowed: 0 to 1"),
     (ONE.replace("to 1", "to 2"), "line 3: send to rank 2; allowed: 0 to 1"),

@@ -112,7 +112,7 @@ MALFORMED = [
     (RING.replace('depid="1"', 'depid="9"', 1), "it waits for step 0 of thread block 9, which is not there"),
     (RING.replace('deps="0"', 'deps="99"', 1), "it waits for step 99"),
     (RING.replace('hasdep="1"', 'hasdep="0"'), "which has no hasdep of 1 from there on"),
-    (RING.replace('chan="0"', 'chan="1"', 1), "waits here for ever"),
+    (RING.replace('chan="0"', 'chan="1"', 1), "waits here forever"),
     (RELAY.replace('type="cpy"', 'type="nop"'), "gpu 1 reads chunk 0 of o, where nothing was written"),
     (RELAY.replace('type="re"', 'type="nop"'), "at the end chunk 0 of gpu 0's output is not what"),
     (
@@ -145,7 +145,7 @@ def test_a_cycle_of_dependencies_is_told_as_such():
     first = '<step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="s" dstoff="0" cnt="1" depid="-1" deps="-1"'
     text = RELAY.replace(first, first.replace('depid="-1" deps="-1"', 'depid="0" deps="1"'))
     text = text.replace('hasdep="0"', 'hasdep="1"')
-    with pytest.raises(FormatError, match=r"line 5: gpu 0, thread block 0 waits here for ever"):
+    with pytest.raises(FormatError, match=r"line 5: gpu 0, thread block 0 waits here forever"):
         read(text)
 
 

@@ -86,7 +86,7 @@ def test_a_switch_sends_to_ranks_only():
 def test_a_sum_that_may_come_before_a_head_has_read_its_own_part_is_a_race():
     # rank 0 gets a sum with its own part from the switch, and rank 2 adds to that at any time
     waves = [(0, 3, ADD), (1, 3, ADD)], [(3, 0, PUT)], [(2, 0, ADD)], [(0, 1, PUT), (0, 2, PUT)]
-    with pytest.raises(ScheduleError, match=r"rank 2 to rank 0 .reduce. meet at rank 0 in no certain order"):
+    with pytest.raises(ScheduleError, match=r"rank 2 to rank 0 .reduce. race at rank 0: nothing orders them"):
         prove(made(*waves, ranks=3))
 
 
