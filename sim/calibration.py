@@ -35,7 +35,7 @@ READABLE = (1, 2)
 """2 (2026-11) adds NCCL's measured model."""
 
 OPTIONAL = ("mpi", "settings")
-"""Fields that a file has only where they hold something."""
+"""Fields that a file omits if they are empty."""
 
 AUTO, NONE, FAMILY = "auto", "none", "family:"
 """Values of ``--calibration``: the machine's own; uncalibrated; another machine's."""
@@ -114,7 +114,7 @@ class Calibration:
         return f"calibration of {self.cluster}"
 
     def settings_on(self, cluster: "str | Topology") -> dict[str, str]:
-        """Return the measured settings, if the cluster of this name was measured; any other has its own."""
+        """Return the measured settings if they apply to the cluster of this name; otherwise its defaults."""
         name = cluster if isinstance(cluster, str) else name_of(cluster)
         return self.settings if parse_name(self.topology).machine == parse_name(name).machine else {}
 
@@ -153,7 +153,7 @@ def read_own(path: Path) -> Calibration:
 def find_calibration(given: "Calibration | str | None", cluster: str) -> "Calibration | str | None":
     """Resolve ``--calibration``; ``auto`` stays, as each library interprets it.
 
-    A file's calibration must be of the cluster's machine, where NCCL's model knows both.
+    A file's calibration must be of the cluster's machine if NCCL's model covers both.
     """
     if given in (NONE, AUTO) or not isinstance(given, str):
         return None if given == NONE else given
@@ -186,14 +186,14 @@ def shipped_files() -> dict[str, Path]:
 
 @cache
 def shipped(machine: str) -> Calibration | None:
-    """Return the shipped calibration of a machine, ``None`` if it was not measured."""
+    """Return the shipped calibration of a machine, ``None`` if there is none."""
     path = shipped_files().get(machine)
     log.info("shipped calibration of %s: %s", machine, path or "nothing")
     return read_own(path) if path else None
 
 
 def why_not(machine: str) -> str:
-    """Why nothing is calibrated on a machine, and whose calibration comes nearest."""
+    """Return why a machine has no calibration, and the machine with the most similar one."""
     near = [mate for mate in box_of(machine) if mate in measured_machines()]
     hint = f"; {FAMILY}{near[0]} has the same box" if near else ""
     return f"no measurement of {machine} is shipped{hint}"
@@ -242,7 +242,7 @@ _Dumper.add_representer(
 
 
 def _plain(value: Any) -> Any:
-    """Return lists in place of tuples, which YAML would tag."""
+    """Convert tuples, which YAML would tag, to lists."""
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):

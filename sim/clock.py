@@ -20,10 +20,10 @@ SIMULTANEOUS = 1e-8
 """Where links differ, moments within this share of the time since their origin are one."""
 
 AT_MOST_S = 1e-9
-"""Moments that differ by more than this are never one."""
+"""Moments that differ by more than this are never treated as one."""
 
 LONG_S = 1.0
-"""Age from which an activity moves its origin once nothing of it is under way."""
+"""Age from which an idle activity moves its origin."""
 
 
 def ticks(seconds: float) -> int:
@@ -73,7 +73,7 @@ class Clock(simpy.Environment):
         return simpy.Timeout(self, tick - self._now if tick > self._now else 0)
 
     def at_last(self, tick: int, do: Callable[[], None], turn: int = 0) -> None:
-        """Run an action at a moment, or now, after all else of that moment except later ``turn`` values.
+        """Run an action at a moment, or now, after its other actions, in order of ``turn``.
 
         A network thus sees all sends of a moment at once, independent of the order of ranks and jobs.
         """

@@ -89,7 +89,7 @@ def itemsize(dtype: str) -> int:
 
 
 def check_redop(redop: str) -> None:
-    """Refuse an unknown reduction."""
+    """Raise ValueError for an unknown reduction."""
     if redop not in REDOPS:
         raise ValueError(f"unknown reduction {redop!r}; write {one_of(REDOPS, redop)}")
 
@@ -105,7 +105,7 @@ class Collective:
     ``nbytes`` is nccl-tests' size: the buffer of one rank for all_reduce, broadcast, reduce, all_to_all and
     sendrecv; the total over all ranks for all_gather, reduce_scatter, gather and scatter. Parts begin at
     multiples of ``itemsize`` bytes, so that no element is split; ``dtype`` determines it, and a library that
-    depends on types uses float32 without one. ``redop`` is the reduction, where there is one.
+    depends on types uses float32 by default. ``redop`` is the reduction, where there is one.
 
     ``splits`` make an all_to_all uneven: row by row the elements that each rank has for each other, as
     ``input_split_sizes`` of all_to_all_single state on every rank; `uneven` makes one. ``nbytes`` is then the
@@ -176,7 +176,7 @@ class Collective:
                 raise ValueError(f"rank {rank} has {min(row)} elements for another; write 0 or more")
         most = max(map(sum, splits)) * self.itemsize
         if self.nbytes != most:
-            raise ValueError(f"{self.nbytes} bytes, but by its splits a rank sends {most}; write these")
+            raise ValueError(f"{self.nbytes} bytes, but with these splits a rank sends {most}; write {most}")
 
     def _busbw_factor(self) -> float:
         if self.splits is None:
@@ -200,7 +200,7 @@ class Collective:
         return int(self.nbytes * self.ranks ** KINDS[self.kind].spaces)
 
     def blocks_before(self, rank: int) -> range:
-        """Return the blocks to which ``rank`` holds its own contribution before the start."""
+        """Return the blocks for which ``rank`` has its own contribution before the start."""
         match self.kind:
             case "all_reduce" | "reduce_scatter" | "reduce":
                 return range(self.num_blocks)

@@ -1,6 +1,6 @@
 """The work of a simulation: estimated beforehand, announced where it takes long, refused beyond a limit.
 
-Both apply to all simulations inside a ``with``, however deep, so callers between need not pass them on;
+Both apply to all simulations inside a ``with``, at any depth, so callers in between need not pass them on;
 outside, nothing is announced and the limits apply:
 
 with watched(print, lambda done, total: None), forced():     predict(...)
@@ -88,7 +88,7 @@ def watched(say: Callable[[str], None], show: Callable[[int, int], None]) -> Ite
 
 @contextmanager
 def forced(force: bool = True) -> Iterator[None]:
-    """Lift the limits, if ``force`` is set."""
+    """Lift the limits if ``force`` is set."""
     token = _forced.set(force)
     try:
         yield
@@ -98,7 +98,7 @@ def forced(force: bool = True) -> Iterator[None]:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Disable Python's cyclic garbage collector: it frees nothing in a simulation, at half of the time."""
+    """Disable Python's cyclic garbage collector, which takes half the time and frees nothing."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -189,7 +189,7 @@ def estimate(plan: Schedule, graph: Topology) -> Effort:
 
 
 def has_more_than(transfers: int, plan: Schedule, graph: Topology) -> bool:
-    """Check for more than ``transfers`` transfers, or segments, without counting further."""
+    """Return whether there are more than ``transfers`` transfers or segments, without counting them all."""
     rest = transfers - _segments(plan, graph)
     return rest < 0 or plan.longer_than(rest)
 
@@ -209,7 +209,7 @@ def _travels(plan: Schedule) -> int:
 
 
 def _walked(plan: Schedule, expected: int) -> tuple[int, int]:
-    """Count transfers and connections along the steps, cut short where there are very many."""
+    """Count transfers and connections along the steps, but stop at very large numbers."""
     transfers, pairs, before = 0, set[int](), b""
     for number, moved in enumerate(plan.steps()):
         transfers += len(moved)

@@ -10,7 +10,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def available() -> bool:
-    """Check that Numba, which the extra ``fast`` installs, is available."""
+    """Return whether Numba, which the extra ``fast`` installs, is available."""
     try:
         return find_spec("numba") is not None
     except ValueError:  # sys.modules holds something that is not a module
@@ -25,7 +25,7 @@ def compiled(function: F) -> F:
 def entry(function: F, *calls: Callable[..., Any]) -> F:
     """Compile a function with all its callees, once per machine.
 
-    ``calls`` are the plain functions among these, which stay as they are for interpreted callers.
+    ``calls`` are the plain functions among these, which stay unchanged for interpreted callers.
     """
     import numba
 
@@ -48,7 +48,7 @@ def fingerprint(*files: str) -> int:
 
 
 def is_kept(function: Any) -> bool:
-    """Check that an `entry` is already compiled on this machine, by the dates of its files."""
+    """Return whether an `entry` is already compiled on this machine, by the dates of its files."""
     source = Path(function.py_func.__code__.co_filename)
     kept = Path(function.stats.cache_path).glob(f"{source.stem}.*{function.py_func.__name__}-*.nbi")
     return any(file.stat().st_mtime >= source.stat().st_mtime for file in kept)

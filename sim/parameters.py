@@ -29,7 +29,7 @@ class Parameters:
             check_within(name, getattr(self, name), _MOST[name])
 
     def carried_over(self, before: "Parameters", now: "Parameters") -> "Parameters":
-        """Return what was fitted to figures ``before``, for those of ``now``, in proportion."""
+        """Scale parameters fitted to the figures ``before`` in proportion to the figures ``now``."""
         alpha = self.alpha * (now.alpha / before.alpha) if before.alpha else self.alpha
         return replace(self, alpha=alpha, beta=self.beta * (now.beta / before.beta))
 
@@ -53,7 +53,7 @@ class Parameters:
 
 
 def check_within(name: str, value: float, most: float = math.inf) -> None:
-    """Refuse a figure that is not a finite number from 0 to ``most``."""
+    """Raise ValueError unless a figure is a finite number from 0 to ``most``."""
     if not (math.isfinite(value) and 0 <= value <= most):
         limit = f"from 0 to {most:g}" if most < math.inf else "of 0 or more"
         raise ValueError(f"{name} is {value}; write a number {limit}")

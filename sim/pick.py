@@ -1,7 +1,7 @@
 """Which algorithm to pick: the fastest at every size and node count, and whether that is certain.
 
-"Fastest" rests on a function of type `Times`, as `times_of` makes of a library. By NCCL's tuner NCCL's
-default always wins, because the tuner is how NCCL chooses; only other times, measured ones or those of its
+"Fastest" rests on a function of type `Times`, as `times_of` makes of a library. With the tuner's times NCCL's
+default always wins, because NCCL chooses by them; only other times, measured ones or those of the
 ``pipeline`` clock, can show where the default loses.
 """
 
@@ -23,8 +23,9 @@ Default = Callable[[int, int], Pair]
 """The library's own choice on n nodes for a number of bytes."""
 
 ERROR = 0.1
-"""Relative error of a time that would surprise no one: the tuner's own corrections of its trees come in steps
-of a tenth. A winner by less is too close to call."""
+"""Expected relative error of a time: the tuner's own corrections of its trees come in steps of a tenth. A
+smaller margin is too close to call.
+"""
 
 
 Doubt = Callable[[int, int, Pair, Pair], float]
@@ -40,8 +41,8 @@ Libraries = Callable[[int], Library]
 def times_of(libraries: Libraries, kind: str, dtype: str = "float32", redop: str = "sum") -> Times:
     """Return each candidate's times in a library.
 
-    A candidate whose links alone take as long as the second best is not timed: that bound stands for it, and
-    cannot win.
+    A candidate whose links alone take as long as the second best cannot win; its bound is returned instead of
+    its time.
     """
 
     def times(nodes: int, sizes: Sequence[int]) -> dict[Pair, list[float]]:
@@ -113,7 +114,7 @@ class Pick:
 
     @property
     def advised(self) -> Pair:
-        """The winner where the default certainly loses, else the default."""
+        """The winner if the default certainly loses, else the default."""
         if self.default is None or (self.loss is not None and self.loss >= self.loss_error):
             return self.pair
         return self.default
@@ -148,7 +149,7 @@ def pick(
 ) -> list[Pick]:
     """Return the winner per node count and size, node counts outer; the earlier of equal pairs wins."""
     if by not in BY:
-        raise ValueError(f"{by!r} does not compete; write {' or '.join(BY)}")
+        raise ValueError(f"unknown competitors {by!r}; write {' or '.join(BY)}")
     if not nodes or not sizes:
         raise ValueError(f"{len(nodes)} node counts and {len(sizes)} sizes; write at least one of each")
     if not callable(error) and not 0 <= error < math.inf:
@@ -202,7 +203,9 @@ def _winner(
     if by != BY[0]:
         others = [(pair, seconds) for pair, seconds in others if pair[0] != best[0]]
     if least == math.inf:
-        raise ValueError(f"nothing can carry out {nbytes} B on {nodes} nodes; pin less")
+        raise ValueError(
+            f"no candidate can carry out {nbytes} B on {nodes} nodes; allow more algorithms or protocols"
+        )
     next_best, margin = None, math.inf
     if others and others[0][1] < math.inf:
         next_best, margin = others[0][0], _longer(others[0][1], least)

@@ -22,10 +22,10 @@ class Plan:
 
     ``switches`` are ends of transfers beside the ranks, numbered after them: they add data that ranks send
     there, or multicast them, as NVLink SHARP and SHARP do. Each is named by the ranks that its switch joins.
-    It begins empty, need not hold anything in the end, sends to ranks only, and adds in no time.
+    It begins empty, may be empty at the end, sends to ranks only, and adds in no time.
 
-    Where ``copies`` is true a rank copies its data to send once complete, and adds nothing to them before:
-    data of the same step or a later one gather beside. Two ranks can so exchange sums.
+    If ``copies`` is true a rank sends a copy of its data, made when they are complete; data that arrive in
+    the same step or a later one are added afterwards. So two ranks can exchange sums.
     """
 
     collective: Collective
@@ -39,7 +39,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.credits < 1:
-            raise ValueError(f"{self.credits} credits let nothing through; write 1 or more")
+            raise ValueError(f"{self.credits} credits; write 1 or more")
 
     @property
     def ranks(self) -> int:
@@ -56,7 +56,7 @@ class Plan:
         return f"switch {number - self.ranks}" if self.ranks <= number < self.ends else f"rank {number}"
 
     def is_needed(self, chunks: range) -> Bools:
-        """Return which chunks some rank must receive: of uneven parts those with bytes."""
+        """Return which chunks some rank must receive; empty parts are not among them."""
         sizes = np.diff(self.chunks.bounds[chunks.start : chunks.stop + 1])
         needed: Bools = (sizes > 0) | (self.collective.splits is None)
         return needed
@@ -88,7 +88,7 @@ class Plan:
         return counts
 
     def traffic(self) -> dict[tuple[int, int], int]:
-        """Return the bytes that each ordered pair of ranks moves in all."""
+        """Return the total bytes that each ordered pair of ranks moves."""
         moved_bytes: Counter[tuple[int, int]] = Counter()
         if isinstance(self.steps, TransferStreams):
             for (src, dst, _), nbytes in self.steps.traffic(self.chunks).items():

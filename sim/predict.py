@@ -23,7 +23,7 @@ def predict(
     calibration: "Calibration | str | None" = "auto",
     traced: bool = False,
 ) -> Prediction:
-    """Predict the time of ``collective`` on a topology, or on as many of its ranks as needed.
+    """Predict the time of ``collective`` on a topology, or on its first ranks.
 
     A collective without a dtype is of float32, as in the commands. The default ``library`` is NCCL on a
     topology with known GPUs (NVIDIA's), else ``ideal``. ``algorithm`` ``auto`` is the library's own choice;

@@ -22,16 +22,15 @@ PARTS_COUNTED = 1 << 24
 """Parts, pairs of a rank and a chunk, that are counted together: about 200 MB."""
 
 PARTS_EXECUTED = 1 << 12
-"""Parts whose contributions are followed one by one together."""
+"""Parts whose sets of contributions are tracked together."""
 
 
 def prove(schedule: Plan) -> None:
     """Prove that every rank ends with what the collective promises, in any order of transfers.
 
     Raise `ScheduleError` that names the rank, the chunk and the contribution where a transfer sends what its
-    source does not hold, adds a contribution twice, brings nothing new or destroys something, and where at
-    the end a rank lacks a contribution. Name both transfers where two race at a chunk, and the pairs of ranks
-    where these wait for each other.
+    source does not hold, adds a contribution twice, brings nothing new or destroys something, or where a rank
+    lacks a contribution at the end. For a race it names both transfers, for a deadlock the pairs of ranks.
     """
     _check_blocks(schedule)
     together = max(PARTS_COUNTED // schedule.ends, 1)
@@ -50,7 +49,7 @@ def prove(schedule: Plan) -> None:
 
 
 def _doubtful(schedule: Plan, chunks: range) -> list[int]:
-    """Return the chunks that counting does not settle."""
+    """Return the chunks that counting cannot prove."""
     parts = _Parts(schedule, chunks)
     for number, moved in enumerate(schedule.steps()):
         if not chunks.start:  # once is enough
@@ -90,11 +89,11 @@ class _Parts:
         self._count[schedule.ranks * len(chunks) :] = 0
         # a sum of all ranks, or what its only owner has
         self._everything = schedule.ranks if KINDS[schedule.collective.kind].reduces else 1
-        # which of a step's transfers was the last to touch a part; left as it is from step to step
+        # the last transfer of a step to change a part; not reset between steps
         self._last: NDArray[np.int32] = np.empty(alive.size, dtype=np.int32)
 
     def take(self, moved: Step) -> None:
-        """Carry out one step of chunks without doubt."""
+        """Carry out one step for chunks that counting can still prove."""
         src, dst, reduce = self._ends(moved)
         last, alive, count = self._last, self._alive, self._count
         last[dst] = -1
@@ -119,7 +118,7 @@ class _Parts:
             alive[dst[copies]] = False  # a switch's part; a rank's is dead already
 
     def finish(self) -> None:
-        """Doubt the chunks that a rank lacks something of at the end."""
+        """Mark the chunks of which a rank lacks a contribution at the end."""
         needed = self._schedule.is_needed(self._chunks)
         held_by_rank = self._count.reshape(-1, len(self._chunks))[: self._schedule.ranks]
         for rank, held in enumerate(held_by_rank):
@@ -127,7 +126,7 @@ class _Parts:
             self.doubtful |= wanted & needed & (held < self._everything)
 
     def _in(self, blocks: range) -> Bools:
-        """Return which chunks are in some of the blocks."""
+        """Return which chunks are in any of the blocks."""
         offset = self._block - blocks.start
         inside: Bools = (offset >= 0) & (self._block < blocks.stop) & (offset % blocks.step == 0)
         return inside
@@ -148,11 +147,11 @@ class _Parts:
 
 
 def _check_blocks(schedule: Plan) -> None:
-    """Refuse chunks that leave a block out, or are not in the order of the blocks."""
+    """Refuse chunks that omit a block, or are not in the order of the blocks."""
     block, blocks = schedule.chunks.block, schedule.collective.num_blocks
     present = np.unique(block)
     if len(present) != blocks or present[0] != 0 or present[-1] != blocks - 1 or (np.diff(block) < 0).any():
-        raise schedule.error(f"its chunks are not of blocks 0 to {blocks - 1}, one after another")
+        raise schedule.error(f"its chunks do not cover blocks 0 to {blocks - 1} in order")
 
 
 def _check_inside(schedule: Plan, number: int, moved: Step) -> None:
@@ -214,7 +213,7 @@ def _execute(schedule: Plan, chunks: Sequence[int]) -> None:
 
 
 def _touching(schedule: Plan, chunks: Sequence[int]) -> Iterator[Step]:
-    """Yield the steps, without the transfers that carry none of some chunks."""
+    """Yield the steps, reduced to the transfers of some chunks."""
     chosen = np.zeros(len(schedule.chunks) + 1, dtype=np.int64)
     chosen[np.array(chunks) + 1] = 1
     before = np.cumsum(chosen)

@@ -1,13 +1,13 @@
-"""Races, where two transfers meet at a chunk in no certain order, and transfers that wait for each other.
+"""Races, where two transfers access a chunk in no certain order, and deadlocks.
 
-Few things are certain in every execution. A transfer starts when its chunks are complete at its source after
-all earlier steps, and the transfers of a connection arrive in order. From a transfer's start to its arrival
-its source may be read and, if it overwrites, its target be written; data to be added may wait at the receiver
-for any time after that.
+Few orders hold in every execution. A transfer starts when its chunks are complete at its source after all
+earlier steps, and the transfers of a connection arrive in order. From a transfer's start to its arrival its
+source may be read and, if it overwrites, its target be written; data to be added may wait at the receiver for
+any time after that.
 
 Nothing else counts. Credits order no more than that, since they make a transfer wait for others of its own
-connection only. ``after`` delays transfers in the simulated world alone. Where ranks send copies, data added
-to a part arrive after the copies sent of it.
+connection only. ``after`` delays transfers only in the simulation. Where ranks send copies, data added to a
+part arrive after the copies sent of it.
 """
 
 from collections import defaultdict
@@ -44,7 +44,7 @@ class _Certain:
 
 
 def refuse_races(schedule: Plan, chunks: Collection[int]) -> None:
-    """Raise `ScheduleError` where one of some chunks depends on which of two transfers is earlier.
+    """Raise `ScheduleError` if some chunk's result depends on which of two transfers is earlier.
 
     An overwrite of a rank's part of a chunk must come after all reads, additions and copies of it earlier in
     program order; an addition must come after all except other sums, and after reads only where ranks do not
@@ -102,7 +102,7 @@ def _race(schedule: Plan, chunk: int, end: int, *both: tuple[int, Transfer]) -> 
 
 
 def refuse_deadlock(schedule: Plan) -> None:
-    """Raise `ScheduleError` where pairs of ranks wait for each other: ``after`` may close a cycle."""
+    """Raise `ScheduleError` if pairs of ranks wait for each other in a cycle of ``after``."""
     late = {pair: 1 << number for number, pair in enumerate(schedule.after)}
     certain, awaited = _Certain(), dict[tuple[int, int], int]()
     for moved in schedule.steps() if late else ():

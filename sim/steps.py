@@ -82,7 +82,7 @@ def step(
 
 
 class Chunks:
-    """How the data are cut: chunk c is bytes ``bounds[c]`` to ``bounds[c + 1]``, in block ``block[c]``."""
+    """The chunks of the data: chunk c is bytes ``bounds[c]`` to ``bounds[c + 1]``, in block ``block[c]``."""
 
     def __init__(self, bounds: Ints, block: Ints) -> None:
         def cut() -> tuple[Ints, Ints]:
@@ -107,7 +107,7 @@ class Chunks:
 
     @property
     def bounds(self) -> Ints:
-        """Where each chunk begins, and where the last one ends."""
+        """The offset at which each chunk begins, and the end of the last one."""
         return self._arrays[0]
 
     @property

@@ -19,7 +19,7 @@ from ringside.sim.steps import Chunks, Ints, Step
 class Needs:
     """Dependencies of connections: the k-th transfer of ``who`` waits for the (k + ``shift``)-th of ``whom``.
 
-    Before the 0-th there is none to wait for; past the last it is one of an earlier turn.
+    Before the 0-th there is no dependency; past the last it is a transfer of an earlier turn.
     """
 
     who: Ints
@@ -102,7 +102,7 @@ class TransferStreams:
 
     @cached_property
     def needs(self) -> Needs:
-        """The transfers that bring what each sends on, by the steps before it."""
+        """The transfers that deliver the data each one forwards, from the steps before it."""
         by_target = np.argsort(self.dst, kind="stable")
         begin = np.searchsorted(self.dst[by_target], self.src)
         many = np.searchsorted(self.dst[by_target], self.src, side="right") - begin
@@ -121,12 +121,12 @@ class TransferStreams:
 
     @cached_property
     def is_line(self) -> bool:
-        """Whether each transfer needs only ones of its own number, so that each chunk goes the same way."""
+        """Whether each transfer needs only transfers of the same number, so that chunks take one route."""
         return bool((self.needs.shift == 0).all())
 
     @cached_property
     def is_ring(self) -> bool:
-        """Whether each connection passes on one other's data, equally many transfers later for all."""
+        """Whether each connection forwards one other's data, after the same number of transfers for all."""
         needs = self.needs
         alike = all(len(np.unique(figure)) == 1 for figure in (needs.shift, self.count, self.lag, self.sums))
         each_once = len(needs.who) == len(np.unique(needs.who)) == len(self.src)

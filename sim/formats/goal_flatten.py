@@ -104,8 +104,7 @@ def losses(program: Program) -> list[str]:
     if calls:
         kinds = ", ".join(dict.fromkeys(call.collective.kind for call in calls))
         notes.append(
-            f"collectives ({kinds}) are written as their transfers, without type, reduction and time of "
-            "additions"
+            f"collectives ({kinds}) are written as their transfers, without type, reduction and time to add"
         )
     if any(_holds_back(program.operations(rank)) for rank in range(program.ranks)):
         notes.append(

@@ -1,7 +1,7 @@
-"""How libraries react when members of a group make different calls, and who may leave a collective early.
+"""How libraries react when members of a group make different calls, and which ranks may leave early.
 
-Gloo matches collectives by kind and number. Calls of the same kind meet (its reduce_scatter is an
-all_reduce); others wait for ever. Gloo sends no sizes ahead: a rank that receives more than its buffer holds
+Gloo matches collectives by kind and number. Calls of the same kind match (its reduce_scatter is an
+all_reduce); others wait forever. Gloo sends no sizes ahead: a rank that receives more than its buffer holds
 is killed, a rank that receives less is not notified. Each rank cuts a ring by its own size, so where sizes
 differ the other ranks' messages are too large or missing. NCCL has no barrier: torch's is an all_reduce of
 four bytes.
@@ -37,7 +37,7 @@ FITS = {
 class Agreement(NamedTuple):
     """The outcome of one call of a group.
 
-    ``meets`` is true where the members take part in one collective. ``doubt`` says what is wrong although it
+    ``meets`` is true where the members take part in one collective. ``doubt`` is a warning about a call that
     ends. The library kills the member ``killed``; unless that is ``certain`` the collective may hang instead.
     """
 
@@ -112,7 +112,7 @@ def _silent_mismatch(called: Mapping[int, Call]) -> Agreement:
 
 
 def _word(call: Call) -> str:
-    """Describe what distinguishes a call from others that its library treats as the same."""
+    """Describe the difference of a call from others that its library treats as the same."""
     collective = call.collective
     if call.name in (*BARRIERS, "reduce_scatter"):
         return call.name
@@ -129,7 +129,7 @@ def _sizes_differ(called: Mapping[int, Call]) -> Agreement:
     )
     if fits is None:
         odd = next(rank for rank, size in sizes.items() if size != first.collective.nbytes)
-        text += "; Gloo kills a rank that receives more than its buffer holds, and others may wait for ever"
+        text += "; Gloo kills a rank that receives more than its buffer holds, and others may wait forever"
         return Agreement(doubt=text, killed=odd, certain=False)
     root = first.group.ranks[first.collective.root]
     if root not in sizes:
@@ -174,7 +174,7 @@ def _unequal_parts(called: Mapping[int, Action]) -> Agreement:
 
 
 def needs(call: Action, rank: int) -> frozenset[int]:
-    """Return the members that must arrive before a rank can leave a call, as its library carries it out.
+    """Return the members that must arrive before a rank can leave a call in this library.
 
     Gloo's messages wait for their receiver, so both sides of a transfer have progressed equally far. NCCL's
     root of a small broadcast, and the senders of a small reduce, wait for no other rank.
@@ -203,7 +203,7 @@ def needs(call: Action, rank: int) -> frozenset[int]:
 
 @lru_cache(maxsize=1024)
 def _met(ranks: int, root: int) -> tuple[frozenset[int], ...]:
-    """Return the ranks that each rank has met at the end of Gloo's broadcast."""
+    """Return the ranks that have synchronized with each rank at the end of Gloo's broadcast."""
     met = [frozenset({rank}) for rank in range(ranks)]
     plan = gloo.schedule(Collective("broadcast", ranks, ranks, root=root), "auto")
     for step in plan.steps():

@@ -1,14 +1,14 @@
-"""The proof of a program: it is played without time until all has ended or nothing can move.
+"""The proof of a program: it is played without time until every rank has ended or none can continue.
 
-A program that ends when every collective and message waits for all participants ends whatever the library
-does: it is *proved*. Otherwise it is played again with what the libraries really wait for: it is *unsafe* if
-it ends, else it *hangs*. It *fails* where a library raises an error or kills the process.
+A program that ends when every collective and message waits for all participants ends with every library: it
+is *proved*. Otherwise it is played again with the waits of the real libraries: it is *unsafe* if it ends,
+else it *hangs*. It *fails* where a library raises an error or kills the process.
 
 A receive from any source is matched only when nothing else can move (Vakkalanka et al., Dynamic verification
 of MPI programs with reductions in presence of split operations and relaxed orderings, 2008), but then in
 every possible way: with each waiting message, on each rank with such a receive, before or behind each receive
-that names its sender. A proved program ends in every way; one that ends only in some is unsafe. Ways that
-lead to one state are followed once.
+that names its sender. A proved program ends in every way; one that ends only in some is unsafe. Orders that
+lead to the same state are followed once.
 """
 
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ MOST_PLAYED = 1_000_000
 """Operations of all plays together after which no further matches of receives from any source are tried."""
 
 ONE_KERNEL = (
-    "it ends only where the GPU runs kernels of several communicators at once, which NCCL does not promise; "
-    "call them in one order on all ranks"
+    "it ends only if the GPU runs kernels of several communicators at once, which NCCL does not "
+    "guarantee; call them in one order on all ranks"
 )
 
 PROVED, HANGS, FAILS, UNSAFE = "proved", "hangs", "fails", "unsafe"
@@ -57,7 +57,7 @@ class Verdict:
 
 
 def check(program: Program) -> Verdict:
-    """Prove that a program ends, or say what is wrong."""
+    """Prove that a program ends, or return why not."""
     with uncollected():
         recorded = [program.operations(rank) for rank in range(program.ranks)]
         known = Program(program.name, program.ranks, recorded.__getitem__)
@@ -99,17 +99,17 @@ def _checked(program: Program) -> Found:
 
 
 def _never_ends(strict: "_Explored", loose: "_Explored", outcomes: set[str]) -> Found:
-    """Return the verdict on a program that ends in no way, by the simpler story in which all wait for all."""
+    """Return the verdict on a program that never ends, by the simpler play in which all wait for all."""
     explored = strict if bool(strict.stuck) == bool(loose.stuck) else loose
     other = [FAILS_IN_OTHER_ORDERS] if loose.stuck and loose.failed else []
     return HANGS if loose.stuck else FAILS, [*explored.story(), *other], outcomes
 
 
 class _Explored:
-    """A program played in all ways of receiving from any source: the first play that ended, hung and failed.
+    """All plays of a program by order of receives from any source: the first that ended, hung and failed.
 
-    It is complete, and ``whole``, when all ways were followed or enough to know the verdict: in strict plays
-    one that does not end, otherwise one that ends and one that does not.
+    It is ``whole`` when all orders were followed, or enough for the verdict: in strict plays one that does
+    not end, otherwise one that ends and one that does not.
     """
 
     def __init__(self, program: Program, *, strict: bool, anybody: Anybody | None) -> None:
@@ -131,7 +131,7 @@ class _Explored:
                 break
 
     def story(self) -> list[str]:
-        """Return what is wrong in the ways that do not end."""
+        """Describe the plays that do not end."""
         if self.stuck:
             return list(story(self.stuck.play, self.stuck))
         assert self.failed
@@ -140,7 +140,7 @@ class _Explored:
         return list(failure(self.failed.play, stop))
 
     def _follow(self, play: Untimed, path: list[Take | Post]) -> None:
-        """Follow a way to its end, queue those that branch off, and stop at a state seen before."""
+        """Follow a play to its end, queue its branches, and stop at a state seen before."""
         for way in path:
             play.go(way)
         while ways := play.ways():
@@ -166,15 +166,15 @@ class _Explored:
 
 
 def _dropped(operations: Sequence[Sequence[Operation]]) -> str:
-    """Return what is wrong where a rank drops messages without waiting, or nothing."""
+    """Return a sentence on a rank that drops messages without waiting, or an empty text."""
     for rank, own in enumerate(operations):
         if own and isinstance(own[-1].action, Drop):
             first, *others = own[-1].action.messages
             more = f" and {len(others)} more" if others else ""
             return (
                 f"rank {rank} does not wait for its {own[first].name}{more} ({own[first].where}); Gloo "
-                "forgets a message whose Work is dropped, and its other side may wait for ever; keep the "
-                "Work, and wait for it"
+                "forgets a message whose Work is dropped, and its other side may wait forever; keep "
+                "the Work, and wait for it"
             )
     return ""
 
@@ -185,7 +185,7 @@ def _overlaps(play: Play) -> bool:
 
 
 def _skipped(operations: Sequence[Sequence[Operation]]) -> str:
-    """Return what is wrong where ranks differ in new_group though nothing waits for it, or nothing."""
+    """Return a sentence on ranks that differ in new_group, which nothing waits for, or an empty text."""
     calls = [[one for one in own if isinstance(one.action, NewGroup)] for own in operations]
     most = max(range(len(calls)), key=lambda rank: len(calls[rank]))
     for rank, own in enumerate(calls):
@@ -193,8 +193,8 @@ def _skipped(operations: Sequence[Sequence[Operation]]) -> str:
             missed = calls[most][len(own)]
             assert isinstance(missed.action, NewGroup)
             return (
-                f"rank {rank} does not call the new_group {missed.action.group.name} that rank {most} calls "
-                f"({missed.where}); every rank of the job must, in one order, or the groups after it are not "
-                "the same"
+                f"rank {rank} does not call the new_group {missed.action.group.name} that rank {most} "
+                f"calls ({missed.where}); every rank of the job must call it, in one order, or later "
+                "groups differ"
             )
     return ""

@@ -40,7 +40,7 @@ def claimed(program: Program) -> tuple[int, ...]:
 
 
 class _Claims:
-    """The lists made so far, and what they show."""
+    """The ranks' lists made so far, and the roles that they imply."""
 
     def __init__(self, program: Program, roles: tuple[int, ...]) -> None:
         self._program = program
@@ -50,7 +50,7 @@ class _Claims:
         self._checked: set[int] = set()
 
     def witnesses(self, representative: int) -> set[int]:
-        """Return a representative's peers: all of its messages', and the first of each role in groups."""
+        """Return a representative's peers: its messages', and the first of each role in its groups."""
         met: set[int] = set()
         groups: set[Group] = set()
         for one in self._program.operations(representative):
@@ -79,7 +79,7 @@ class _Claims:
             raise ValueError(self._error(rank, stands, f"has {len(own)} operations instead of {len(its)}"))
 
     def _error(self, rank: int, stands: int, what: str) -> str:
-        return f"{self._program.name}: rank {rank} says that it has the role of rank {stands}, but it {what}"
+        return f"{self._program.name}: rank {rank} declares the role of rank {stands}, but {what}"
 
     def _list(self, rank: int) -> list[tuple[object, Operation]]:
         """Describe a rank's list in terms that are equal for all ranks of a role."""

@@ -1,4 +1,4 @@
-"""A program played by one rank per role: whether all ranks end, faster than playing all of them.
+"""A program played by one rank per role: whether all ranks end, found faster than by playing all of them.
 
 `ringside.sim.program.roles` says why one rank stands for its role. Folding needs more: messages of equal
 sizes that arrive in posting order, and calls whose members all agree. Any other program is played in full.
@@ -36,9 +36,9 @@ Meeting = list[tuple[int, int]]
 
 
 def ends(program: Program) -> bool:
-    """Check that all ranks certainly end, even if every rank waits for all participants.
+    """Return whether all ranks certainly end, even if every rank waits for all participants.
 
-    False where they do not, and where representatives cannot decide it.
+    It is false if they may not, or if representatives cannot decide it.
     """
     lists = Lists(program)
     if not _plain(lists):
@@ -73,7 +73,7 @@ def _ends(program: Program, meetings: "_Meetings", *, serial: bool) -> bool:
 
 
 def _plain(lists: Lists) -> bool:
-    """Check that roles are enough: no call refused, all meet, in posting order and equal sizes."""
+    """Return whether roles suffice: no refused call, all matched, in posting order and with equal sizes."""
     messages = lists.messages
     if messages is None or any(isinstance(one, Raise | Lost | Drop) for one in lists.actions):
         return False
@@ -97,7 +97,7 @@ def _plain(lists: Lists) -> bool:
 
 
 def _in_order(one: Operation) -> bool:
-    """Check that messages arrive in posting order: NCCL's in a queue, Gloo's at once."""
+    """Return whether messages arrive in posting order: NCCL's in a queue, Gloo's immediately."""
     action = one.action
     if isinstance(action, Send | Recv | Together):
         at_once = not one.after and one.lane is None
@@ -106,7 +106,7 @@ def _in_order(one: Operation) -> bool:
 
 
 def _all_agree(lists: Lists) -> bool:
-    """Check that all members come to each call of each group with equal arguments."""
+    """Return whether all members make each call of each group with equal arguments."""
     actions = [one if isinstance(one, Call | Join) else None for one in lists.actions]
     numbers = {action: number for number, action in enumerate(dict.fromkeys(actions))}
     wanted = np.array([numbers[action] for action in actions], dtype=np.int64)[lists.action]
@@ -122,7 +122,7 @@ def _all_agree(lists: Lists) -> bool:
 
 
 class _Meetings:
-    """The meetings of representatives: the members of each, for every place they hold in it."""
+    """The meetings of representatives: the members of each, by their positions in it."""
 
     def __init__(self, lists: Lists, role: Ints, chosen: Ints) -> None:
         self._lists = lists

@@ -24,7 +24,7 @@ from ringside.topologies import Routes, Topology, ranks
 from ringside.topologies.placement import machines_of, stretches
 
 MAX_RANKS = 2**22
-"""The most ranks of a training, each of which a step names: eight on each machine of the largest topology."""
+"""Maximum ranks of a training, since a step lists each: eight on each machine of the largest topology."""
 
 Runner = Callable[[Collective], Generator[simpy.Event, Any, None]]
 """A SimPy process that lasts as long as one collective."""
@@ -39,7 +39,7 @@ class CostModel(Protocol):
 
 
 class ProcessGroup(Protocol):
-    """The ranks that share gradients; ``workers`` of their collectives may run at once, taken in order."""
+    """The ranks that share gradients; up to ``workers`` of their collectives run at once, in order."""
 
     @property
     def ranks(self) -> int:
@@ -64,9 +64,9 @@ class ProcessGroup(Protocol):
 class TimedGroup:
     """Collectives with a known time and no transfers: ``time(collective)`` seconds each.
 
-    With more than one worker, overlapping collectives do not slow each other down, so ``time`` should then
-    be of collectives that share their links. With a ``crowding``, the share of its pace that a
-    collective loses while a rank computes, they do share.
+    With more than one worker, overlapping collectives do not slow each other down, so ``time`` should then be
+    of collectives that share their links. With a ``crowding``, the share of its pace that a collective loses
+    while a rank computes, they do slow each other down.
     """
 
     ranks: int
@@ -126,7 +126,7 @@ class SimulatedGroup:
         object.__setattr__(self, "placed", stretches(machines_of(self.graph, self.ranks)))
 
     def schedule(self, collective: Collective) -> Schedule:
-        """How the library carries out the collective."""
+        """Return the library's schedule of the collective."""
         plan: Schedule = LIBRARIES[self.library].module.beside(collective, self.algorithm, self.placed)
         return plan
 
@@ -148,7 +148,7 @@ class SimulatedGroup:
             execution = Execution(env, network, plan, self.gamma)
             execution.start()
             yield execution.done
-            # what counts as one instant may end a trifle later than it began
+            # moments of one instant may differ slightly
             if execution.end > env.tick:
                 yield env.at(execution.end)
 

@@ -1,7 +1,7 @@
 """Jobs on a cluster, simulated together.
 
-A collective takes its library's own time where times are measured or believed, as NCCL's, and where one rank
-is played for many. Concurrent ones slow each other by the share of time that each needs of a GPU's links, a
+A collective takes its library's own time if times are measured or estimated, as NCCL's, or if one rank
+represents many. Concurrent ones slow each other by the share of time that each needs of a GPU's links, a
 machine's NICs or a link. Collectives of libraries with schedules, and their messages, go transfer by transfer
 on one network that all jobs share. A collective that can meet no other traffic on its links takes the
 library's own time too, if all members arrive at once.
@@ -49,18 +49,18 @@ class PlacedProgram:
 
     @property
     def is_folded(self) -> bool:
-        """Whether some rank is played for others too."""
+        """Whether some played rank represents others."""
         return len(self.played) < self.program.ranks
 
     def __post_init__(self) -> None:
         if len(self.hosts) != self.program.ranks:
             raise ValueError(
-                f"{self.program.name} has {self.program.ranks} ranks, but is placed on {len(self.hosts)}; "
-                "name one rank of the cluster for each"
+                f"{self.program.name} has {self.program.ranks} ranks, but is placed on "
+                f"{len(self.hosts)}; write one rank of the cluster for each"
             )
         roles = range(self.program.ranks) if self.roles is None else self.roles
         if len(roles) != self.program.ranks or any(not 0 <= r < len(roles) or roles[r] != r for r in roles):
-            raise ValueError(f"{self.program.name}: for each rank name the one played for it, or itself")
+            raise ValueError(f"{self.program.name}: write for each rank its representative, or itself")
 
 
 def simulate(
@@ -112,16 +112,16 @@ def placed(placements: Sequence[str], counts: Sequence[int]) -> list[tuple[int, 
     if len(placements) != len(counts):
         raise ValueError(
             f"{len(placements)} placements of {len(counts)} jobs; write packed, interleaved, or "
-            "--placement 0-3,8 once for each; even takes one job"
+            "--placement 0-3,8 once for each job; even applies to one job"
         )
     host_lists = [_ranks(text) for text in placements]
     for hosts, ranks in zip(host_lists, counts, strict=True):
         if len(hosts) != ranks:
-            raise ValueError(f"a job of {ranks} ranks placed on {len(hosts)}; name one for each")
+            raise ValueError(f"a job of {ranks} ranks placed on {len(hosts)}; write {ranks}")
     every = sorted(host for hosts in host_lists for host in hosts)
     twice = next((one for one, other in pairwise(every) if one == other), None)
     if twice is not None:
-        raise ValueError(f"rank {twice} of the cluster is placed on twice; a rank carries one")
+        raise ValueError(f"rank {twice} of the cluster is used twice; write each rank once")
     return host_lists
 
 
@@ -136,13 +136,13 @@ def _ranks(text: str) -> tuple[int, ...]:
             )
         stop = int(last if dash else first)
         if not int(first) <= stop < MOST_HOSTS:
-            raise ValueError(f"{part!r} names no ranks; write from the first to the last, such as 0-3")
+            raise ValueError(f"{part!r} is not a range of ranks; write the first and the last, such as 0-3")
         numbers += range(int(first), stop + 1)
     return tuple(numbers)
 
 
 class World:
-    """What all jobs of one simulation share."""
+    """Shared state of all jobs of one simulation."""
 
     def __init__(self, env: Clock, libraries: Libraries) -> None:
         self._env = env
@@ -220,7 +220,7 @@ def _end(meeting: Meeting) -> None:
 
 
 def are_alone(programs: Sequence[Program]) -> bool:
-    """Check that nothing can meet on any link: one group, one call at a time, no messages."""
+    """Return whether traffic never meets on a link: one group, one call at a time, no messages."""
     groups: set[Group] = set()
     for program in programs:
         for operation in (one for rank in range(program.ranks) for one in program.operations(rank)):

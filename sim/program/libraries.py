@@ -37,7 +37,7 @@ class Libraries:
     _graph: "Topology | None" = None
     _known: dict[tuple[int, ...], Library] = field(default_factory=dict)
     _shapes: dict[tuple[str, int], Library] = field(default_factory=dict)
-    """NCCL's, which cares for machines and how many ranks of each; for which ones on a fabric alone."""
+    """NCCL libraries, which depend on the ranks per machine, and on a fabric also on the machines."""
 
     def __post_init__(self) -> None:
         able = [name for name, entry in sorted(LIBRARIES.items()) if entry.rules]
@@ -68,7 +68,7 @@ class Libraries:
 
     @property
     def entry(self) -> LibraryEntry:
-        """What the table says of the library."""
+        """The library's entry in the table."""
         return LIBRARIES[self.name]
 
     @property
@@ -83,11 +83,11 @@ class Libraries:
 
     @property
     def is_priced(self) -> bool:
-        """Whether its times are measured or a belief, and no schedule's."""
+        """Whether its times are measured or estimated, instead of a schedule's."""
         return not self.whole.plays_links or isinstance(self.calibration, Calibration)
 
     def of(self, hosts: tuple[int, ...]) -> Library:
-        """Return the library of a group that these ranks of the cluster carry, in the group's order."""
+        """Return the library of a group on these ranks of the cluster, in the group's order."""
         if hosts not in self._known:
             bind = self._on_machines if self.entry.by_machines else self._on_graph
             self._known[hosts] = bind(hosts)
@@ -102,7 +102,7 @@ class Libraries:
     ) -> dict[Hashable, float]:
         """Return the resources that a collective of ``seconds`` keeps busy, each with its share of the time.
 
-        GPUs and machines are limited to those ``among`` these ranks of the cluster, which nothing else uses.
+        Only GPUs and machines of the ranks ``among`` are included.
         """
         library = self.of(hosts)
         if not seconds:
@@ -154,7 +154,7 @@ class Libraries:
         return seconds, {part: share for part, share in parts.items() if part in ends}
 
     def _on_graph(self, hosts: tuple[int, ...]) -> Library:
-        """Return the library of these ranks, renumbered from 0; others relay, as for messages."""
+        """Return the library of these ranks, renumbered from 0; others relay messages."""
         here, graph = len(hosts), self.graph
         if hosts != tuple(range(here)):
             others = set(range(len(ranks(graph)))).difference(hosts)
@@ -163,7 +163,7 @@ class Libraries:
         return find_library(self.name, graph, ranks=here, options=options, calibration=self.calibration)
 
     def _on_machines(self, hosts: tuple[int, ...]) -> Library:
-        """Return NCCL of a group with equally many ranks per machine; on a fabric their places matter."""
+        """Return NCCL of a group with equally many ranks per machine; on a fabric the machines matter."""
         options = Options(network=self.network, placement=self.placement)
         name, _ = split(self.cluster)
         if len(hosts) == self.ranks and not self._known:

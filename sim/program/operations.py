@@ -11,7 +11,7 @@ operation begins when
   operations may run. None overtakes one that is not ready.
 
 The k-th call of a member of a group meets the k-th of every other. Messages match by group, sender, receiver
-and tag, in order. A program knows no time except compute's, and no network.
+and tag, in order. A program contains no times except those of compute, and no network.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -99,7 +99,7 @@ class Join(NamedTuple):
 
 
 class NewGroup(NamedTuple):
-    """A call of new_group, which every rank of the job must make in one order; it waits for none."""
+    """A call of new_group, which every rank of the job must make in one order; it does not wait."""
 
     group: Group
 
@@ -109,7 +109,7 @@ class Wait(NamedTuple):
 
 
 class Raise(NamedTuple):
-    """A call that torch.distributed refuses before it does anything; the rank is lost."""
+    """A call that torch.distributed refuses with an error; the rank is lost."""
 
     message: str
 
@@ -124,7 +124,7 @@ class Lost(NamedTuple):
 class Drop(NamedTuple):
     """Messages that the rank drops without waiting for them, by their places in its list.
 
-    Gloo forgets such a message: unless it has moved by then, its other side waits for ever.
+    Gloo forgets such a message: unless it has moved by then, its other side waits forever.
     """
 
     messages: tuple[int, ...]
@@ -162,7 +162,7 @@ class Operation(NamedTuple):
 class Program:
     """A job of ``ranks`` ranks; ``operations(rank)`` returns a rank's list, always the same one.
 
-    ``role(rank)``, where given, is equal for ranks that do the same; see `ringside.sim.program.roles`.
+    ``role(rank)``, if given, is equal for ranks that do the same; see `ringside.sim.program.roles`.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""The rules of a program without a clock: which operations may begin, who meets whom, who is held.
+"""The rules of a program without a clock: which operations may begin, which ranks meet, which hosts are held.
 
 A `Play` posts operations as each rank's host comes to them, and reports those that have *arrived*: all
-operations in ``after`` have ended, and it is their turn in their lane and their group's queue. The player
+operations in ``after`` have ended, and it is their turn in their lane and their group's queue. The caller
 decides when an operation ends.
 """
 
@@ -90,7 +90,7 @@ class Play:
         self._stopped: set[int] = set()
 
     def stop(self, rank: int) -> None:
-        """Stop a rank's host from posting until it may `come`."""
+        """Stop a rank's host from posting until `come` is called."""
         self._stopped.add(rank)
 
     def come(self, rank: int) -> None:
@@ -99,7 +99,7 @@ class Play:
         self._hosts.append(rank)
 
     def run(self) -> None:
-        """Run until nothing can move: hosts are held or have posted all, and all arrivals are reported."""
+        """Run until hosts are held or have posted all operations, and all arrivals are reported."""
         agenda, hosts, arrived, instant = self._agenda, self._hosts, self._arrived, self._instant
         while agenda or hosts:
             while agenda:
@@ -188,12 +188,12 @@ class Play:
         return True
 
     def has_arrived(self, rank: int, place: int) -> bool:
-        """Check that an operation is posted and no other of its own rank keeps it from beginning."""
+        """Return whether an operation is posted and no other of its own rank delays it."""
         state = self.ranks[rank]
         return place < state.posted and not state.blockers[place]
 
     def _queue_of(self, action: object) -> Group | None:
-        """Return the group in whose queue an action stands."""
+        """Return the group whose queue contains an action."""
         return self._device if self._device and type(action) is Call else queue_of(action)
 
     def behind(self, rank: int, place: int) -> int:
@@ -221,7 +221,7 @@ class Play:
 
 
 def is_call(action: object) -> bool:
-    """Check whether an action is one of its group's calls, whose k-th ones meet."""
+    """Return whether an action is a numbered call of its group."""
     return type(action) is Call or (type(action) is Together and action.is_call)
 
 
@@ -233,6 +233,6 @@ def queue_of(action: object) -> Group | None:
 
 
 INSTANT = frozenset({Compute, Wait, NewGroup, Drop})
-"""Actions that wait for no other rank where there is no time."""
+"""Actions that wait for no other rank in a play without time."""
 
 _QUEUED = frozenset({Call, Send, Recv, Together})

@@ -1,4 +1,4 @@
-"""Roles of a program's ranks: ranks that do the same, so that one of each stands for all.
+"""Roles of a program's ranks: ranks that do the same, so that one of each represents all.
 
 Two ranks have one role where their lists are equal up to the identity of the others, and where they meet the
 same roles at the same places; calls of new_group wait for no other rank and do not count. Roles are the
@@ -45,7 +45,7 @@ Colours = NDArray[np.uint64]
 def roles(program: Program) -> tuple[int, ...]:
     """Return for each rank the first rank of its role: as declared, else computed from all lists.
 
-    In a program with unpaired messages every rank is alone. Raise `ValueError` where declared roles
+    In a program with unpaired messages every rank has its own role. Raise `ValueError` where declared roles
     contradict the lists; see `ringside.sim.program.claims`.
     """
     if program.role is not None:
@@ -85,7 +85,7 @@ class Lists:
         self.action = action[self.kind]
         made = [isinstance(action, NewGroup) for action in self.actions]
         self.counts: NDArray[np.bool_] = ~np.array(made, dtype=bool)[self.action]
-        """Which operations have a place."""
+        """Whether each operation has a place."""
         before = np.concatenate([[0], np.cumsum(self.counts)])
         self.place: Ints = before[:-1] - before[self.begins[self.rank]]
         self._groups: dict[Group, int] = {}
@@ -112,7 +112,7 @@ class Lists:
         return calls[order], begins
 
     def representatives(self, most_rounds: int | None = None) -> Ints:
-        """Return for each rank the first rank of its role; every rank is alone after ``most_rounds``."""
+        """Return for each rank the first rank of its role; each its own after ``most_rounds``."""
         if self.messages is None:
             return np.arange(self.ranks)
         pairs, members = _Pairs(self, self.messages), _Members(self)

@@ -1,4 +1,4 @@
-"""The shape of an action: what ranks of one role have in common."""
+"""The shape of an action: the properties that ranks of one role have in common."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ BARRIERS = ("barrier", "monitored_barrier")
 
 
 def shape(action: Any) -> tuple[object, ...]:
-    """Return an action without its peers' identities and its group among the rank's groups."""
+    """Return an action without the identities of its peers and of its group."""
     return (type(action), *_figures(action))
 
 
 def root(action: Any) -> int:
-    """Return the rank at which a collective begins or ends, or -1 where it has none."""
+    """Return the rank at which a collective begins or ends, or -1 if it has none."""
     if isinstance(action, Call) and action.collective.kind in ROOTED:
         return action.group.ranks[action.collective.root]
     return -1

@@ -1,6 +1,6 @@
 """The simulation of a program: a `Play` with a clock, on SimPy.
 
-The play decides which operations may begin and who meets whom. The simulation adds the times: compute takes
+The play decides which operations may begin and which ranks meet. The simulation adds the times: compute takes
 its seconds, and longer while collectives of its rank are under way, unless it has no lane; the transport
 determines collectives and messages. Creating groups and posting take no time.
 
@@ -49,7 +49,7 @@ class Side(NamedTuple):
 class Simulation:
     """A program under way, in an environment that others may share.
 
-    ``roles`` names for every rank the one played for it, itself or another; without ``roles`` all are played.
+    ``roles`` gives every rank's representative, itself or another; without ``roles`` all are played.
     ``contention`` is the share of a rank's units that collectives use. Hosts of ``late`` ranks begin that
     many seconds after the others. Afterwards ``begin`` and ``end`` have the moments of every operation of the
     played ranks, ``meetings`` all collectives.
@@ -101,7 +101,7 @@ class Simulation:
         return self._play.ranks[index].number
 
     def run(self) -> None:
-        """Begin, or continue until nothing can move."""
+        """Begin, or continue, until no operation can begin."""
         self._running = True
         self._play.run()
         self._running = False
@@ -113,7 +113,7 @@ class Simulation:
             if not all(state.ended):
                 operation = state.operations[state.ended.index(0)]
                 what = f"rank {rank} never ends {operation.name} ({operation.where})"
-                raise SimulationError(f"{self.program.name}: {what}; was it proved?")
+                raise SimulationError(f"{self.program.name}: {what}; prove it first")
 
     def _come(self, index: int, _: simpy.Event) -> None:
         self._play.come(index)
@@ -186,7 +186,7 @@ class Simulation:
                 self._end(*one)
 
     def _ask(self, index: int, place: int, message: Send | Recv) -> None:
-        """Post one side of a message: match it with the first waiting other side, or let it wait."""
+        """Post one side of a message: match it with the first waiting counterpart, or queue it."""
         group, peer, nbytes, tag = message
         own, same = self.played[index], self._group(index, group)
         sends = isinstance(message, Send)
@@ -197,7 +197,7 @@ class Simulation:
         there = (self._receives if sends else self._sends).get((same, target, tag), [])
         if sends:
             fit = [number for number, other in enumerate(there) if other.peer in (own, ANY)]
-            # one that names its sender goes before those from any source, as with Gloo
+            # a receive that names its sender precedes those from any source, as with Gloo
             fit.sort(key=lambda number: there[number].peer == ANY)
         else:
             fit = [number for number, other in enumerate(there) if peer in (self.played[other.played], ANY)]
@@ -241,7 +241,7 @@ class Simulation:
         return len({self.roles[rank] for rank in group.ranks})
 
     def _group(self, index: int, group: Group) -> object:
-        """Return a group's name among the played ones: groups of one role's ranks in one order are one."""
+        """Return a group's name among the played ones; groups with the same sequence of roles are one."""
         if len(self.played) == len(self.roles):
             return group
         if (index, group) not in self._same:

@@ -1,4 +1,4 @@
-"""What is wrong with a program, in sentences: which ranks wait where, for whom, and why in vain."""
+"""Sentences on a program that does not end: which ranks wait, where, and for which others."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
@@ -22,13 +22,13 @@ class Meetings(Protocol):
 
 
 def failure(play: Play, stop: Stop) -> Iterator[str]:
-    """Return the sentence about an error."""
+    """Return a sentence about an error."""
     operation = play.ranks[stop.rank].operations[stop.place]
     yield f"rank {stop.rank} fails at {operation.where}: {stop.message}"
 
 
 def story(play: Play, check: Meetings) -> Iterator[str]:
-    """Return a sentence per rank of the cycle in which ranks wait, or of the chain to its end."""
+    """Return a sentence per rank of the cycle, or chain, in which ranks wait."""
     rank: int | None = next(rank for rank in range(len(play.ranks)) if _stuck(play, rank) is not None)
     seen: list[int] = []
     sentences: list[str] = []
@@ -63,7 +63,7 @@ def _stuck(play: Play, rank: int) -> int | None:
 
 
 def _waits(play: Play, check: Meetings, rank: int, place: int) -> tuple[str, list[int]]:
-    """Return the sentence about the operation in which a rank hangs, and whom it waits for."""
+    """Return a sentence about the operation in which a rank hangs, and the ranks that it waits for."""
     operations = play.ranks[rank].operations
     deepest = play.behind(rank, place)
     text = f"rank {rank} waits in {_named(play, rank, place)}"
@@ -94,7 +94,7 @@ def _named(play: Play, rank: int, place: int) -> str:
 def _partners(
     play: Play, check: Meetings, rank: int, operation: Operation, place: int
 ) -> tuple[list[int], str]:
-    """Return the ranks that an arrived operation waits for, and the words for it."""
+    """Return the ranks that an arrived operation waits for, and a phrase about them."""
     match operation.action:
         case Call(group) | Together(group, is_call=True) | Join(group):
             number = play.ranks[rank].number.get(place, -1)

@@ -19,7 +19,7 @@ class PacedWork:
         self._left = work_s
         self._done = done
         self._turn = 0
-        """Number of announced ends: only the last one counts."""
+        """Number of scheduled ends; only the last one is valid."""
         self._since = env.tick
         self.pace = 0.0
         self.until: float = inf
@@ -66,7 +66,7 @@ class Units:
 
     @property
     def matters(self) -> bool:
-        """Whether the rank's compute slows anything, or is slowed."""
+        """Whether the rank's compute slows collectives, or is slowed by them."""
         return bool(self._contention or self.watchers)
 
     def work(self, work_s: float, done: Callable[[], None]) -> None:
@@ -101,8 +101,8 @@ class Units:
 class Fluids:
     """Work items that each keep resources busy, links above all, for a share of their time alone.
 
-    All paces rise together, to 1 at the most, until some resource is always busy; its users keep their pace,
-    and the others rise on: max-min fairness.
+    All paces rise together, to at most 1, until some resource is always busy; its users keep their pace, and
+    the others rise on: max-min fairness.
     """
 
     def __init__(self, env: Clock) -> None:

@@ -1,4 +1,4 @@
-"""A program alone, whose collectives take known times, or those of a group of ranks."""
+"""One program by itself, whose collectives take known times, or those of a group of ranks."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
@@ -21,7 +21,7 @@ class GivenTimes:
     """Collectives that begin with their last member, and end for each member after a given time.
 
     ``seconds`` has the times by rank and place of the member's operation. Each message takes ``message_s``
-    from the moment both sides have posted it, however many others are under way.
+    from the moment both sides have posted it, independent of others.
     """
 
     def __init__(self, env: Clock, seconds: Mapping[tuple[int, int], float], message_s: float = 0.0) -> None:
@@ -118,11 +118,11 @@ class Crowded:
         self._go_on()
 
     def announce(self, group: Group, dst: int, src: int) -> Signal:
-        """Refuse: there are no messages."""
+        """Raise an error: there are no messages."""
         raise NotImplementedError
 
     def send(self, parcel: Parcel) -> None:
-        """Refuse: there are no messages."""
+        """Raise an error: there are no messages."""
         raise NotImplementedError
 
     def _go_on(self) -> None:
@@ -144,11 +144,11 @@ class AtOnce:
             self._env.process(self._run(meeting))
 
     def announce(self, group: Group, dst: int, src: int) -> Signal:
-        """Refuse: there are no messages."""
+        """Raise an error: there are no messages."""
         raise NotImplementedError
 
     def send(self, parcel: Parcel) -> None:
-        """Refuse: there are no messages."""
+        """Raise an error: there are no messages."""
         raise NotImplementedError
 
     def _run(self, meeting: Meeting) -> Generator[simpy.Event, Any, None]:

@@ -32,7 +32,7 @@ class Span(NamedTuple):
 
 
 class RankTime(NamedTuple):
-    """Where a rank's time went, in seconds, until it ended.
+    """A rank's time until its end, in seconds, by cause.
 
     ``communication_s`` is the time in which a collective or message of its own was under way with all
     participants present. ``exposed_s`` is the part of it without compute. ``waiting_s`` is the time without
@@ -65,7 +65,7 @@ class ProgramTimeline:
     times: dict[int, RankTime]
     groups: tuple[GroupTime, ...]
     stands_for: dict[int, int]
-    """Number of ranks that each played rank stands for."""
+    """Number of ranks that each played rank represents."""
     assumes: tuple[str, ...] = ()
     """Limits of the result, in sentences."""
 
@@ -213,7 +213,7 @@ def length(stretches: Iterable[tuple[float, float]]) -> float:
 def _waited_for(simulation: Simulation) -> dict[tuple[int, int], int]:
     """Return for each operation that waited, by played number and place, the rank that came last.
 
-    Empty where ranks are folded, since one then stands for many.
+    It is empty if ranks are folded, since one then represents many.
     """
     if len(simulation.played) < len(simulation.roles):
         return {}

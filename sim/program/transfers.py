@@ -1,11 +1,11 @@
 """Collectives that have schedules, and messages: transfer by transfer on one shared network.
 
 A member of a collective takes part from its own arrival to its own last transfer. Its sends may leave once it
-has arrived; its receives once the sender has heard that it has, which with Gloo takes the time that Gloo's
-collectives need to begin. Likewise a message sets out when the sender has posted it and has heard that the
-receiver has. With Gloo that notice takes one latency, and queues behind earlier messages from the same rank
-to the same one in the same group: they share one socket (gloo/transport/tcp/pair.cc). Where connections have
-a ``window`` their segments stand in the host's port, and notices of receives and arrivals queue behind them.
+has arrived; its receives once the sender is notified of that, which with Gloo takes the time that Gloo's
+collectives need to begin. Likewise a message leaves when the sender has posted it and is notified of the
+receive. With Gloo that notice takes one latency, and queues behind earlier messages from the same rank to the
+same one in the same group: they share one socket (gloo/transport/tcp/pair.cc). Where connections have a
+``window`` their segments stand in the host's port, and notices of receives and arrivals queue behind them.
 """
 
 from collections.abc import Callable
@@ -33,8 +33,8 @@ class Transfers:
     """The network of one simulation. ``hosts`` are the cluster's ranks that carry each rank of the job.
 
     ``library_of`` is the library bound to a group's ranks. A collective that is ``alone``, so that nothing
-    else can use its links, takes the library's own time if all members arrive at once. Where receives are
-    ``announced`` a sender hears of them later.
+    else can use its links, takes the library's own time if all members arrive at once. If receives are
+    ``announced`` the sender is notified of them later.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Transfers:
         self._sockets: dict[tuple[Group, int, int], list[Signal]] = {}
 
     def arrive(self, meeting: Meeting, rank: int) -> None:
-        """Let a rank take part."""
+        """Add an arrived rank to a collective."""
         parts = self._parts.get(meeting)
         if parts is None:
             parts = self._parts[meeting] = _Parts(self, meeting)
@@ -91,7 +91,7 @@ class Transfers:
         return word
 
     def send(self, parcel: Parcel) -> None:
-        """Put a message on the network as soon as its sender knows that it is awaited."""
+        """Put a message on the network as soon as its sender is notified of the receive."""
         src, dst = self.hosts[parcel.src], self.hosts[parcel.dst]
         if (src, dst) not in self._links:
             self._links[src, dst] = self.network.over(self.network.routes.route(src, dst), self.job)
@@ -116,7 +116,7 @@ class Transfers:
         parcel.word.then(leave)
 
     def port_s(self, rank: int) -> float:
-        """Return how long a rank's sends keep its host's ports busy before a notice to others can leave."""
+        """Return the seconds for which a rank's sends occupy its host's ports, ahead of a notice."""
         if "window" not in self.graph.graph:
             return 0.0
         ports = self.graph.out_edges(self._nodes[self.hosts[rank]])
@@ -225,7 +225,7 @@ class _RoutesOf(Routes):
 
 
 def time_of(library: Library, call: Call) -> float:
-    """Seconds that a collective takes alone, by the library's own choice; a barrier in its own way."""
+    """Return the seconds of a collective alone, by the library's own choice, or of its barrier."""
     if call.name in BARRIERS and (seconds := library.barrier_s()) is not None:
         return seconds
     return library.time(call.collective, library.choose(call.collective)).time_s

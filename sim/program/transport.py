@@ -25,7 +25,7 @@ class Meeting:
 
 
 class Signal:
-    """An event that happens once, with actions to run then."""
+    """An event that happens once, with callbacks."""
 
     __slots__ = ("_happened", "_to_do")
 
@@ -81,9 +81,9 @@ class Transport(Protocol):
         ...
 
     def announce(self, group: Group, dst: int, src: int) -> Signal:
-        """Handle a rank's arrival at a receive from another rank; return the signal that the sender hears."""
+        """Handle a rank's arrival at a receive from another rank; return the signal to the sender."""
         ...
 
     def send(self, parcel: Parcel) -> None:
-        """Handle a message whose later side has just arrived."""
+        """Handle a message of which both sides have now been posted."""
         ...

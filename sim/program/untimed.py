@@ -1,4 +1,4 @@
-"""One play of a program without time: who meets whom, as far as anything can move.
+"""One play of a program without time: which ranks meet, until none can continue.
 
 A receive from any source may take any message that waits for it, and a message that has set out may arrive
 late. Where more than one continuation exists, the play stops and has `ways`: an earlier receive from any
@@ -37,8 +37,8 @@ class Anybody:
     """The receives from any source in one program, and the messages that can match them.
 
     Let a rank post one receive from any source per message still to come, with no operation between them that
-    waits for other ranks. Then each message finds a receive, and what has been sent follows from the set of
-    messages taken. All orders lead to one state, so one order is enough.
+    waits for other ranks. Then each message has a receive, and the set of received messages determines those
+    sent. All orders lead to one state, so one order is enough.
     """
 
     def __init__(self, program: Program) -> None:
@@ -72,7 +72,7 @@ class Anybody:
         return bool(self._places)
 
     def takes_all(self, channel: Channel, place: int, left: int, state: RankState) -> bool:
-        """Check that the receives from ``place`` on take all messages ``left`` on a channel."""
+        """Return whether the receives from ``place`` on match all messages ``left`` on a channel."""
         if channel in self._named or self._largest[channel] > self._room[channel]:
             return False
         places = self._places[channel]
@@ -80,7 +80,7 @@ class Anybody:
         return len(places) - first >= left and self._runs(places[first : first + left], state)
 
     def _runs(self, places: list[int], state: RankState) -> bool:
-        """Check that no operation between some receives waits for other ranks."""
+        """Return whether no operation between some receives waits for other ranks."""
         receives = set(places)
         return all(self._goes_on(state, place, receives) for place in range(places[0], places[-1] + 1))
 
@@ -127,11 +127,11 @@ class Untimed:
         """Set up the play; ``anybody`` are the program's receives from any source, if there are some."""
         self.failed: Stop | None = None
         self.perhaps: Stop | None = None
-        """Possible failures; the play continues as if they waited for ever."""
+        """Possible failures; the play continues as if they waited forever."""
         self.meetings: dict[tuple[Group, int], list[tuple[int, int]]] = {}
         """The ranks that have arrived at each call of each group."""
         self.doubt = ""
-        """What is wrong although the program ends."""
+        """Warnings about a program that ends."""
         self._strict = strict
         self._sends: dict[tuple[Channel, int], deque[PendingMessage]] = {}
         self._receives: dict[tuple[Channel, int], deque[PendingMessage]] = {}
@@ -155,7 +155,7 @@ class Untimed:
 
     @property
     def ended(self) -> bool:
-        """Whether all has ended; where libraries need not wait for each other, whether every host has."""
+        """Whether all operations have ended; in plays that are not strict, whether every host has."""
         if self.failed:
             return False
         states = self.play.ranks
@@ -164,7 +164,7 @@ class Untimed:
         return hosts and (left_alone or all(all(s.ended) for s in states))
 
     def ways(self) -> list[Take | Post]:
-        """Return the ways to continue: none where the play is over, one where all lead to the same."""
+        """Return the ways to continue: none if the play is over, one if all lead to the same state."""
         if self.failed:
             return []
         takes: list[Take | Post] = []
@@ -199,7 +199,7 @@ class Untimed:
         self.play.run()
 
     def state(self) -> bytes:
-        """Return a key of the finished and waiting actions; plays with equal keys continue equally."""
+        """Return a key of the finished and waiting actions; plays with equal keys continue alike."""
         whole = blake2b(digest_size=16)
         for own in self.play.ranks:
             whole.update(own.posted.to_bytes(8, "little") + own.ended)
@@ -248,7 +248,7 @@ class Untimed:
                     self._end_once(member, its)
 
     def _agree(self, here: list[tuple[int, int]]) -> bool:
-        """Check that the ranks at a call take part in one collective, and survive."""
+        """Return whether the ranks at a call take part in one collective, and survive."""
         ranks = self.play.ranks
         first = ranks[here[0][0]].operations[here[0][1]][0]
         if all(ranks[rank].operations[place][0] is first for rank, place in here):

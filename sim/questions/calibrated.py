@@ -1,4 +1,4 @@
-"""Fields of the measurements that a question goes by."""
+"""Fields of the measurements that a question uses."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -59,5 +59,7 @@ def scaled(
     machine = parse_name(cluster).machine
     known = shipped(machine) if calibration == AUTO else calibration
     if not isinstance(known, Calibration):
-        raise CalibrationError(f"nothing to scale by {anchor.path}: {why_not(machine)}; write `calibration`")
+        raise CalibrationError(
+            f"no calibration to scale by {anchor.path}: {why_not(machine)}; write `calibration`"
+        )
     return anchor.scale(known, split(cluster)[0], settings)

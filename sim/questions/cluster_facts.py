@@ -27,9 +27,9 @@ NBYTES = 64 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterFacts(Question):
-    """What a cluster consists of; without ``cluster``, which clusters are named.
+    """What a cluster consists of; without ``cluster``, the list of named clusters.
 
-    ``schedule`` asks for the connections of an all-reduce instead, ``channels`` for NCCL's rings and trees.
+    ``schedule`` shows the connections of an all-reduce instead, ``channels`` NCCL's rings and trees.
     """
 
     schema: ClassVar[str] = "topo"
@@ -45,7 +45,7 @@ class ClusterFacts(Question):
         if self.cluster is None and self.changed("nodes", "settings", "schedule", "channels"):
             raise QuestionError("the cluster is missing; write its name first, for example star:4")
         if self.channels and self.schedule is not None:
-            raise QuestionError("`channels` and `schedule` are two questions; remove one of them")
+            raise QuestionError("`channels` and `schedule` exclude each other; remove one of them")
 
     @property
     def machines(self) -> str:
@@ -97,7 +97,7 @@ class Catalogue:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Each cluster with its settings and what its count counts."""
+        """Each cluster with its settings and the unit of its count."""
         return [
             {
                 "cluster": name,

@@ -114,7 +114,7 @@ class CollectiveTime(Disturbances, BySize, OfType, ByLibrary):
     def ask(
         self, *, traced: bool = False, on_size: Callable[[str], None] = lambda _: None
     ) -> "CollectiveTimes":
-        """Predict each size; ``traced`` keeps timelines, ``on_size`` is called after each, and each draw."""
+        """Predict each size; ``traced`` keeps timelines, ``on_size`` is called after each size or draw."""
         questions = self.by_nodes()
         predicted = {count: one._predicted(traced, on_size) for count, one in questions.items()}
         return _answer(self, predicted, self._disturbed(predicted, on_size) if self.disturbance else None)
@@ -201,9 +201,9 @@ class CollectiveTimes:
 
     ``predictions`` are those of all counts, and ``rows`` the same in plain values: seconds, bytes, GB/s.
     ``inputs`` are the question as understood: the library and its release, the ranks and where they are.
-    ``notes`` are what to know before the times are believed, ``idle`` the settings without effect on any
-    row, a sentence each. ``basis`` is what the times rest on, empty where a schedule's links say it all;
-    ``is_measured`` whether any rests on measurements.
+    ``notes`` are caveats, ``idle`` the settings without effect on any row, a sentence each. ``basis`` is the
+    source of the times, empty for a schedule on the topology's own links; ``is_measured`` says whether any
+    rests on measurements.
     """
 
     question: CollectiveTime

@@ -14,9 +14,9 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, kw_only=True)
 class Disturbances(Question):
-    """What disturbs the answer; None is no such disturbance.
+    """Disturbances of the answer; None means no such disturbance.
 
-    ``disturbance`` is all of it, and ``disturbed_by`` the options as they were written; empty without any.
+    ``disturbance`` combines all of them; ``disturbed_by`` has the options as written, empty without any.
     """
 
     straggler: Sequence[str] = option(
@@ -105,7 +105,7 @@ def _slow_link(text: str) -> SlowLink:
         slower = 0.0
     if not (a.strip() and b.strip() and slower):
         raise ValueError(
-            f"invalid slow link {text!r}; write A-B=FACTOR with two ends that a cable joins, for example "
+            f"invalid slow link {text!r}; write A-B=FACTOR with the two ends of a cable, for example "
             "gpu0-switch=4, or A->B=FACTOR for one direction"
         )
     return SlowLink(a.strip(), b.strip(), slower, both)

@@ -17,7 +17,7 @@ DRAWS = 100
 QUANTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
 
 MOST_BLAMED = 5
-"""The maximum of ranks in a table; JSON has them all."""
+"""Maximum number of ranks in a table; JSON has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class DisturbedTime:
         return [first, *self.blame()]
 
     def columns(self) -> dict[str, float]:
-        """Return the columns beside the undisturbed time, seconds: the one time, or its quantiles."""
+        """Return the columns beside the undisturbed time, in seconds: one time, or its quantiles."""
         drawn = self.drawn
         if len(drawn.times_s) == 1:
             return {"disturbed": drawn.median_s}
@@ -78,7 +78,7 @@ class DisturbedTime:
         return f"{sentence}; undisturbed {format_duration(drawn.undisturbed_s, 4)}."
 
     def blame(self) -> list[str]:
-        """Describe who waits for whom."""
+        """Describe which ranks wait for which."""
         lines = []
         for culprit, seconds in list(self.drawn.blamed.items())[:MOST_BLAMED]:
             waiting = [rank for (rank, other) in self.drawn.waits if other == culprit]
@@ -97,7 +97,7 @@ def draw_times(
     undisturbed_s: float,
     on_draw: Callable[[str], None] = lambda _: None,
 ) -> DisturbedTime:
-    """Play the draws of a question; ``once`` plays one, and ``on_draw`` is called after each."""
+    """Play the draws of a question; ``once`` plays one draw, and ``on_draw`` is called after each."""
     assert question.disturbance
     drawn = play_draws(
         question.disturbance, once, undisturbed_s,

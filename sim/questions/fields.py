@@ -28,7 +28,7 @@ def files_argument(help: str, metavar: str | None = None) -> Any:
 def placement_option() -> Any:
     """Define a field of how ranks are placed on machines."""
     return option(
-        "Place -g ranks: equally many on every machine, or one machine full after another.",
+        "Place -g ranks: equally many on every machine, or fill machines one by one.",
         metavar=choices(SPREADS), default=EVEN,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Find rates that were set without effect, and the link that limits instead."""
+"""Find rates that were set without effect, and the link that is the bottleneck instead."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -103,7 +103,7 @@ def _around(graph: Topology) -> list[tuple[Hop, ...]]:
 
 
 def _narrow(one: Scheduled, other: Scheduled, route: Sequence[Hop], changed: set[Hop]) -> bool:
-    """Check whether a changed link has a route's bandwidth, before or after the change."""
+    """Return whether a changed link is a route's bottleneck, before or after the change."""
     return any(
         any(hop in changed and graph.edges[hop]["bandwidth"] <= least for hop in route)
         for graph in (one.graph, other.graph)
@@ -112,7 +112,7 @@ def _narrow(one: Scheduled, other: Scheduled, route: Sequence[Hop], changed: set
 
 
 def _limit(graph: Topology) -> str:
-    """Describe the slowest link when every rank sends equally much to the next."""
+    """Describe the slowest link when every rank sends the same amount to the next."""
     load = Counter(hop for route in _around(graph) for hop in route)
     busiest = max(load, key=lambda hop: (load[hop] / graph.edges[hop]["bandwidth"], hop))
     kind, rate = graph.edges[busiest]["kind"], format_rate(graph.edges[busiest]["bandwidth"], 4)

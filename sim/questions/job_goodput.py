@@ -213,8 +213,8 @@ class JobGoodputs:
         if not lost:
             return []
         return [
-            f"a node is lost every {format_span(1 / lost)} and away for {format_span(job.restart.repair_s)}; "
-            "the formula assumes that all nodes are there"
+            f"a node is lost every {format_span(1 / lost)} and repaired after "
+            f"{format_span(job.restart.repair_s)}; the formula assumes that no node is missing"
         ]
 
     @property
@@ -224,7 +224,7 @@ class JobGoodputs:
 
 
 def facts(job: LongJob) -> dict[str, Any]:
-    """Return a job's parameters for JSON; None where nothing fails."""
+    """Return a job's parameters for JSON; its failure times are None without failures."""
     calm = math.isinf(job.mtbf_s)
     write = job.checkpoints.write_s
     return {

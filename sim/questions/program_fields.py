@@ -8,7 +8,7 @@ from ringside.sim.questions.question import Question, QuestionError, argument, o
 
 @dataclass(frozen=True, kw_only=True)
 class OfProgram(Question):
-    """A job: a script and its number of ranks, or a file with all ranks of one; and the library's rules."""
+    """A job: a script and its number of ranks, or a file of all ranks; and the library's rules."""
 
     file: Path | None = argument(
         "A script with def main(dist); GOAL (.goal); Chakra's traces (.0.et, or a folder).",

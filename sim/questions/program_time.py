@@ -35,7 +35,7 @@ from ringside.topologies.placement import EVEN, NUMBERED, PACKED, SPREADS, place
 class ProgramTime(Disturbances, OfProgram):
     """How long one job, or several at once, take on a cluster, and what their ranks wait for.
 
-    ``job`` names several jobs instead of ``file``. ``placement`` is one of all jobs, or one of each.
+    ``job`` names several jobs instead of ``file``. ``placement`` is one for all jobs, or one for each.
     """
 
     schema: ClassVar[str] = "program"
@@ -72,7 +72,7 @@ class ProgramTime(Disturbances, OfProgram):
     def ask(self, *, tell: Tell = lambda _: None) -> "ProgramTimes | ProgramProof":
         """Prove the jobs and simulate them together; return the proof of the first job that does not end.
 
-        ``tell`` is called with the state of the work.
+        ``tell`` is called with progress messages.
         """
         jobs = self._jobs()
         placement = self.placement or [EVEN if len(jobs) == 1 else PACKED]

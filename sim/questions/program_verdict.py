@@ -19,24 +19,24 @@ EVERY = 100
 """Ranks between two progress reports."""
 
 Tell = Callable[[str], None]
-"""Called with the state of the work."""
+"""A callback for progress messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramVerdict(OfProgram):
-    """Whether a job of collectives and messages ends, or who waits for whom."""
+    """Whether a job of collectives and messages ends, or which ranks wait for which."""
 
     schema: ClassVar[str] = "program"
 
     def ask(self, *, tell: Tell = lambda _: None) -> "ProgramProof":
-        """Record a script, or read a file, and prove it; ``tell`` is called with the state of the work."""
+        """Record a script, or read a file, and prove it; ``tell`` is called with progress messages."""
         job = job_file(self.path, self.ranks)
         return prove_job(job, self.library or "gloo", self.inputs(), eager=self.eager, tell=tell)
 
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
-    """A script and its number of ranks, or a file with all ranks of a job."""
+    """A script and its number of ranks, or a file of all ranks of a job."""
 
     path: Path
     ranks: int

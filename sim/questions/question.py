@@ -25,8 +25,8 @@ class Option:
     """How a field is written as an option.
 
     ``flags`` are the command line's names, ``--FIELD`` where empty. ``parse`` turns text into the value; a
-    string names one of `PARSERS`. ``default_text`` describes a default of None. An option
-    that ``repeats`` is parsed from a list of texts. A shell completes ``completions``.
+    string names one of `PARSERS`. ``default_text`` describes a default of None. An option that ``repeats`` is
+    parsed from a list of texts. ``completions`` are offered by the shell.
     """
 
     help: str
@@ -53,7 +53,7 @@ def argument(help: str, **settings: Any) -> Any:
 
 
 def choices(names: Iterable[str]) -> str:
-    """Return a metavar that lists what may be written."""
+    """Return a metavar that lists the allowed values."""
     return "|".join(names)
 
 
@@ -168,7 +168,7 @@ def _plain(value: Any) -> Any:
 
 
 def from_text(question: type[Question], name: str, text: str) -> Any:
-    """Return what the command line makes of a field's text; text that the field parses stays text."""
+    """Convert a field's text from the command line; text that the field itself parses is unchanged."""
     (one,) = (one for one in options_of(question) if one.name == name)
     hint = types_of(question)[name]
     if option_of(one).parse:
@@ -201,7 +201,7 @@ def _is_texts(given: Any) -> bool:
 
 
 def _is_of(given: Any, hint: Any) -> bool:
-    """Whether a value has a type; those of a list or tuple included."""
+    """Return whether a value has a type; items of a list or tuple are checked too."""
     if type(given) is hint:
         return bool(given != "")
     kind = get_origin(hint) or hint
@@ -231,9 +231,9 @@ _WORDS = {
     Mapping: "a mapping of names to values",
     Sequence: "a list",
 }
-"""What people are told to write for a type."""
+"""The description of each type in error messages."""
 
 _BOOLEANS = {"yes": True, "true": True, "no": False, "false": False}
 
 _NUMBERS: dict[type, type] = {int: Integral, float: Real}
-"""The numbers that stand for a type: those of NumPy too."""
+"""The number types accepted for a type, NumPy's included."""

@@ -69,7 +69,7 @@ def test_what_cannot_be_picked_for_is_refused(nodes, sizes, error, message):
 
 
 def test_nothing_available_is_an_error():
-    with pytest.raises(ValueError, match="nothing can carry out 8 B on 3 nodes"):
+    with pytest.raises(ValueError, match="no candidate can carry out 8 B on 3 nodes"):
         pick(told({("ring", "ll"): [math.inf]}), [3], [8])
 
 

@@ -1,9 +1,9 @@
 """A job written as a function of torch.distributed, recorded as a `Program`.
 
 ``main(dist)`` is called once for each rank with a `Distributed` in place of ``torch.distributed``: the same
-names and arguments, except that a number of bytes stands where torch has a tensor. It is what one rank puts
-in: its own part of an all_gather or a gather, all parts of a reduce_scatter or an all_to_all, and the part it
-receives from a scatter.
+names and arguments, except that a number of bytes stands where torch has a tensor. It is one rank's
+contribution: its own part of an all_gather or a gather, all parts of a reduce_scatter or an all_to_all, and
+the part it receives from a scatter.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ def record(
 ) -> Program:
     """Return the program of ``main`` on ``ranks`` ranks; each rank's list is made on demand.
 
-    Raise whatever ``main`` raises, except for calls that torch.distributed itself refuses.
+    Exceptions of ``main`` propagate, except for calls that torch.distributed itself refuses.
     """
     groups = Groups(ranks, library)
 
@@ -63,7 +63,7 @@ class Distributed(Recorder):
 
     @property
     def group(self) -> "Distributed":
-        """``dist.group.WORLD`` is the group of all ranks."""
+        """The namespace of ``dist.group.WORLD``, the group of all ranks."""
         return self
 
     @property
@@ -104,7 +104,7 @@ class Distributed(Recorder):
         group_desc: str | None = None,
         **_: Any,
     ) -> Any:
-        """Make a group of some ranks; all of the job call it, unless ``use_local_synchronization``."""
+        """Make a group of some ranks; all ranks of the job call it without ``use_local_synchronization``."""
         own = tuple(range(self._groups.ranks)) if ranks is None else tuple(sorted(ranks))
         if len(set(own)) < len(own) or any(not 0 <= rank < self._groups.ranks for rank in own):
             self._refuse(
@@ -301,11 +301,11 @@ class Distributed(Recorder):
             work.wait()
 
     def isend(self, nbytes: int, dst: int, group: Any = None, tag: int = 0) -> recorder.Work:
-        """Send."""
+        """Send without waiting."""
         return self._message(Send, nbytes, dst, group, tag, "isend")
 
     def irecv(self, nbytes: int, src: int | None = None, group: Any = None, tag: int = 0) -> recorder.Work:
-        """Receive."""
+        """Receive without waiting."""
         return self._message(Recv, nbytes, src, group, tag, "irecv")
 
     def batch_isend_irecv(self, p2p_op_list: Sequence[recorder.P2POp]) -> list[recorder.Work]:

@@ -1,4 +1,4 @@
-"""The groups of a job during recording: every rank makes its own, and equal ones are one."""
+"""The groups of a job during recording; groups that ranks create with equal arguments are one."""
 
 from dataclasses import dataclass, field
 
@@ -22,7 +22,7 @@ class Groups:
 
     def __post_init__(self) -> None:
         if self.library not in RULES:
-            raise ValueError(f"{self.library!r} carries out no program; write {' or '.join(RULES)}")
+            raise ValueError(f"{self.library!r} cannot carry out programs; write {' or '.join(RULES)}")
         self.world = self.get("world", tuple(range(self.ranks)))
 
     def get(self, name: str, ranks: tuple[int, ...]) -> Group:
@@ -33,7 +33,7 @@ class Groups:
         return self._made[key]
 
     def pair(self, group: Group, one: int, other: int) -> Group:
-        """Return the communicator of two ranks that NCCL makes for messages outside of batches."""
+        """Return the communicator of two ranks that NCCL makes for messages outside batches."""
         low, high = min(one, other), max(one, other)
         return self.get(f"pair {low}:{high} of {group.name}", (low, high))
 

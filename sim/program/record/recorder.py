@@ -42,11 +42,11 @@ MOST_OPERATIONS = 2_000_000
 
 
 class RankLostError(Exception):
-    """The rank has raised an error of torch.distributed: nothing after it is recorded."""
+    """An error of torch.distributed on the rank, after which nothing is recorded."""
 
 
 class NonMember:
-    """The result of new_group on ranks outside of the group."""
+    """The result of new_group on ranks outside the group."""
 
 
 class Work:
@@ -85,9 +85,9 @@ class Recorder:
 
     def __init__(self, groups: Groups, rank: int, *, eager: bool) -> None:
         self.recorded: list[Operation] = []
-        """Operations of the previous rank, reused where equal: ranks are much alike."""
+        """Operations of the previous rank, reused where equal: ranks are similar."""
         self._messages: dict[Operation, Operation] = {}
-        """Messages that come after nothing, each once: a loop sends the same ones again."""
+        """Messages without dependencies, each once, for reuse in loops."""
         self._groups = groups
         self._rank = rank
         self._eager = eager
@@ -105,7 +105,7 @@ class Recorder:
         """The last operation of the current stream."""
         self._connected = {groups.world} if eager else set[Group]()
         self._cache: dict[tuple[Any, ...], Any] = {}
-        """Valid messages by their arguments, with their group made."""
+        """Valid messages by their arguments, after creation of their group."""
 
     # recording
 
@@ -147,7 +147,7 @@ class Recorder:
         self._post(_WAIT, "wait", "wait", None, operations, holds=True)
 
     def end(self) -> None:
-        """End the job's function, which releases the messages it kept."""
+        """End the job's function, which releases its messages."""
         if self._unwaited:
             where = self.recorded[next(iter(self._unwaited))].place
             self.recorded.append(Operation(Drop(tuple(self._unwaited)), name="drop", place=where))
@@ -170,7 +170,7 @@ class Recorder:
         return self._start(call, name, kind, async_op)
 
     def _start(self, action: Any, name: str, kind: str, async_op: bool) -> Work | None:
-        """Record a collective; return its Work unless it is waited for."""
+        """Record a collective; return its Work unless it is blocking."""
         if self._nccl:
             if async_op:
                 return self._beside(action, name, kind, action.group.name)
@@ -189,9 +189,9 @@ class Recorder:
         return Work(self, (place,))
 
     def _monitored_barrier(self, group: Any) -> None:
-        """Record Gloo's monitored barrier: the first rank hears from all ranks, then notifies all.
+        """Record Gloo's monitored barrier: the first rank gets a message from all ranks, then notifies all.
 
-        Message tags are call numbers, as if it were two calls, and may collide with the job's own messages.
+        Message tags are call numbers, which may collide with those of the job's own messages.
         """
         group = self._group(group)
         self._connect(group)
@@ -231,13 +231,13 @@ class Recorder:
             return None
 
     def _sound(self, make: Any, nbytes: int, peer: int | None, group: Any, tag: int, name: str) -> Any:
-        """Return the validated message, in a group that exists."""
+        """Return the validated message; create its group first if necessary."""
         group = self._group(group)
         outside = isinstance(peer, int) and peer not in group.members
         if outside and group is self._groups.world and not self._nccl:
             return Lost(
                 group,
-                f"rank {peer} is not in the world of {self._groups.ranks} ranks; Gloo does not check that",
+                f"rank {peer} is not in the world of {self._groups.ranks} ranks; Gloo does not check this",
             )
         peer = ANY if peer is None and make is Recv else self._peer(group, peer)
         if peer == self._rank:
@@ -327,7 +327,7 @@ class Recorder:
         return nbytes
 
     def _refuse(self, message: str) -> NoReturn:
-        """Record what torch.distributed raises; the rank gets no further."""
+        """Record an error of torch.distributed, which ends the rank."""
         self._post(Raise(message), "error")
         raise RankLostError(message)
 

@@ -85,7 +85,7 @@ def a_process(path: Path) -> Iterator[None]:
 
 @contextmanager
 def imports_from(folder: Path) -> Iterator[None]:
-    """Import modules from the folder first, and write no bytecode of them.
+    """Import modules from the folder first, without writing their bytecode.
 
     Python reuses bytecode of a source with equal size and second of change, even if it was edited.
     """

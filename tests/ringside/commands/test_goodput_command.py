@@ -64,7 +64,7 @@ def test_a_job_that_never_fails_is_answered_too(ringside, tmp_path):
 
 def test_nodes_that_lack_are_told_of(ringside):
     _, out, _ = ringside(*"goodput rsc-2 --spares 0 --replica 4 --repair 2d --trials 10".split())
-    assert "# a node is lost every 3.34 d and away for 2 d; the formula assumes that" in out
+    assert "# a node is lost every 3.34 d and repaired after 2 d; the formula assumes that" in out
     (line,) = [line for line in out.splitlines() if "missing_replicas" in line]
     assert float(line.split()[1]) > 0
 

@@ -226,5 +226,5 @@ def test_nothing_can_be_added_to_what_was_never_there() -> None:
 @pytest.mark.parametrize("block", [[0, 1, 1], [0, 2, 1], [0, 1, 3]])
 def test_chunks_that_leave_a_block_out_are_refused(block: list[int]) -> None:
     plan = schedule("ring", Collective("all_gather", 3, 63))
-    with pytest.raises(ScheduleError, match="its chunks are not of blocks 0 to 2, one after another"):
+    with pytest.raises(ScheduleError, match="its chunks do not cover blocks 0 to 2 in order"):
         prove(replace(plan, chunks=Chunks(plan.chunks.bounds, np.array(block))))

@@ -108,5 +108,5 @@ def test_splits_of_other_shapes_are_refused(splits: list[list[int]], said: str) 
 def test_only_an_all_to_all_has_splits_and_its_size_is_theirs() -> None:
     with pytest.raises(ValueError, match="splits of all_gather; only all_to_all has them"):
         Collective("all_gather", 2, 4, splits=((1, 0), (0, 1)))
-    with pytest.raises(ValueError, match="8 bytes, but by its splits a rank sends 1; write these"):
+    with pytest.raises(ValueError, match="8 bytes, but with these splits a rank sends 1; write 1"):
         Collective("all_to_all", 2, 8, splits=((1, 0), (0, 1)))

@@ -116,12 +116,12 @@ def _next_meets_others(dist: Any) -> None:
 @pytest.mark.parametrize(
     ("main", "role", "told"),
     [
-        (_next_is_slow, lambda rank: 0, "rank 1 says that it has the role of rank 0, but it differs"),
-        (_ring, lambda rank: rank == 1, "says that it has the role of rank 0"),
+        (_next_is_slow, lambda rank: 0, "rank 1 declares the role of rank 0, but differs"),
+        (_ring, lambda rank: rank == 1, "declares the role of rank 0"),
         (lambda dist: _ring(dist) if dist.get_rank() % 2 else None, lambda rank: 0, None),
         (lambda dist: [dist.barrier()] * 2 + [dist.barrier() for _ in range(dist.get_rank())],
          lambda rank: 0, "has 2 operations instead of 1"),
-        (_next_meets_others, lambda rank: 0, "rank 1 says that it has the role of rank 0"),
+        (_next_meets_others, lambda rank: 0, "rank 1 declares the role of rank 0"),
     ],
 )  # fmt: skip
 def test_a_claim_that_lists_gainsay_is_refused(main: Any, role: Any, told: str | None) -> None:

@@ -344,11 +344,11 @@ def test_jobs_are_placed(words: list[str], counts: list[int], hosts: list[tuple[
     ("words", "said"),
     [
         (["0-1"], "1 placements of 2 jobs"),
-        (["0-1", "1-2"], "rank 1 of the cluster is placed on twice"),
+        (["0-1", "1-2"], "rank 1 of the cluster is used twice"),
         (["0-1", "2"], "a job of 2 ranks placed on 1"),
         (["0-1", "x"], "'x' is not a placement"),
-        (["0-1", "3-2"], "'3-2' names no ranks"),
-        (["0-1", "2-99999999"], "names no ranks"),
+        (["0-1", "3-2"], "'3-2' is not a range of ranks"),
+        (["0-1", "2-99999999"], "is not a range of ranks"),
         (["0-1", ""], "'' is not a placement"),
     ],
 )
