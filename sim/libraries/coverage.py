@@ -1,4 +1,4 @@
-"""Which library answers which collective by which algorithm, and for how many ranks that is proved."""
+"""The collectives and algorithms of each library, and the numbers of ranks for which they are proved."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from ringside.topologies import Topology, load
 from ringside.topologies.placement import EVEN
 
 NBYTES = 4004
-"""Bytes of each question and proof: a number of elements that few numbers of ranks divide."""
+"""Bytes of each checked and proved collective: few numbers of ranks divide its number of elements."""
 
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 """Collectives with a root."""
@@ -60,7 +60,7 @@ def coverage(
 
 @dataclass
 class _Finder:
-    """One library by each of its algorithms; the network under its schedules is built once."""
+    """Makes a library pinned to each of its algorithms; the network of its schedules is built once."""
 
     cluster: "str | Topology"
     values: Mapping[str, str] | None
@@ -94,7 +94,7 @@ def _cell(find: _Finder, algorithm: str, kind: str, most: int) -> CoverageCell:
 
 
 def _algorithm_used(library: Library, collective: Collective) -> str:
-    """Return the algorithm that a library uses; do not time schedules, because some are long."""
+    """Return the algorithm that a library uses, without timing schedules, some of which are long."""
     if not (library.plays_links and isinstance(library, Scheduled)):
         return answer(library, collective).algorithm
     candidate = library.choose(collective)
@@ -102,7 +102,7 @@ def _algorithm_used(library: Library, collective: Collective) -> str:
 
 
 def _proved(library: Library, collective: Collective, algorithm: str, most: int) -> tuple[int, int] | None:
-    """Return the first and last number of ranks for which it is proved; raise for a wrong one."""
+    """Return the first and last number of ranks for which it is proved; raise an error if one is wrong."""
     entry = LIBRARIES[library.name]
     if entry.by_machines:
         if library.ranks == 1:

@@ -23,10 +23,10 @@ from ringside.topologies.placement import EVEN, NUMBERED, SPREADS
 log = logging.getLogger(__name__)
 
 COMMON = ("algorithm", "network", "placement")
-"""Options that every library takes."""
+"""Options that every library accepts."""
 
 CHOICES = {"network": NETWORKS, "placement": SPREADS}
-"""What people may write for an option, whatever the library; callers may also have `NUMBERED` the ranks."""
+"""The allowed values of options of every library; callers may also use `NUMBERED` placement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +53,18 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryEntry:
-    """A library as the table has it, and the path of its module, which is imported on first use.
+    """An entry of the table of libraries, and the path of its module, which is imported on first use.
 
-    The module has ``bind``, which takes what `find_library` does, and ``algorithms``, what may be written for
-    ``--algorithm``. It gives schedules that know no machine by ``build(collective, algorithm)``, ``None``
-    where there is a closed form alone, and by ``beside(collective, algorithm, placed)`` if it ``overlaps``.
+    The module has ``bind``, with the parameters of `find_library`, and ``algorithms``, the values of
+    ``--algorithm``. Its ``build(collective, algorithm)`` returns a schedule independent of machines, ``None``
+    if there is only a closed form; ``beside(collective, algorithm, placed)`` does so if it ``overlaps``.
 
-    ``title`` is its name in sentences. ``options`` are those of `Options` that it takes beside `COMMON`.
-    ``rules`` are those of the programs that it carries, if it carries any; ``on_cpu``: its ranks compute on
-    CPUs. ``picks``: it has several ways of a collective; ``by_default``: it chooses by rules of its own.
-    ``knows``: whether its model knows a cluster's machines, which mean this library where none is named; it
-    is then bound to a number of machines (``by_machines``) and not to a graph. ``overlaps``: its schedules
-    may be simulated beside each other in a training.
+    ``title`` is its name in sentences. ``options`` are those of `Options` that it accepts besides `COMMON`.
+    ``rules`` are those of its programs, if it can run programs; ``on_cpu``: its ranks compute on CPUs.
+    ``picks``: it has several candidates for a collective; ``by_default``: it chooses by rules of its own.
+    ``knows``: whether its model covers a cluster's machines, for which it is then the default library; it is
+    bound to a number of machines (``by_machines``) and not to a graph. ``overlaps``: its schedules may be
+    simulated concurrently in a training.
     """
 
     path: str
@@ -108,11 +108,11 @@ LIBRARIES = {
     ),
     "mpi": LibraryEntry(path="ringside.sim.libraries.mpi.library", title="Open MPI", options=("protocol",)),
 }  # fmt: skip
-"""The libraries, by what the command line calls them."""
+"""The libraries, by their names on the command line."""
 
 
 def check_pickable(name: str) -> None:
-    """Refuse a library with one way of each collective, where the fastest is wanted."""
+    """Raise ValueError for a library without a choice of algorithms."""
     if name not in LIBRARIES or not LIBRARIES[name].picks:
         *others, last = (known for known, entry in LIBRARIES.items() if entry.picks)
         raise ValueError(f"nothing to pick in {name!r}; write {', '.join(others)} or {last}")
@@ -130,7 +130,7 @@ def default_library(cluster: "str | Topology", options: Options | None = None) -
 
 
 def models(name: str, cluster: "str | Topology") -> bool:
-    """Whether a library, of the table or not, has a model of the cluster's machines."""
+    """Return whether a library, in the table or not, has a model of the cluster's machines."""
     knows = LIBRARIES[name].knows if name in LIBRARIES else None
     return knows is not None and knows(cluster)
 
@@ -166,7 +166,7 @@ def find_library(
 
 
 def _check_options(name: str, options: Options) -> None:
-    """Refuse options that the library does not take, and values that none takes."""
+    """Raise ValueError for options that the library does not accept, and for values that none accepts."""
     for option, allowed in CHOICES.items():
         if (value := getattr(options, option)) not in (*allowed, NUMBERED):
             raise ValueError(f"unknown {option} {value!r}; write {one_of(allowed, value)}")

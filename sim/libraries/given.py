@@ -29,11 +29,11 @@ class Given(Scheduled):
         self._caveat_of = caveat
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
-        """Return the only one."""
+        """Return the only candidate."""
         return [self._way]
 
     def choose(self, collective: Collective) -> Candidate:
-        """Return the only one."""
+        """Return the only candidate."""
         return self._way
 
     def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:

@@ -23,7 +23,7 @@ from ringside.sim.streams import TransferStreams
 from ringside.topologies import Topology, ranks
 
 MAX_SEGMENT = 1 << 20
-"""Bytes; kMaxSegmentSize."""
+"""Bytes of a segment; kMaxSegmentSize."""
 
 IN_FLIGHT = 2
 """Segments of one rank in flight at once."""
@@ -39,7 +39,7 @@ def all_reduce(collective: Collective) -> Schedule:
 
 
 def reduce_scatter(collective: Collective) -> Schedule:
-    """Build an all-reduce of everything, of which each rank keeps its part: twice the bytes it needs.
+    """Build an all-reduce of everything, from which each rank keeps its part: twice the necessary bytes.
 
     Segments end where parts do; Gloo's, cut without regard to the parts, are at most some elements off.
     """
@@ -48,7 +48,7 @@ def reduce_scatter(collective: Collective) -> Schedule:
 
 
 def reduce(collective: Collective) -> Schedule:
-    """Build the all-reduce's first half; then every rank sends its sum straight to the root."""
+    """Build the all-reduce's first half; then every rank sends its sum directly to the root."""
     ranks, per_rank = collective.ranks, _per_rank(collective)
     others = np.delete(np.arange(ranks), collective.root)
 
@@ -93,9 +93,9 @@ def broadcast(collective: Collective) -> Schedule:
 def all_to_all(collective: Collective) -> Schedule:
     """Build direct sends between all ranks, all messages at once; the last rank begins last.
 
-    A rank posts its i-th message before it announces the i-th receive (alltoall.cc), on the same
-    socket for both directions of a pair. By the time the last one begins its peers have announced theirs, so
-    its immediate messages precede its announcements: the first half of its peers answer only then.
+    A rank posts its i-th message before it announces the i-th receive (alltoall.cc), on the same socket for
+    both directions of a pair. By the time the last one begins its peers have announced theirs, so its
+    immediate messages precede its announcements, for which the first half of its peers wait.
     """
     ranks = collective.ranks
     plan, last = direct.all_to_all(collective), ranks - 1
@@ -184,7 +184,7 @@ torch.distributed's own."""
 
 
 def schedule(collective: Collective, algorithm: str = "auto") -> Schedule:
-    """Return the library's own schedule; a ring may be called so."""
+    """Return the library's own schedule; a ring may be requested by name."""
     if collective.kind not in BUILDS or algorithm not in ("auto", "ring"):
         raise ValueError(
             f"no model of {algorithm} {collective.kind} in gloo; it has {', '.join(BUILDS)} "
@@ -199,18 +199,18 @@ def beside(collective: Collective, algorithm: str, placed: Sequence[int]) -> Sch
 
 
 class Gloo(Scheduled):
-    """Gloo's one way for each collective."""
+    """Gloo, with one algorithm for each collective."""
 
     name = "gloo"
     announces = True
     workers = GLOO.workers
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
-        """Return its single way."""
+        """Return the single candidate."""
         return [Candidate(self.algorithm)]
 
     def choose(self, collective: Collective) -> Candidate:
-        """Return its single way."""
+        """Return the single candidate."""
         return Candidate(self.algorithm)
 
     def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
@@ -222,7 +222,7 @@ class Gloo(Scheduled):
         return startup_s(collective, self.graph, self._preset.alpha)
 
     def barrier_s(self) -> float:
-        """Its rounds of empty messages: see `barrier_latencies`."""
+        """Return the seconds of its rounds of empty messages: see `barrier_latencies`."""
         return barrier_latencies(self.ranks) * self._preset.alpha
 
 

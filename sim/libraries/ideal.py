@@ -1,4 +1,4 @@
-"""The textbook: each algorithm exactly as in its paper; by default the fastest is taken."""
+"""The textbook: each algorithm exactly as in its paper; the default is the fastest."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -18,13 +18,13 @@ MAX_TRANSFERS = 100_000
 """The most transfers of a candidate that is not requested by name, some seconds' work."""
 
 RECURRENCE = 500
-"""Transfers that a recurrence plays while an event loop plays one; ``benchmarks`` measures a thousand."""
+"""Speed of a recurrence relative to an event loop, in transfers; ``benchmarks`` measures a thousand."""
 
 _FIRST = ("halving_doubling", "ring")
-"""Weighed first: their times exclude others without simulation."""
+"""Algorithms timed first: their times exclude others without simulation."""
 
 _NEVER_LESS = {"pairwise": "direct"}
-"""Algorithms that send like another one but wait in between; not weighed."""
+"""Algorithms with the messages of another one and additional waits; not candidates by default."""
 
 _ON_MACHINES = ("hierarchical", "ring_2d")
 """Algorithms whose grid has one row per machine if there are several."""
@@ -81,7 +81,10 @@ class Ideal(Scheduled):
         kept = [name for name in names if self._is_light(collective, name)]
         kept = kept or [min(names, key=lambda name: self._effort(collective, name))]
         left = ", ".join(name for name in names if name not in kept)
-        caveat = f"{left} left out, more than {MAX_TRANSFERS:,} transfers to simulate; ask by name"
+        caveat = (
+            f"{left} left out, more than {MAX_TRANSFERS:,} transfers to simulate; write --algorithm to "
+            "time one"
+        )
         return [Candidate(name, caveat=caveat if left else "") for name in kept]
 
     def choose(self, collective: Collective) -> Candidate:
@@ -101,7 +104,7 @@ class Ideal(Scheduled):
         return schedule(on_machines(candidate.algorithm, self.placed), collective)
 
     def word(self, candidate: Candidate, plan: Schedule) -> str:
-        """Return its bare name where the machines make its grid, as a ranking over node counts has it."""
+        """Return the algorithm's name without its grid if the machines define that."""
         return candidate.algorithm if candidate.algorithm in _ON_MACHINES else plan.algorithm
 
     def _weighed(self, collective: Collective) -> list[str]:
@@ -117,7 +120,7 @@ class Ideal(Scheduled):
         ]
 
     def _is_light(self, collective: Collective, name: str) -> bool:
-        """Return whether ``auto`` has it in seconds: in closed form, with few transfers, or by recurrence."""
+        """Return whether ``auto`` takes seconds: by closed form, with few transfers, or by recurrence."""
         plan = self.schedule(collective, Candidate(name))
         if scheduled.has_closed_form(plan, self.graph, self.network):
             return True
@@ -128,7 +131,7 @@ class Ideal(Scheduled):
         return scheduled.is_recurrence(plan, self.graph, self.routes, self.network)
 
     def _effort(self, collective: Collective, name: str) -> int:
-        """Return the transfers to simulate; a recurrence's count as its time's worth in the event loop."""
+        """Return the transfers to simulate; those of a recurrence are scaled by its speed."""
         plan = self.schedule(collective, Candidate(name))
         transfers = estimate(plan, self.graph).transfers
         by_rule = scheduled.is_recurrence(plan, self.graph, self.routes, self.network)

@@ -9,11 +9,11 @@ ROUNDING = 1e-9
 
 
 class LawError(ArithmeticError):
-    """A prediction that physics forbids; the message shows the numbers."""
+    """A prediction that is physically impossible; the message shows the numbers."""
 
 
 def check_time(what: str, time_s: float, bounds: dict[str, float]) -> None:
-    """Refuse an invalid time, or one below a bound; bounds are in seconds by name."""
+    """Raise LawError for an invalid time, or one below a bound; bounds are in seconds by name."""
     if not math.isfinite(time_s) or time_s < 0:
         raise LawError(f"{what}: predicted time {time_s!r} s is not a valid time")
     for name, bound in bounds.items():
@@ -22,14 +22,14 @@ def check_time(what: str, time_s: float, bounds: dict[str, float]) -> None:
 
 
 def check_band(what: str, lo_s: float, time_s: float, hi_s: float) -> None:
-    """Refuse an invalid time or band, and ends that do not enclose the time."""
+    """Raise LawError for an invalid time or band, or a band that does not contain the time."""
     check_time(f"{what}, lower end", lo_s, {})
     check_time(what, time_s, {"lower": lo_s})
     check_time(f"{what}, upper end", hi_s, {"lower": time_s})
 
 
 def check_monotone(what: str, sizes: Sequence[int], times: Sequence[float]) -> None:
-    """Refuse times that fall while the size grows."""
+    """Raise LawError for times that fall while the size grows."""
     by_size = sorted(zip(sizes, times, strict=True))
     for (small, previous), (large, time) in pairwise(by_size):
         if time < previous * (1 - ROUNDING):
@@ -44,7 +44,7 @@ def check_step(
     overhead_s: float = 0.0,
     traffic_s: float = 0.0,
 ) -> None:
-    """Refuse a training step shorter than its compute or its communication, or longer than all its parts.
+    """Raise LawError for a step shorter than its compute or communication, or longer than all its parts.
 
     Its communication is at least ``traffic_s``, which links need for its bytes.
     """

@@ -1,4 +1,4 @@
-"""The interface of every library of collectives: questions and answers."""
+"""The interface of every library of collectives, and its results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,10 +41,10 @@ class Candidate:
 class Estimate:
     """How long a candidate takes, in seconds, and by which engine.
 
-    From ``time_lo_s`` to ``time_hi_s`` is where nine of ten fitted rows of a schedule's parameters lie,
-    or four of five by NCCL's measured model; both equal ``time_s`` without calibration.
-    ``algorithm`` is the schedule's own name, or the
-    candidate's; ``channels`` are those that carry bytes. ``basis`` is the source of the time, in a sentence.
+    From ``time_lo_s`` to ``time_hi_s`` lie nine of ten fitted rows of a schedule's parameters, or four of
+    five of NCCL's measured model; both equal ``time_s`` without calibration. ``algorithm`` is the schedule's
+    own name, or the candidate's; ``channels`` are those that carry bytes. ``basis`` is the source of the
+    time, in a sentence.
     """
 
     time_s: float
@@ -62,12 +62,11 @@ class Estimate:
 class Prediction:
     """How long one collective takes, and how it is carried out.
 
-    From ``time_lo_s`` to ``time_hi_s`` is where nine of ten fitted rows of a schedule's parameters lie,
-    or four of five by NCCL's measured model; both equal ``time_s`` without calibration.
-    ``caveat`` is a warning about the answer, ``basis`` the source of the time in a sentence.
-    ``network`` is how links serve messages, where a schedule is played or behind a closed form.
-    ``channels`` and ``belief_us``, the library's own estimate in microseconds, are NCCL's.
-    ``algbw`` and ``busbw`` are its bandwidths in bytes/s, as nccl-tests defines them.
+    From ``time_lo_s`` to ``time_hi_s`` lie nine of ten fitted rows of a schedule's parameters, or four of
+    five of NCCL's measured model; both equal ``time_s`` without calibration. ``caveat`` is a warning about
+    the answer, ``basis`` the source of the time in a sentence. ``network`` is how links serve messages in a
+    simulation or a closed form. ``channels`` and ``belief_us``, the library's own estimate in microseconds,
+    are NCCL's. ``algbw`` and ``busbw`` are its bandwidths in bytes/s, as nccl-tests defines them.
     """
 
     collective: Collective
@@ -101,24 +100,24 @@ class Library:
     """
 
     name: str
-    """What the command line calls it."""
+    """Its name on the command line."""
     network: str
     """How links serve messages of schedules: one of `ringside.sim.network.message.NETWORKS`."""
     ranks: int
     nodes: int
-    """How many machines the ranks sit on."""
+    """The number of machines of the ranks."""
     placed: Sequence[int]
-    """How many ranks in a row share a machine: 4 and 4 on two machines."""
+    """The numbers of consecutive ranks that share a machine: 4 and 4 on two machines."""
     version: str | None = None
-    """The release that is modelled, where releases differ."""
+    """The modelled release, if releases differ."""
     has_tuner = False
     """Whether it chooses by a tuner's times, which answers show beside the choice."""
     comm: "Communicator | None" = None
-    """What a tuner chooses for; ``None`` for a single rank, or without a tuner."""
+    """The communicator of the tuner; ``None`` for a single rank, or without a tuner."""
     plays_links = True
-    """Whether its times are those of schedules on links; else they are whole, measured or believed."""
+    """Whether its times are those of schedules on links; else they are measured or estimated as a whole."""
     is_on_fabric = False
-    """Whether it matters on which machines it stands: see `standing`."""
+    """Whether its times depend on the machines used: see `standing`."""
     channels = 0
     """Thread blocks that a collective occupies on a GPU."""
     measurements = ""
@@ -216,7 +215,7 @@ def answer(
 
 
 def check_growth(predictions: Sequence[Prediction]) -> None:
-    """Raise LawError if times of one way fall while the size grows; for schedules, not for a tuner."""
+    """Raise LawError if times of one candidate fall while the size grows; for schedules, not for a tuner."""
     ways: dict[tuple[str, str, str], list[Prediction]] = {}
     for p in predictions:
         ways.setdefault((p.algorithm, p.protocol, p.engine), []).append(p)

@@ -1,4 +1,4 @@
-"""The process groups of torch.distributed: by which rules a program's operations queue, match and end."""
+"""The process groups of torch.distributed: rules of how operations queue, match and end."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class Rules:
 
 
 GLOO = Rules("gloo", workers=2, on_stream=False)
-"""ProcessGroupGloo has two threads that take collectives from one queue (``Options.threads``)."""
+"""ProcessGroupGloo has two threads that run collectives from one queue (``Options.threads``)."""
 
 NCCL = Rules("nccl", workers=1, on_stream=True)
 """ProcessGroupNCCL has one stream for each group and device."""

@@ -15,7 +15,7 @@ OPEN = 0.5
 
 No machine was measured with two kinds of card. Between measured machines, which differ in more than rates,
 half of the ratios of ring and tree all-reduces that the tuner separates by a fifth are off by less than 0.55
-of that logarithm, and by no more than those that it does not separate.
+of that logarithm, no more than those that it does not separate.
 """
 
 
@@ -34,7 +34,7 @@ def wider(band: tuple[float, float], ratio: float) -> tuple[float, float]:
 
 
 def widened(factor: float, ratio: float) -> float:
-    """Return a factor of uncertainty with a ratio's: they are independent, so squared logarithms add."""
+    """Combine a factor of uncertainty with a ratio's; they are independent, so squared logarithms add."""
     return factor if ratio == 1.0 else exp(hypot(log(factor), OPEN * log(ratio)))
 
 

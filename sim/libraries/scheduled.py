@@ -1,4 +1,4 @@
-"""Libraries that are schedules on a network; only here simulation or closed form is decided."""
+"""Libraries that are schedules on a network; this module decides between simulation and closed form."""
 
 import logging
 from collections.abc import Mapping
@@ -32,23 +32,22 @@ from ringside.topologies.units import format_size
 log = logging.getLogger(__name__)
 
 MAX_TRANSFERS = 10_000
-"""The most transfers that ``auto`` simulates despite a closed form, less than a second's work."""
+"""Maximum transfers that ``auto`` simulates despite a closed form, less than a second's work."""
 
 
 SIMPY_TRANSFERS = 10_000
-"""The most transfers that ``auto`` leaves to SimPy: half a second, in which the fast engine barely starts."""
+"""Maximum transfers that ``auto`` leaves to SimPy: half a second, the fast engine's start-up time."""
 
 COMPILED_TRANSFERS = 100_000
-"""The same if the fast engine is yet to be compiled, once per machine: some seconds' work, while compiling
-takes longer."""
+"""The same if the fast engine must first be compiled, once per machine, which takes longer."""
 
 
 MAX_CHUNKS = 1_000_000
-"""The most chunks that are inspected to tell whether their schedule is a ring's recurrence."""
+"""Maximum chunks that are inspected for whether their schedule is a ring's recurrence."""
 
 
 def takes_closed_form(plan: Schedule, graph: Topology, network: str = "fifo") -> bool:
-    """Return whether ``auto`` takes the closed form: there is one, and too many transfers to simulate."""
+    """Return whether ``auto`` uses the closed form: it exists, and transfers are too many."""
     return has_closed_form(plan, graph, network) and has_more_than(MAX_TRANSFERS, plan, graph)
 
 
@@ -84,7 +83,7 @@ def _faster(plan: Schedule, graph: Topology, network: str, *, traced: bool) -> s
 
 
 def _consider(plan: Schedule, graph: Topology, engine: str) -> None:
-    """Raise ValueError for too much work; the fast engine's own rules apply as it begins."""
+    """Raise ValueError for too much work; the fast engine has its own check."""
     few = len(plan.chunks) <= MAX_CHUNKS
     if engine != "fast" or not isinstance(plan.steps, TransferStreams) or not few:
         consider(plan, graph, engine)
@@ -103,12 +102,11 @@ def evaluate(
 ) -> tuple[float, str, Timeline | None]:
     """Return a schedule's time on a graph that has the parameters, the engine used, and its timeline.
 
-    ``simpy`` and ``fast`` simulate; ``model`` takes the closed form, and raises ValueError if there is
-    none; ``auto`` simulates a small schedule or one without closed form, by the faster engine; ``quick``, for
-    fits, simulates only without a closed form, and walks no schedule for its bounds, since a fit's
-    trials are no answers.
-    ``routes`` are the graph's and ``bounds`` the schedule's on it, if the caller has them.
-    Raise `ringside.sim.libraries.laws.LawError` if the answer breaks a bound.
+    ``simpy`` and ``fast`` simulate; ``model`` takes the closed form, and raises ValueError if there is none;
+    ``auto`` simulates a small schedule or one without closed form, by the faster engine; ``quick``, for fits,
+    simulates only without a closed form, and does not compute bounds of schedules. ``routes`` are the graph's
+    and ``bounds`` the schedule's on it, if the caller has them. Raise `ringside.sim.libraries.laws.LawError`
+    if the answer breaks a bound.
     """
     quick = engine == "quick"
     if engine in ("auto", "quick"):
@@ -122,7 +120,7 @@ def evaluate(
     if engine == "fast" and traced:
         raise ValueError("the fast engine keeps no timeline; write --engine simpy")
     if engine == "fast" and network != "fifo":
-        raise ValueError(f"the fast engine plays no {network} network; write --engine simpy")
+        raise ValueError(f"the fast engine does not simulate the {network} network; write --engine simpy")
     what = f"{plan.algorithm} {plan.collective.kind} of {plan.collective.nbytes} B"
     timeline = None
     if engine != "model":
@@ -146,19 +144,18 @@ def evaluate(
 
 
 class Scheduled(Library):
-    """A library whose every way is a schedule, on the first ``count`` ranks of a topology, all by default.
+    """A library whose candidates are schedules, on the first ``count`` ranks of a topology, all by default.
 
     Other ranks are those of `ringside.topologies.placement.place`'s topology. ``algorithm`` other than
     ``auto`` pins the choice; ``placement`` is one of `ringside.topologies.placement`'s. ``network`` is one of
-    `ringside.sim.network.message.NETWORKS`; calibrations are of ``fifo``. ``fitted_on`` is the topology that
-    the calibration is of, where ``graph`` has other figures (`ringside.sim.libraries.scaling`); ``change``
-    names these.
+    `ringside.sim.network.message.NETWORKS`; calibrations are of ``fifo``. ``fitted_on`` is the calibrated
+    topology if ``graph`` has other figures (`ringside.sim.libraries.scaling`); ``change`` names these.
     """
 
     announces = False
     """Whether a sender holds data back until the receiver has announced room for them."""
     workers = 1
-    """How many collectives of a training run at once, on one network."""
+    """The number of collectives of a training that run at once, on one network."""
 
     def __init__(
         self,
@@ -203,7 +200,7 @@ class Scheduled(Library):
         self._known: dict[tuple[Collective, str, str], Estimate] = {}
 
     def busy(self, collective: Collective, candidate: Candidate) -> Mapping[str, float]:
-        """Seconds for which each link carries the candidate's bytes."""
+        """Return the seconds for which each link carries the candidate's bytes."""
         links = busy(self.schedule(collective, candidate), self.graph, self.routes)
         return {f"{a}->{b}": seconds for (a, b), seconds in links.items()}
 
@@ -214,11 +211,11 @@ class Scheduled(Library):
         return library
 
     def on(self, graph: Topology, candidate: Candidate) -> Self:
-        """Return one of its ways on links with other figures; its routes stay."""
+        """Return the library pinned to an algorithm, on links with other figures and the same routes."""
         if self.calibration:
             raise ValueError(
-                "a calibration has one figure for all links, and of a disturbed one it knows nothing; "
-                "write --calibration none"
+                "a calibration has one figure for all links and cannot describe a disturbed one; write "
+                "--calibration none"
             )
         library = copy(self)
         library.graph, library.algorithm, library._preset = (
@@ -281,7 +278,7 @@ class Scheduled(Library):
                 plan, self._with(as_fitted), as_fitted, engine, routes=self.routes, network=self.network
             )
             low, high = wider((low, high), seconds / before if before else 1.0)
-            scaled = f"calibrated, and scaled by what the model says of {self._change}"
+            scaled = f"calibrated, and scaled by the model's ratio for {self._change}"
             caveat = "; ".join(filter(None, (scaled, caveat)))
         return Estimate(
             seconds, seconds * low, seconds * high, taken, self.word(candidate, plan), timeline=timeline,
@@ -289,7 +286,7 @@ class Scheduled(Library):
         )  # fmt: skip
 
     def word(self, candidate: Candidate, plan: Schedule) -> str:
-        """Return the answer's name of what was used."""
+        """Return the algorithm's name in answers."""
         return plan.algorithm
 
     def _caveat(self, collective: Collective, candidate: Candidate) -> str:
@@ -331,7 +328,7 @@ def bind(
     options: Options,
     calibration: "Calibration | str | None",
 ) -> Scheduled:
-    """Bind a library to a cluster, with the fits of a calibration; none is shipped for it."""
+    """Bind a library to a cluster, with the fits of a calibration; no calibration is shipped."""
     calibration = None if calibration == AUTO else calibration
     if isinstance(calibration, str):
         raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
@@ -345,7 +342,7 @@ def bind(
 
 
 def changed_settings(graph: Topology, before: Topology) -> str:
-    """Return the settings that differ from those before, as text."""
+    """Return the settings that differ from those ``before``, as text."""
     now, was = recipe_of(graph), recipe_of(before)
     changes = [f"{key} {value}" for key, value in now.items() if was.get(key) != value]
     return ", ".join([*changes, *(f"its own {key}" for key in was if key not in now)])

@@ -102,14 +102,15 @@ _RULES = {
         inf binomial 512 linear_nb""",
     "sendrecv": "inf ring",
 }
-"""Some of Open MPI's names stand here under what they do: ``segmented_ring`` without segments is a ring,
-``pipeline`` a chain, all_to_all's ``linear_sync`` linear, ``in-order_binary`` binary."""
+"""Some of Open MPI's algorithms are listed under other names: ``segmented_ring`` without segments is a ring,
+``pipeline`` a chain, all_to_all's ``linear_sync`` linear, ``in-order_binary`` binary.
+"""
 
 Rules = tuple[tuple[float, tuple[float, ...], tuple[str, ...]], ...]
 
 
 def _read(text: str) -> Rules:
-    """Parse rows: the limit of ranks, the bytes up to which each algorithm but the last holds, algorithms."""
+    """Parse rows: the limit of ranks, then algorithms, each but the last with its limit of bytes."""
     rows: list[list[str]] = []
     for line in text.splitlines() or [text]:
         cells = line.split()
@@ -130,5 +131,5 @@ def decide(collective: Collective) -> str:
     limits, algorithms = next(row[1:] for row in DECISIONS[kind] if ranks < row[0] or row[0] == math.inf)
     algorithm = algorithms[bisect_right(limits, counted)]
     if kind == "all_reduce" and algorithm == "ring" and nbytes // collective.itemsize < ranks:
-        return "recursive_doubling"  # a ring needs an element a rank
+        return "recursive_doubling"  # a ring needs one element per rank
     return algorithm

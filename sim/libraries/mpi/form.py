@@ -1,10 +1,10 @@
-"""How long rounds of messages take: MPI's point-to-point protocols, in closed form.
+"""Times of rounds of messages by MPI's point-to-point protocols, in closed form.
 
-A message costs software overhead and the network's latency, which grows with every doubling of the
-distance in ranks. Eager: bytes are copied on both sides and cross the wire. Rendezvous: sender and
-receiver first agree in a round trip, then the wire takes bytes from buffer to buffer. The library takes the
-faster, so the threshold is the round trip times the rate of copying (LogGP: Alexandrov et al., SPAA 1995;
-the protocols: Open UCX, documentation of UCX_RNDV_THRESH). Microseconds, bytes and GB/s.
+A message costs software overhead and the network's latency, which grows with every doubling of the distance
+in ranks. Eager: bytes are copied on both sides and cross the wire. Rendezvous: sender and receiver first
+agree in a round trip, then the wire takes bytes from buffer to buffer. The library takes the faster, so the
+threshold is the round trip times the copy rate (LogGP: Alexandrov et al., SPAA 1995; the protocols: Open UCX,
+documentation of UCX_RNDV_THRESH). Microseconds, bytes and GB/s.
 """
 
 import math
@@ -24,10 +24,10 @@ Way = tuple[str, str, str]
 
 MIB = 2.0**20
 MAPPED = 32 * MIB
-"""Blocks above which malloc asks the system at every call (glibc, DEFAULT_MMAP_THRESHOLD_MAX)."""
+"""Bytes of blocks that malloc allocates from the system at every call (glibc, DEFAULT_MMAP_THRESHOLD_MAX)."""
 
 FARTHEST = 5.0
-"""Doublings of distance beyond which latency stays: no pair of nodes has more hops than a diameter."""
+"""Doublings of distance beyond which latency is constant: the network's diameter limits the hops."""
 
 PROTOCOLS = ("auto", "eager", "rendezvous")
 
@@ -36,8 +36,8 @@ PROTOCOLS = ("auto", "eager", "rendezvous")
 class NodePort:
     """The attachment of ranks to the network.
 
-    ``rate`` is what one rank's card carries, ``node_rate`` all cards of its node, in GB/s; ``latency_us`` is
-    from node to node. ``per_node`` ranks share a node.
+    ``rate`` is the rate of one rank's card, ``node_rate`` of all cards of its node, in GB/s; ``latency_us``
+    is from node to node. ``per_node`` ranks share a node.
     """
 
     rate: float
@@ -57,7 +57,7 @@ class MpiTask:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MpiTaskArrays:
-    """Tasks as arrays: a column per round, with the task it belongs to, and a figure per task."""
+    """Tasks as arrays: a column per round, with the number of its task, and a figure per task."""
 
     task: NDArray[np.int64]
     nbytes: Floats
@@ -126,19 +126,19 @@ def work_of(tasks: Sequence[MpiTask]) -> MpiTaskArrays:
 
 
 def _rounds(collective: Collective, algorithm: str) -> Rounds:
-    """Return the rounds; a single rank has none."""
+    """Return the rounds; none for a single rank."""
     return ROUNDS[collective.kind][algorithm](collective) if collective.ranks > 1 else Rounds(())
 
 
 def _far(one: Round, port: NodePort) -> float:
-    """Return doublings of the distance in nodes; waits of consecutive rounds overlap."""
+    """Return the doublings of the distance in nodes; waits of consecutive rounds overlap."""
     if one.times > 1 or one.distance <= port.per_node:
         return 0.0
     return min(math.log2(one.distance / port.per_node), FARTHEST)
 
 
 def _across(distance: int, exchange: bool, port: NodePort) -> float:
-    """Return the share of a node's ranks with a partner on another node, ranks lying in order."""
+    """Return the share of a node's ranks with a partner on another node, for ranks in order."""
     if exchange:
         return float(distance >= port.per_node)
     return min(distance / port.per_node, 1.0)
@@ -163,7 +163,7 @@ def time_us(work: MpiTaskArrays, values: Values, protocol: str = "auto") -> Floa
 
 
 def messages_us(work: MpiTaskArrays, values: Values, protocol: str = "auto") -> Floats:
-    """Return the microseconds of each round, once."""
+    """Return the microseconds of each round, without repetitions."""
     far = work.far * values["far_us"]
     outside = values["overhead_us"] + work.latency + far
     latency = work.across * outside + (1 - work.across) * values["inside_us"]

@@ -33,8 +33,7 @@ log = logging.getLogger(__name__)
 class Mpi(Scheduled):
     """Open MPI on the first ``count`` ranks of a topology; ``measured`` is its model and description.
 
-    ``before`` is the measured machine if the figures have changed since
-    (`ringside.sim.libraries.scaling`).
+    ``before`` is the measured machine if the figures differ from its own (`ringside.sim.libraries.scaling`).
     """
 
     name = "mpi"
@@ -69,13 +68,13 @@ class Mpi(Scheduled):
         self._busiest: dict[tuple[Collective, str], float] = {}
 
     def on(self, graph: Topology, candidate: Candidate) -> Self:
-        """Return one of its ways on links with other figures."""
+        """Return the library pinned to an algorithm, on links with other figures."""
         changed = super().on(graph, candidate)
         changed._busiest = {}
         return changed
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
-        """Return every algorithm of Open MPI for it, or the requested ones: ``ring,linear``, ``^ring``."""
+        """Return Open MPI's algorithms for a collective, or the requested: ``ring,linear``, ``^ring``."""
         check_supported(collective)
         names = list(ROUNDS[collective.kind])
         if self.algorithm == "auto":
@@ -107,7 +106,7 @@ class Mpi(Scheduled):
     def bound(self, collective: Collective, candidate: Candidate) -> float:
         """Return the seconds that the busiest cable between nodes needs for the algorithm's own messages.
 
-        If these are too many to count, those that the cards of a node need, whatever MPI does.
+        If these are too many to count, return the least time of a node's cards with any algorithm.
         """
         key = collective, candidate.algorithm
         if key not in self._busiest:
@@ -157,14 +156,16 @@ class Mpi(Scheduled):
         return self._at_least_traffic(collective, candidate, estimate)
 
     def _at_least_traffic(self, collective: Collective, candidate: Candidate, estimate: Estimate) -> Estimate:
-        """Return the time, no less than its traffic needs; a measured machine's band is cut off below."""
+        """Return the time, raised to that of its traffic; a measured machine's band is cut off below."""
         least = self.bound(collective, candidate)
         if estimate.time_lo_s >= least:
             return estimate
         above = raised(estimate, least, cut=not self._is_changed)
         if above.time_s == estimate.time_s:
             return above
-        return replace(above, caveat=f"time raised to its traffic's, {format_duration(least, 4)} on a cable")
+        return replace(
+            above, caveat=f"time raised to that of its traffic, {format_duration(least, 4)} on a cable"
+        )
 
     def doubt(self, collective: Collective, one: tuple[str, str], other: tuple[str, str]) -> float | None:
         """Return the relative uncertainty of two algorithms' ratio; ``None`` without measurements."""
@@ -178,7 +179,7 @@ class Mpi(Scheduled):
     def _figures(
         self, collective: Collective, candidate: Candidate
     ) -> tuple[Parameters, Topology, tuple[float, float]]:
-        """Return the engines' figures: a message's overhead and latency, the rate of adding."""
+        """Return the engines' figures: a message's overhead and latency, and the rate of additions."""
         values = self.measured[0].values if self.measured else expected()
         figures = replace(
             self._preset,
@@ -190,7 +191,7 @@ class Mpi(Scheduled):
         return figures, self._with(figures), (1.0, 1.0)
 
     def _caveat(self, collective: Collective, candidate: Candidate) -> str:
-        return "played over the links with MPI's overhead, without its protocols, caches and copies"
+        return "simulated over the links with MPI's overhead, without its protocols, caches and copies"
 
 
 def schedule_of(collective: Collective, algorithm: str) -> Schedule:
@@ -206,7 +207,7 @@ def schedule_of(collective: Collective, algorithm: str) -> Schedule:
 
 
 def check_supported(collective: Collective) -> None:
-    """Raise ValueError for what torch.distributed does not do over MPI."""
+    """Raise ValueError for a collective that torch.distributed does not support over MPI."""
     if collective.dtype is not None and collective.dtype not in TYPES:
         raise ValueError(
             f"torch's MPI backend has no {collective.dtype}; write --dtype with one of {', '.join(TYPES)}"
@@ -262,7 +263,7 @@ def bind(
         raise ValueError(f"calibration {calibration!r}; read it first, or write {AUTO}")
     if calibration and calibration.mpi is None:
         raise CalibrationError(
-            f"the calibration of {calibration.cluster} has nothing of MPI; write --calibration none, or the "
+            f"the calibration of {calibration.cluster} is not of MPI; write --calibration none, or the "
             "library that it was fitted to"
         )
     measured, before = None, graph
@@ -270,7 +271,7 @@ def bind(
         called = calibration.mpi.described
         before = with_settings(graph, calibration.settings_on(cluster))
         if before is not graph:
-            called += f", scaled by what the model says of {changed_settings(graph, before)}"
+            called += f", scaled by the model's ratio for {changed_settings(graph, before)}"
         measured = calibration.mpi.model, called
     log.info("calibration: %s", measured[1] if measured else "none")
 

@@ -19,12 +19,13 @@ from ringside.sim.libraries.scaling import scaled
 Floats = NDArray[np.float64]
 
 CONSTANT, VARYING, OCTAVES = 0.2, 0.25, 1.5
-"""Residuals of an algorithm in log time: equal at all sizes, and by size over this number of octaves."""
+"""Residuals of an algorithm in log time: a part equal at all sizes, and one that varies over octaves."""
 
 PER_DOUBLING = 0.23
 """Standard deviation in log time that each doubling beyond the measured nodes, or tasks a node, adds.
 
-The least that holds four of five held-out rows of every published machine (`ringside.validation.mpi.growth`).
+The smallest for which four of five held-out rows of every published machine are in the interval
+(`ringside.validation.mpi.growth`).
 """
 
 Place = tuple[tuple[Way, ...], Floats]
@@ -44,28 +45,29 @@ EXPECTED: dict[str, Expected] = {
     "overhead_us": Expected(0.8, 0.5, "of software for a message, both sides together"),
     "far_us": Expected(0.4, 0.7, "for every doubling of the distance in nodes"),
     "gap_us": Expected(0.25, 0.4, "of a rank for each further message that it sends at once"),
-    "take_us": Expected(0.06, 0.5, "of a rank for each further message that it takes in"),
+    "take_us": Expected(0.06, 0.5, "of a rank for each further message that it receives"),
     "copy_GBps": Expected(4.5, 0.3, "at which eager messages are copied, both sides together"),
     "handshake_us": Expected(8.0, 0.4, "until a rendezvous moves its first byte"),
-    "wait": Expected(1.5, 0.4, "factor on it where sender and receiver do not also exchange"),
+    "wait": Expected(1.5, 0.4, "factor on it if messages go one way only"),
     "link": Expected(0.92, 0.05, "part of a card's rate that messages get"),
-    "turns_MiB": Expected(2.0, 0.4, "from where two ranks that exchange take turns"),
-    "turns": Expected(1.0, 0.3, "part of a card's rate at which they then do"),
+    "turns_MiB": Expected(2.0, 0.4, "from which two ranks that exchange take turns"),
+    "turns": Expected(1.0, 0.3, "part of a card's rate in these turns"),
     "warm_GBps": Expected(20.0, 0.3, "at which a rank adds or copies in its cache"),
-    "cold_GBps": Expected(8.0, 0.3, "the same out of its cache"),
-    "cache_MiB": Expected(24.0, 0.3, "of a collective, where half is out of the cache"),
+    "cold_GBps": Expected(8.0, 0.3, "the same outside its cache"),
+    "cache_MiB": Expected(24.0, 0.3, "of a collective, at which half is outside the cache"),
     "fresh_GBps": Expected(2.2, 0.4, "at which a call's newly allocated memory arrives"),
     "inside_us": Expected(0.4, 0.4, "of a message inside a node"),
     "inside_GBps": Expected(8.0, 0.4, "of a message inside a node"),
-    "memory_GBps": Expected(60.0, 0.4, "at which all ranks of a node add or copy out of their caches"),
+    "memory_GBps": Expected(60.0, 0.4, "at which all ranks of a node add or copy outside their caches"),
 }
 """Every fitted parameter; microseconds and GB/s."""
 
 PARAMETERS = tuple(EXPECTED)
 
 KEPT_MIB = (32.0, 0.5)
-"""The size from which two equal blocks of scratch memory may return to the system after every call: if
-malloc trims early, as by default, and if it does not."""
+"""The sizes from which two equal blocks of scratch memory return to the system after every call: if malloc
+trims early, as by default, and if not.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +97,7 @@ class MpiCorrection:
 
 
 def corrected(work: MpiTaskArrays, left: Floats, sigma: Floats) -> MpiCorrection:
-    """Return the correction for the form's residuals ``left``; rows far off the others count less."""
+    """Return the correction for the form's residuals ``left``; outliers count less."""
     place = _place(work)
     return MpiCorrection(*place, left, widened(_alike(place, place), left, sigma))
 
@@ -115,7 +117,7 @@ def _alike(a: Place, b: Place) -> Floats:
 class MpiModel:
     """The fit to one machine.
 
-    ``noise`` is the remaining log spread; ``nodes`` and ``tasks`` per node were measured.
+    ``noise`` is the remaining log spread; ``nodes`` and ``tasks`` per node are the measured counts.
     """
 
     values: Mapping[str, float]
@@ -145,7 +147,7 @@ class MpiModel:
     def scaled_seconds(
         self, tasks: Sequence[MpiTask], before: Sequence[MpiTask], protocol: str = "auto"
     ) -> tuple[Floats, Floats, Floats]:
-        """Return the same for machines whose figures differ from those measured ``before``."""
+        """Return the same for machines whose figures differ from the measured machine's, ``before``."""
         if tasks == before:
             return self.seconds(tasks, protocol)
         rows = zip(*self.seconds(before, protocol), changes(tasks, before, protocol), strict=True)
@@ -159,14 +161,14 @@ class MpiModel:
 
 
 def changes(tasks: Sequence[MpiTask], before: Sequence[MpiTask], protocol: str = "auto") -> Floats:
-    """Return each task's time relative to the task ``before``, both with prior figures."""
+    """Return the ratio of each task's time to that of the task ``before``, both with prior figures."""
     now, was = (time_us(work_of(some), expected(), protocol) for some in (tasks, before))
     ratios: Floats = now / was
     return ratios
 
 
 def _outside(count: Floats, measured: Sequence[int]) -> Floats:
-    """Return doublings by which each count exceeds the largest measured one, or falls below the smallest."""
+    """Return the doublings by which each count is above the largest measured one, or below the smallest."""
     doublings: Floats = np.log2(
         np.maximum(count / max(measured), 1.0) * np.maximum(min(measured) / count, 1.0)
     )

@@ -18,7 +18,7 @@ CALLS = {
     "gather": "gather",
     "scatter": "scatter",
 }
-"""The variables' names of collectives."""
+"""The names of collectives in the variables."""
 
 NUMBERED = {
     "all_reduce": (
@@ -71,10 +71,10 @@ SCHEDULES = {
     ("scatter", "linear_nb"): "direct",
     ("sendrecv", "ring"): "direct",
 }
-"""The schedules' names of Open MPI's algorithms, where they differ."""
+"""The schedules of Open MPI's algorithms with other names."""
 
 WITHOUT = (
     ("reduce_scatter", "nonoverlapping"), ("reduce_scatter", "butterfly"), ("broadcast", "split_binary"),
     ("broadcast", "binary"), ("reduce", "binary"),
 )  # fmt: skip
-"""Algorithms with rounds and without a schedule."""
+"""Algorithms that have rounds but no schedule."""

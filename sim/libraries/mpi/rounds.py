@@ -1,9 +1,9 @@
 """Open MPI's algorithms as rounds: sends, receives and additions of the rank that ends last, in order.
 
-A schedule says who sends what to whom; its rounds are the few numbers that determine its time, in
-closed form, so that 2,048 ranks cost no more than two. The algorithms are those of Open MPI's ``coll/base``
-(Pjesivac-Grbovic et al., "Performance analysis of MPI collective operations", 2007; Thakur, Rabenseifner and
-Gropp, "Optimization of collective communication operations in MPICH", 2005). Sizes are `Collective`'s.
+A schedule lists all messages; its rounds are the few numbers that determine its time in closed form, so that
+2,048 ranks cost no more than two. The algorithms are those of Open MPI's ``coll/base`` (Pjesivac-Grbovic et
+al., "Performance analysis of MPI collective operations", 2007; Thakur, Rabenseifner and Gropp, "Optimization
+of collective communication operations in MPICH", 2005). Sizes are `Collective`'s.
 """
 
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """An algorithm as it is timed: its rounds, the bytes each rank copies, and its scratch memory."""
+    """The timed parts of an algorithm: its rounds, the bytes each rank copies, and its scratch memory."""
 
     rounds: tuple[Round, ...]
     copied: float = 0.0
@@ -199,7 +199,7 @@ def _binomial_broadcast(c: Collective) -> Rounds:
 
 
 def _knomial_broadcast(c: Collective) -> Rounds:
-    """Return radix 4, each level's children served together."""
+    """Return the rounds of radix 4; a node sends to its children of each level at once."""
     masks = [4**level for level in range(16) if 4**level < c.ranks]
     children = [min(3, -(-c.ranks // mask) - 1) for mask in masks]
     return Rounds(
@@ -222,7 +222,7 @@ def _split_binary_broadcast(c: Collective) -> Rounds:
 
 
 def _binary_levels(c: Collective, nbytes: float) -> Iterator[Round]:
-    """Return the levels of a tree in which every rank has two children, while there are ranks left."""
+    """Return the levels of a tree in which every rank has up to two children."""
     placed, width, left = 1, 2, c.ranks - 1
     while left > 0:
         yield Round(nbytes, placed, peers=min(2, left))
@@ -327,7 +327,7 @@ def _ring_sendrecv(c: Collective) -> Rounds:
 
 
 def _middle(c: Collective) -> int:
-    """Return the mean distance of partners if every rank is one."""
+    """Return the mean distance of partners in an exchange with every rank."""
     return max(c.ranks // 2, 1)
 
 
@@ -386,4 +386,4 @@ ROUNDS: dict[str, dict[str, Callable[[Collective], Rounds]]] = {
     "scatter": {"linear": _linear_scatter, "binomial": _binomial_scatter, "linear_nb": _linear_nb_scatter},
     "sendrecv": {"ring": _ring_sendrecv},
 }
-"""Collective, then Open MPI's name of the algorithm, then its rounds."""
+"""Rounds by collective, then by Open MPI's name of the algorithm."""

@@ -1,7 +1,7 @@
-"""How long links between nodes are busy with the messages of an MPI algorithm.
+"""The seconds for which links between nodes carry the messages of an MPI algorithm.
 
-The messages are those of the algorithm's schedule, each on its route. If there are too many routes, and the
-topology's structure does not give them at once, there is no count.
+The messages are those of the algorithm's schedule, each on its route. Traffic is not counted if there are too
+many routes for a topology without a structure.
 """
 
 from collections import Counter, defaultdict
@@ -24,10 +24,10 @@ Floats = NDArray[np.float64]
 Sent = tuple[Ints, Ints, Floats]
 
 MAX_ROUTES = 20_000
-"""The most pairs of ranks that are routed one by one, a fraction of a second's work."""
+"""Maximum pairs of ranks that are routed one by one, a fraction of a second's work."""
 
 MAX_WAYS = 20_000_000
-"""The most if the topology's structure gives all routes at once, some seconds' work and 300 MB."""
+"""Maximum pairs if the topology's structure gives all routes at once: some seconds' work and 300 MB."""
 
 
 def busiest_s(collective: Collective, algorithm: str, graph: Topology, routes: Routes) -> float:
@@ -38,13 +38,15 @@ def busiest_s(collective: Collective, algorithm: str, graph: Topology, routes: R
         return 0.0
     if isinstance(structure, Structure) and few:
         load = structure.carried(ranks(graph)[: collective.ranks], messages(collective, algorithm))
-    if not load or not all(map(graph.has_edge, *zip(*load, strict=True))):  # none, or the graph was changed
+    if not load or not all(
+        map(graph.has_edge, *zip(*load, strict=True))
+    ):  # no structure, or the graph was changed
         load = _by_routes(graph, routes, collective, algorithm)
     return max((nbytes / graph.edges[hop]["bandwidth"] for hop, nbytes in load.items()), default=0.0)
 
 
 def messages(collective: Collective, algorithm: str) -> Iterator[Sent]:
-    """Yield who sends how many bytes to whom; nothing for the two algorithms without a schedule."""
+    """Yield senders, receivers and bytes of messages; nothing for the two algorithms without a schedule."""
     rank, kind = np.arange(collective.ranks), collective.kind
     parts = [(kind, SCHEDULES.get((kind, algorithm), algorithm))]
     if (kind, algorithm) == ("reduce_scatter", "nonoverlapping"):
@@ -79,7 +81,7 @@ def _is_everywhere(collective: Collective, algorithm: str) -> bool:
 
 
 def _by_routes(graph: Topology, routes: Routes, collective: Collective, algorithm: str) -> dict[Hop, float]:
-    """Return the bytes of a switch's cables by each pair's route; none if there are too many pairs."""
+    """Return the bytes of a switch's cables by each pair's route; empty if there are too many pairs."""
     pairs: Counter[int] = Counter()
     for src, dst, nbytes in messages(collective, algorithm):
         used, at = np.unique(src * collective.ranks + dst, return_inverse=True)

@@ -56,7 +56,7 @@ def _calibrated(
     options: Options,
     calibration: "Calibration | str | None",
 ) -> tuple[Communicator | None, Calibrated | None, str]:
-    """Return the measured communicator and its calibrated times, or the reason why there are none."""
+    """Return the measured communicator and its calibrated times, or the reason for their absence."""
     if comm is None or calibration is None:
         return None, None, ""
     fitted = calibration.settings_on(cluster) if isinstance(calibration, Calibration) else {}
@@ -70,8 +70,8 @@ def _calibrated(
         calibration = known
     if calibration.nccl is None:
         raise CalibrationError(
-            f"the calibration of {calibration.cluster} has nothing of NCCL on a machine of its model; "
-            "write --calibration none, or the library that it was fitted to"
+            f"the calibration of {calibration.cluster} has no NCCL model of a machine; write "
+            "--calibration none, or the library that it was fitted to"
         )
     called = calibration.nccl.described
     if before is not comm:
@@ -80,7 +80,7 @@ def _calibrated(
 
 
 def _shipped_of(system: System) -> tuple[Calibration | None, str]:
-    """Return the shipped calibration of a machine, or the reason why there is none."""
+    """Return the shipped calibration of a machine, or the reason for its absence."""
     calibration = shipped(system.name)
     if calibration is None:
         return None, why_not(system.name)

@@ -44,7 +44,7 @@ class Chunking:
     loop: int
 
     def slice_bytes(self, nbytes: int, itemsize: int = 1) -> int:
-        """Return the size of the messages that carry ``nbytes`` of a chunk: proportional, but never tiny."""
+        """Return the size of the messages that carry ``nbytes`` of a chunk: proportional, with a minimum."""
         group = 16 * self.slices * itemsize
         return max(-(-nbytes // group) * 16 * itemsize, self.chunk // self.slices // 32)
 
@@ -143,13 +143,13 @@ def _tree_ll128(comm: Communicator, part: int, chunk: int) -> int:
 
 
 def _tree_by_depth(comm: Communicator, part: int, chunk: int) -> int:
-    """Return the chunk up to v2.18: the deeper the tree, the smaller the chunks of small data."""
+    """Return the chunk size of releases up to v2.18, smaller for small data on deep trees."""
     depth = comm.gpus + comm.nodes.bit_length() - 1
     return _halved(part, chunk, (8 * depth, 128 * KIB), (4 * depth, 64 * KIB), (depth, 32 * KIB))
 
 
 def _halved(part: int, chunk: int, *rules: tuple[float, int]) -> int:
-    """Halve a chunk while fewer than ``few`` make up ``part``, down to a floor; rule after rule."""
+    """Halve a chunk while ``part`` has fewer than ``few`` of them, down to a floor, for each rule in turn."""
     for few, floor in rules:
         while part // chunk < few and chunk > floor:
             chunk //= 2
@@ -178,7 +178,7 @@ def _stepped(nbytes: int, parallel: int, chunk: int, ladder: tuple[tuple[int, in
 
 
 def _dealt(cells: int, each: int, limit: int) -> list[int]:
-    """Return every channel's cells: ``each``, the rest on the last, which takes more if channels run out."""
+    """Return every channel's cells: ``each``, and the rest on the last channel."""
     full, rest = divmod(cells, each)
     if full + (rest > 0) <= limit:
         return [each] * full + [rest] * (rest > 0)

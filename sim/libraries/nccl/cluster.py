@@ -36,15 +36,16 @@ from ringside.topologies.recipe import DUMP, original, recipe_of
 from ringside.topologies.units import parse_rate
 
 SLOWEST_NIC = 1.2 * GB
-"""Bytes/s of a network card below which NCCL's search tries 0.24 and 0.12 GB/s alone, and its tuner takes
-five times that for a tree on two nodes."""
+"""Bytes/s of a network card below which NCCL's search tries 0.24 and 0.12 GB/s alone, and its tuner assumes
+five times that for a tree on two nodes.
+"""
 
 MAX_RANKS_PER_GPU = 64
-"""More ranks than this have no channel left each (`MAX_CHANNELS`), and no GPU has room for their buffers."""
+"""Maximum ranks per GPU: more would have less than one channel each (`MAX_CHANNELS`)."""
 
 
 def is_machine(cluster: "str | Topology") -> bool:
-    """Return whether NCCL's model knows the machines: by name, or by the facts of a file or a graph."""
+    """Return whether NCCL's model covers the machines: by name, or by the facts of a file or a graph."""
     if not isinstance(cluster, str):
         return _named(cluster) is not None or _is_derived(cluster)
     name = split(cluster)[0]
@@ -52,7 +53,7 @@ def is_machine(cluster: "str | Topology") -> bool:
         return True
     try:
         return (name in MAKERS or _is_drawn(name)) and is_machine(load(name, ranks=1, nodes=1))
-    except ValueError:  # what cannot be read is refused where it has to be
+    except ValueError:  # an unreadable file is refused later, with a message
         return False
 
 
@@ -66,7 +67,7 @@ def _is_derived(graph: Topology) -> bool:
 
 
 def _is_drawn(name: str) -> bool:
-    """Return whether a file is YAML, by its ending or as nothing of NCCL's or nvidia-smi's is in it."""
+    """Return whether a file is YAML, by its suffix or because it is none of NCCL's or nvidia-smi's."""
     if name.endswith((".yaml", ".yml")):
         return True
     with suppress(ValueError):
@@ -76,7 +77,7 @@ def _is_drawn(name: str) -> bool:
 
 
 def _is_shown(path: Path) -> bool:
-    """Return whether NCCL or nvidia-smi wrote the file; unreadable files raise elsewhere."""
+    """Return whether NCCL or nvidia-smi wrote the file; unreadable files are refused elsewhere."""
     try:
         return _is_of_nvidia(_text(path))
     except ValueError:
@@ -96,7 +97,7 @@ def as_measured(
 ) -> Communicator:
     """Return a cluster's communicator with the rates that its machines were ``measured`` with."""
     system = _machines(cluster, values, comm.ranks, measured)[1]
-    # a name that spells the same rates otherwise makes no other machine
+    # the same rates in another spelling are the same machine
     if system == comm.system or replace(system, name=comm.system.name) == comm.system:
         return comm
     return _with_graphs(system, comm.nodes, comm.gpus, comm.settings, graph_file)
@@ -155,7 +156,7 @@ def _with_graphs(
     text = _text(graph_file)
     kind = file_kind(text)
     if kind == "topology":
-        raise ValueError(f"{graph_file} is {WHAT[kind]}, not of graphs; give it as --cluster {graph_file}")
+        raise ValueError(f"{graph_file} is {WHAT[kind]}, not a graph file; write --cluster {graph_file}")
     if kind == "graphs" or text.lstrip().startswith("<"):
         known = communicator(system, nodes, gpus, settings=settings)
         return communicator(system, nodes, gpus, graphs=parse_graphs(text, known.graphs), settings=settings)
@@ -163,14 +164,14 @@ def _with_graphs(
 
 
 def _of_log(text: str, path: Path, system: System, nodes: int, gpus: int, settings: Settings) -> Communicator:
-    """Return the log's communicator of this shape; one without a number of nodes may have it."""
+    """Return the log's communicator of this shape; one without a number of nodes matches any."""
     log, ranks = parse_log(text), nodes * gpus
     complete = [logged for logged in log.communicators if logged.ranks]
     for logged in complete:
         if logged.ranks == ranks and logged.nodes in (0, nodes):
             if not logged.nodes:
                 logged = replace(logged, nodes=nodes, gpus=gpus)
-            garbled = f"garbled lines of the log that were passed over: {log.skipped}" if log.skipped else ""
+            garbled = f"garbled lines of the log that were skipped: {log.skipped}" if log.skipped else ""
             noted = replace(system, note="; ".join(filter(None, (system.note, garbled))))
             return logged_communicator(logged, noted, settings)
     if not complete:
@@ -202,15 +203,15 @@ def _changed(system: System, values: Mapping[str, Any]) -> System:
     unknown = [key for key in rates if key not in RATES]
     if unknown:
         raise ValueError(
-            f"{system.name}: NCCL does not look at {unknown[0]}; allowed: {', '.join(RATES)}, "
-            f"ranks_per_gpu, and fabric ({', '.join(FABRICS)}) with its settings; write one of these, or "
-            "--library ideal"
+            f"{system.name}: NCCL does not use {unknown[0]}; allowed: {', '.join(RATES)}, "
+            f"ranks_per_gpu, and fabric ({', '.join(FABRICS)}) with its settings; write one of these, "
+            "or --library ideal"
         )
     figures = {key: parse_rate(text) for key, text in rates.items()}
     if figures.get("nic", SLOWEST_NIC) < SLOWEST_NIC:
         raise ValueError(
-            f"nic is {rates['nic']}: of cards below 9.6 Gb/s NCCL's tuner believes what they cannot carry; "
-            "write 9.6Gb/s or more, or --library ideal"
+            f"nic is {rates['nic']}: NCCL's tuner overestimates cards below 9.6 Gb/s; write 9.6Gb/s or "
+            "more, or --library ideal"
         )
     if "nvlink" in figures and not system.nvlink:
         raise ValueError(f"{system.name} has no NVLink; leave --set nvlink={rates['nvlink']} out")
@@ -221,7 +222,7 @@ def _changed(system: System, values: Mapping[str, Any]) -> System:
 
 
 def _with_rates(values: Mapping[str, Any], rates: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the values, with these rates replacing all of theirs if any are given."""
+    """Return the values, with all of their rates replaced by the given ones, if any."""
     if rates is None:
         return dict(values)
     others = {key: value for key, value in values.items() if key not in RATES}
@@ -244,7 +245,8 @@ def _of_text(text: str, name: str, source: str, gpus: str) -> System:
             )
         case _:
             raise ValueError(
-                f"{source} is {WHAT[kind]}, which does not describe a whole machine; give it as --nccl-graph"
+                f"{source} is {WHAT[kind]}, which does not describe a whole machine; write it after "
+                "--nccl-graph"
             )
 
 
@@ -273,7 +275,9 @@ def _machines(
         sharing = _count(str(rest.pop("ranks_per_gpu", "1")))
         called, system, count, graph = _of_graph(load(cluster, rest), measured)
         return called, replace(system, ranks_per_gpu=sharing), count, graph
-    if not listed_system(name) and name in MAKERS:  # a fabric, refused by what its graph lacks, or GPUs
+    if (
+        not listed_system(name) and name in MAKERS
+    ):  # a fabric or GPUs, refused with the parts that its graph lacks
         return _of_graph(load(cluster, values, ranks=ranks, nodes=1), measured)
     return name, machine(name, parted(values)[2] if "fabric" in values else values), count, None
 
@@ -281,7 +285,7 @@ def _machines(
 def _of_graph(
     graph: Topology, measured: Mapping[str, Any] | None = None
 ) -> tuple[str, System, int, Topology]:
-    """Return the same of a topology; NCCL's model knows more of an unchanged named machine or file."""
+    """Return the same of a topology; an unchanged named machine or file has more facts."""
     if named := _named(graph):
         system, values = named[0], _with_rates(named[1], measured)
         system = _changed(system, parted(values)[2] if "fabric" in values else values)
@@ -309,7 +313,7 @@ def _named(graph: Topology) -> tuple[System, Mapping[str, Any]] | None:
 
 
 def _drawn_rates(graph: Topology, name: str) -> dict[str, str]:
-    """Return changed rates of a named machine's topology; nothing if they fit no machine."""
+    """Return changed rates of a named machine's topology; empty if they match no machine."""
     with suppress(ValueError):
         system = system_of_graph(graph)
         rates = {key: getattr(system, key) for key in RATES if key in settings_of(name)}

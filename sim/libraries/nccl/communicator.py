@@ -25,10 +25,10 @@ FEW_AND_FAST = 45 * GB
 class Settings:
     """The release of NCCL, and the variables that change its choice; defaults are NCCL's.
 
-    ``version`` is any version: if its release is not modelled, the nearest older one stands for it.
-    ``net_overhead_us`` is NCCL_NET_OVERHEAD (which NCCL takes in ns), ``pat`` NCCL_PAT_ENABLE,
-    ``nvls`` NCCL_NVLS_ENABLE, ``collnet`` NCCL_COLLNET_ENABLE with a plugin that can do it,
-    ``min_ctas`` and ``max_ctas`` NCCL_MIN_CTAS and NCCL_MAX_CTAS.
+    ``version`` is any version; if its release is not modelled, the nearest older one is used.
+    ``net_overhead_us`` is NCCL_NET_OVERHEAD (which NCCL takes in ns), ``pat`` NCCL_PAT_ENABLE, ``nvls``
+    NCCL_NVLS_ENABLE, ``collnet`` NCCL_COLLNET_ENABLE with a plugin that can do it, ``min_ctas`` and
+    ``max_ctas`` NCCL_MIN_CTAS and NCCL_MAX_CTAS.
     """
 
     version: str = DEFAULT_VERSION
@@ -54,14 +54,13 @@ class Communicator:
     """``gpus`` ranks on each of ``nodes`` machines, rank r on machine r // gpus.
 
     They have a GPU each, unless the machine has several ranks on a GPU (`System.ranks_per_gpu`). ``network``
-    is the cluster's topology if its machines hang on a fabric, which NCCL does not see; otherwise the network
-    is never the bottleneck. ``machines`` are the nodes' numbers there, by default the first
-    ones.
+    is the cluster's topology if its machines are on a fabric, which is invisible to NCCL; otherwise the
+    network is never the bottleneck. ``machines`` are the nodes' numbers there, by default the first ones.
 
     The other fields follow from these. ``constants`` are the tuner's tables of this release; ``generation``
     is their row for these GPUs (0 Volta, 1 Ampere, 2 Hopper, 3 Blackwell), ``scale`` their column (0 for one
     node, 1 for two, 2 for more). ``collnet``: the network reduces (SHARP), through ``collnet_heads`` GPUs of
-    a node. ``usable`` are the graphs by algorithm, without what the machine or the settings rule out.
+    a node. ``usable`` are the graphs by algorithm, without those that the machine or the settings exclude.
     ``channels`` are those of rings and trees after the connect step, ``nvls_channels`` those of switch
     reductions (NVLS, NVLSTree), 0 without them. ``notes`` are assumptions, in sentences.
     """
@@ -170,8 +169,8 @@ class Communicator:
 class SiteFacts:
     """Facts between nodes that differ from site to site.
 
-    ``ll128`` says whether LL128 is used where NCCL's rules allow it, ``channels`` how many channels rings
-    and trees have after the connect step, ``None`` for the number of the machine's preset.
+    ``ll128`` says whether LL128 is used where NCCL's rules allow it, ``channels`` how many channels rings and
+    trees have after the connect step, ``None`` for the machine's preset.
     """
 
     ll128: bool = True
@@ -212,8 +211,8 @@ def communicator(
         raise ValueError(f"{nodes} nodes; write 1 or more")
     if not 1 <= gpus <= system.ranks:
         raise ValueError(
-            f"{gpus} ranks a node, but {system.name} has room for {system.ranks}; "
-            f"allowed: 1 to {system.ranks}, more with ranks_per_gpu"
+            f"{gpus} ranks a node, but {system.name} has room for {system.ranks}; allowed: 1 to "
+            f"{system.ranks}, more with ranks_per_gpu"
         )
     settings = settings or Settings()
     if system.ranks_per_gpu > 1 and not constants(settings.version).shared_gpus:
@@ -225,8 +224,8 @@ def communicator(
     for channel in known.ring.order:
         if sorted(channel.gpus) != list(range(gpus)):
             raise ValueError(
-                f"the graphs given order {len(channel.gpus)} GPUs a node, but {gpus} are in use; "
-                "take graphs that were found for this many"
+                f"the graphs are for {len(channel.gpus)} GPUs a node, but {gpus} are in use; write "
+                f"graphs for {gpus}"
             )
     return Communicator(system, nodes, gpus, known, settings)
 

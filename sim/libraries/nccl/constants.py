@@ -75,17 +75,17 @@ class Constants:
     """One release: its tables, and which of the tuner's rules it has.
 
     Caps are GB/s, of all channels or of one. ``base_us``, ``hop_us`` and ``correction`` are as the tables
-    above. ``nvls_efficiency`` is a switch reduction's share of NVLink's bandwidth per generation,
-    empty if the release does not use one. ``inside`` and ``between`` are the speeds in GB/s that
-    its search tries, by the first compute capability of each list; ``nvlink_gbps`` is
-    its rate of one NVLink if that differs from 2.30's.
+    above. ``nvls_efficiency`` is a switch reduction's share of NVLink's bandwidth per generation, empty if
+    the release does not use one. ``inside`` and ``between`` are the speeds in GB/s that its search tries, by
+    the first compute capability of each list; ``nvlink_gbps`` is its rate of one NVLink if that differs from
+    2.30's.
 
     ``ring_ll`` is the share of its bandwidth that a ring keeps with LL; ``ring_ll128_alone`` the same with
-    LL128 and one GPU per node. ``ll_inside`` multiplies the latency of LL inside nodes if there are
-    several. ``plateau_by_ranks`` and ``plateau`` say when, and by how much, large Simple rings wait
-    longer. ``crossings`` is the number of nodes by which a ring's network hops are overcounted.
-    ``dealt_in_cells`` says whether small data go to few channels, ``tree_by_depth`` whether a Simple
-    tree's chunks shrink with the data, ``shared_gpus`` whether several ranks may have one GPU, with
+    LL128 and one GPU per node. ``ll_inside`` multiplies the latency of LL inside nodes if there are several.
+    ``plateau_by_ranks`` and ``plateau`` give the condition and the factor for longer waits of large Simple
+    rings. ``crossings`` is the number of nodes by which a ring's network hops are overcounted.
+    ``dealt_in_cells`` says whether small data go to few channels, ``tree_by_depth`` whether a Simple tree's
+    chunks shrink with the data, ``shared_gpus`` whether several ranks may have one GPU, with
     NCCL_MULTI_RANK_GPU_ENABLE=1.
     """
 

@@ -1,4 +1,4 @@
-"""The algorithm that runs where NCCL_ALGO names nothing that the machine, or the collective, supports.
+"""The algorithm that runs if NCCL_ALGO names only algorithms that are not supported.
 
 The newest NCCL refuses that (`ringside.sim.libraries.nccl.pins`). Older releases (src/graph/tuning.cc, the
 ones that know NVLSTree and not PAT) skip names that they do not know. Where CollNet is not supported, which
@@ -48,7 +48,7 @@ def _without_unknown(text: str) -> str:
 
 
 def _beside_collnet(named: str, kind: str, comm: Communicator) -> bool:
-    """Return whether the names include anything that such an NCCL considers possible without CollNet."""
+    """Return whether the names include an algorithm that such an NCCL considers possible without CollNet."""
     if named == "auto":
         return True
     allowed = Pins(named).algorithms[kind] if named else frozenset[str]()

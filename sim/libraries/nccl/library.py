@@ -1,10 +1,10 @@
 """NCCL as a library: its choice for one collective, and how long that takes.
 
-    time = what NCCL's tuner, or the engine, says + `LAUNCH_S`
+    time = time of NCCL's tuner or of the engine + `LAUNCH_S`
 
 The tuner's time is NCCL's estimate, by which it chooses; the engine's is the pipeline over the tuner's
-latencies and the search's bandwidths, after the tuner's base latency. For a measured machine the
-measured model's time replaces them, and the choice stays the tuner's.
+latencies and the search's bandwidths, after the tuner's base latency. For a measured machine the measured
+model's time replaces them, and the choice stays the tuner's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,16 +43,16 @@ Seconds = float
 LAUNCH_S: Seconds = 2e-6
 """The host's time for a collective that runs back to back with others, in seconds.
 
-ABCI 2.0's nccl-tests of 8 B on 8 and on 4 A100 take 17.0 and 11.9 us (github.com/aistabci/
-abci2.0benchmark, NCCL 2.8.4), where the tuner says 15.0 and 10.2. Other clusters lie between 2 us
-under the tuner and 20 us above: a default until a calibration knows better.
+ABCI 2.0's nccl-tests of 8 B on 8 and on 4 A100 take 17.0 and 11.9 us (github.com/aistabci/ abci2.0benchmark,
+NCCL 2.8.4), where the tuner has 15.0 and 10.2. Other clusters lie between 2 us below the tuner and 20 us
+above: a default for machines without calibration.
 """
 
 CLOCKS = ("tuner", "pipeline")
 """Sources of ``auto``: NCCL's estimate; or the closed forms, within 5 % of the engine's."""
 
 ALONE = Candidate("none", "none", 0, 0.0)
-"""NCCL's time on one rank: it copies the buffer, if it does anything."""
+"""NCCL's time on one rank, on which it at most copies the buffer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,12 @@ class Calibrated:
 class Nccl(Library):
     """NCCL on a communicator, within its pins; ``None`` stands for a single rank.
 
-    By the ``pipeline`` clock only pairs with a closed form are candidates, rings and trees above
-    all: two models in one ranking decide nothing. The choice is the tuner's by
-    either clock. ``calibrated`` replaces the clock for every pair that it has a form of, and then
-    only these are candidates; ``uncalibrated`` says why there is none. ``before`` is the measured machine if
-    the rates have changed since; its times are scaled by the tuner's ratio. ``launch`` is how the
-    host starts it, which only the measured model uses. ``network`` is how the engine serves
-    messages.
+    With the ``pipeline`` clock only pairs with a closed form are candidates, mainly rings and trees: times of
+    two models cannot be ranked together. The choice is the tuner's by either clock. ``calibrated`` replaces
+    the clock for every pair with a measured form, and then only these are candidates; ``uncalibrated`` is the
+    reason for its absence. ``before`` is the measured machine if the rates differ from its own; its times are
+    scaled by the tuner's ratio. ``launch`` is how the host starts it, which only the measured model uses.
+    ``network`` is how the engine serves messages.
     """
 
     name = "nccl"
@@ -93,7 +92,7 @@ class Nccl(Library):
         before: Communicator | None = None,
     ) -> None:
         if clock not in CLOCKS:
-            raise ValueError(f"{clock!r} are no known times; write {' or '.join(CLOCKS)}")
+            raise ValueError(f"unknown times {clock!r}; write {' or '.join(CLOCKS)}")
         self.comm = calibrated.model.facts.on(comm) if calibrated and comm else comm
         self.clock = clock
         self.calibrated = calibrated
@@ -106,7 +105,7 @@ class Nccl(Library):
         self.version = comm.settings.version if comm else DEFAULT_VERSION
         self.channels = self.comm.channels if self.comm else 0
         self.measurements = calibrated.name if calibrated else ""
-        self.basis = f"as measured ({self.measurements})" if self.measurements else "as its tuner believes"
+        self.basis = f"as measured ({self.measurements})" if self.measurements else "as its tuner estimates"
         self.notes = tuple(filter(None, (uncalibrated, *(self.comm.notes if self.comm else ()))))
         self.is_on_fabric = comm is not None and comm.network is not None
         is_changed = before is not None and before is not comm
@@ -130,11 +129,11 @@ class Nccl(Library):
         return "; ".join((note, *self.notes))
 
     def check_pick(self, kind: str) -> None:
-        """Refuse sends and receives, which the tuner does not know."""
+        """Raise ValueError for sends and receives, which bypass the tuner."""
         check_function(kind)
 
     def candidates(self, collective: Collective) -> Sequence[Candidate]:
-        """Return every pair that the tuner weighs, in its order; the one way of sends and receives."""
+        """Return every pair that the tuner considers, in its order; one candidate for sends and receives."""
         if self.comm is None or collective.kind in POINT_TO_POINT:
             return [self.choose(collective)]
         table = _table(self.comm, collective)
@@ -177,7 +176,7 @@ class Nccl(Library):
         return self._launch_s(collective, candidate) + max(busy.values(), default=0.0)
 
     def busy(self, collective: Collective, candidate: Candidate) -> Mapping[str, Seconds]:
-        """Return how long the busiest of each kind of link carries the candidate's bytes, by its name."""
+        """Return the seconds for which the busiest link of each kind carries the bytes, by name."""
         if self.comm is None:
             return {}
         return traffic(self.comm, collective, candidate.algorithm, candidate.protocol)
@@ -204,16 +203,16 @@ class Nccl(Library):
         return self.calibrated.model.doubt(*tasks)
 
     def is_measured(self, collective: Collective, candidate: Candidate) -> bool:
-        """Return whether the measured model answers for this candidate."""
+        """Return whether the measured model covers this candidate."""
         pair = candidate.algorithm, candidate.protocol
         known = self.calibrated is not None and (collective.kind, pair) in FORMS
         return known and self.change(collective, candidate) is not None
 
     def change(self, collective: Collective, candidate: Candidate) -> float | None:
-        """Return the candidate's time over that on the measured machine, by the tuner."""
+        """Return the ratio of the candidate's time to that on the measured machine, by the tuner."""
         if not (self._before and self._before.comm and self.comm):
             return 1.0
-        bare = replace(candidate, belief_us=None)  # of this machine alone
+        bare = replace(candidate, belief_us=None)  # of this machine only
         times = [
             _after_launch(_believed_us(comm, collective, bare)) for comm in (self.comm, self._before.comm)
         ]
@@ -276,8 +275,8 @@ class Nccl(Library):
     ) -> Estimate:
         """Return the time of the machines on their fabric, raised to the links' time for its own traffic.
 
-        What a measured machine's own links carry cuts the band off below. Changed rates and a fabric are
-        farther from what was measured: the band stays as wide, and its ends rise alike.
+        On a measured machine the links' time cuts the band off below. With changed rates or a fabric, farther
+        from the measurements, both ends rise and the band stays as wide.
         """
         estimate = replace(estimate, basis=self._basis(estimate.engine))
         if self.comm is None:
@@ -295,12 +294,12 @@ class Nccl(Library):
             final = raised(joined, least)
         if final.time_s > joined.time_s or alone.time_s > estimate.time_s:
             kind = max(busy, key=lambda one: busy[one])
-            note = f"time raised to its traffic's, {format_duration(busy[kind], 4)} on {kind}"
+            note = f"time raised to that of its traffic, {format_duration(busy[kind], 4)} on {kind}"
             final = replace(final, caveat="; ".join(filter(None, (final.caveat, note))))
         return final
 
     def _launch_s(self, collective: Collective, candidate: Candidate) -> Seconds:
-        """Return the clock's time of the host; measured times include it."""
+        """Return the launch time that the clock adds; measured times include it."""
         return 0.0 if self.is_measured(collective, candidate) else LAUNCH_S
 
 
@@ -321,7 +320,7 @@ def simulated(
     It lasts from the first byte sent to the last received; the tuner's base
     latency and the launch before are not included.
     """
-    nothing_else = Parameters(alpha=0.0, beta=0.0)  # beside the links' own figures
+    nothing_else = Parameters(alpha=0.0, beta=0.0)  # besides the links' own figures
     runs = [
         evaluate(
             played.schedule,

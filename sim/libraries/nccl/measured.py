@@ -38,22 +38,22 @@ SITE_LATENCY, SITE_BANDWIDTH = 0.35, 0.07
 """Deviation between two sites of one kind of machine in latency and in bandwidth, in log time."""
 
 SITE_ELSE, SIZE_OCTAVES = 0.15, 4.0
-"""Further deviation of a site's own row, and how far along the sizes of its pair that reaches."""
+"""Further deviation of a site's own row, and its correlation length along the sizes of its pair."""
 
 SHARED = 0.4
-"""Share of the variance in latency that all pairs of a site have in common."""
+"""Share of the variance in latency that is common to all pairs of a site."""
 
 AMPLITUDE = 0.4
 """Largest standard deviation of residuals expected of the form, in log time."""
 
 LEAST_AMPLITUDE = 0.1
-"""Uncertainty away from the rows, even of a form without residuals at them."""
+"""Minimum uncertainty away from the rows, even without residuals at them."""
 
 OCTAVES = 1.6
 """Correlation lengths over messages and over channels."""
 
 LEAST_MESSAGE = 4.0
-"""Bytes below which all messages are alike: a word of LL beside its flag."""
+"""Bytes below which all messages are equivalent: a word of LL beside its flag."""
 
 _STEP = 1e-4
 _FAR = 1e3
@@ -92,7 +92,7 @@ class Correction:
 
 
 def corrected(work: TaskArrays, left: Floats, sigma: Floats) -> Correction:
-    """Return the correction for the form's residuals ``left``; rows far off the others count less."""
+    """Return the correction for the form's residuals ``left``; outliers count less."""
     place = _place(work)
     return Correction(*place, left, widened(_alike(place, place), left, sigma))
 
@@ -149,8 +149,8 @@ class MeasuredModel:
     """The fit to one kind of machine.
 
     ``covariance`` is of the logarithms of ``values``, in their order. ``noise`` is the log spread after fit
-    and correction, ``nodes`` are the measured counts. ``pooled`` says that rows of
-    several sites were combined, so another site is as far off as they are from each other.
+    and correction, ``nodes`` are the measured counts. ``pooled`` says that rows of several sites were
+    combined, so another site deviates as much as they do from each other.
     """
 
     values: Mapping[str, float]
@@ -163,7 +163,7 @@ class MeasuredModel:
     anchor: SiteAnchor | None = None
 
     def predict(self, tasks: Iterable[Task]) -> TaskTimes:
-        """Return how long the tasks take, each by its own pair."""
+        """Return the times of the tasks, each for its own pair."""
         work = work_of(tasks)
         mean, sigma = self.log_us(work)
         middle = np.exp(mean) * 1e-6
@@ -211,7 +211,7 @@ class MeasuredModel:
         return Traits(work.pair, size, *latency_and_bandwidth(work, self.values))
 
     def anchored(self, tasks: Sequence[Task], seconds: Sequence[float]) -> "MeasuredModel":
-        """Return the same scaled to a site by rows that were measured there."""
+        """Return the model scaled to a site by rows that were measured there."""
         work = work_of(tasks)
         bare, _ = log_form(work, self.values)
         corrected, uncertain = self.correction.predict(work)
@@ -221,7 +221,7 @@ class MeasuredModel:
 
 
 def latency_and_bandwidth(work: TaskArrays, values: Mapping[str, float]) -> tuple[Floats, Floats]:
-    """Return which share of each time is latency, and which bandwidth."""
+    """Return the shares of latency and of bandwidth in each time."""
     kernel = kernel_us(work, values)
     empty = replace(work, message=np.zeros(len(work)), nbytes=np.zeros(len(work)))
     latency = np.clip(kernel_us(empty, values) / kernel, 0.0, 1.0)
@@ -238,7 +238,7 @@ def log_form(
 
 
 def influential_parameters(work: TaskArrays, values: Mapping[str, float]) -> list[str]:
-    """Return the parameters that affect any of the tasks' times, beyond every kink."""
+    """Return the parameters that affect any of the tasks' times, also far from their values."""
     times = [time_us(work, _trials(values, PARAMETERS, factor)) for factor in (_FAR, 1 / _FAR)]
     moved = np.any([np.any(trials[1:] != trials[0], axis=1) for trials in times], axis=0)
     return [name for name, moves in zip(PARAMETERS, moved, strict=True) if moves]
@@ -263,7 +263,7 @@ def _of_site(a: Traits, b: Traits) -> Floats:
 
 
 def _nearby(a: Traits, b: Traits) -> Floats:
-    """Return the same for further deviations of a site, between near sizes of one pair."""
+    """Return the covariance of further deviations of a site, between near sizes of one pair."""
     same = a.pair[:, None] == b.pair[None, :]
     apart = (a.size[:, None] - b.size[None, :]) / SIZE_OCTAVES
     covariance: Floats = SITE_ELSE**2 * same * np.exp(-0.5 * apart**2)
@@ -271,7 +271,7 @@ def _nearby(a: Traits, b: Traits) -> Floats:
 
 
 def _shift(anchor: SiteAnchor, traits: Traits) -> tuple[Floats, Floats]:
-    """Return the anchor's effect on others: a shift of log time, and the remaining variance."""
+    """Return the anchor's effect on other tasks: a shift of log time, and the remaining variance."""
 
     def alike(a: Traits, b: Traits) -> Floats:
         covariance: Floats = _of_site(a, b) + _nearby(a, b)

@@ -1,4 +1,4 @@
-"""A collective in messages, channels and loops; and how long these take.
+"""A collective in messages, channels and loops, and its time by these.
 
 Rings, trees, the switch's reduction, the host. A hop costs a latency, a gap for each channel that shares the
 link, and the slower of one message's own rate and its share of the link. D levels of a tree, K loops of
@@ -47,12 +47,12 @@ PAIRS = (
     *((algorithm, protocol) for algorithm in ALGORITHMS for protocol in PROTOCOLS),
     *(("nvls", "simple"), ("nvls_tree", "simple")),
 )
-"""Pairs with a form; CollNet, PAT and sends and receives have none."""
+"""Pairs with a closed form; CollNet, PAT and sends and receives have none."""
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter")
 
 FORMS = frozenset(product(KINDS, PAIRS))
-"""Collectives, each with a pair that has a form for it."""
+"""Collectives that have a form, each with one of its pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def _messages(task: Task) -> tuple[float, float, float, float]:
 
 
 SHARPNESS = 8
-"""How abruptly a host too slow for its GPUs dominates."""
+"""Exponent of the transition to a host that is too slow for its GPUs."""
 
 _GB = 1e3
 """One GB/s in bytes a microsecond."""
@@ -178,7 +178,7 @@ def time_us(work: TaskArrays, values: Values) -> Floats:
 
 
 def kernel_us(work: TaskArrays, values: Values) -> Floats:
-    """Return the same without a host that is too slow."""
+    """Return the same without the host's time."""
     shape = np.broadcast_shapes(*(np.shape(value) for value in values.values()), (len(work),))
     times = np.empty(shape)
     for place in np.unique(work.pair):
@@ -222,7 +222,7 @@ def _ring(work: TaskArrays, protocol: str, values: Values) -> Floats:
     hop_inside, hop_between = _hop(work, "ring", protocol, values)
     link, card = _links(work, protocol, values)
     steps = 2 * (work.ranks - 1) * work.half
-    # a piece that goes round once meets every node's card at worst; NCCL counts one less where it goes twice
+    # a piece that goes round once crosses every node's card at worst; NCCL counts one fewer if it goes twice
     round_once = (work.half < 1) & (work.gpus > 1)
     crossings = np.where(work.one, 0.0, 2 * (work.nodes - 1 + round_once) * work.half)
     m, c = work.message, work.channels

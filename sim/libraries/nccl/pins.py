@@ -1,16 +1,16 @@
 """A user's limits of NCCL's choice: the variables NCCL_ALGO and NCCL_PROTO.
 
-``list`` or ``function:list``, several joined by ``;``. Only the first may omit its
-function and then applies to all functions. A list is names joined by commas; ``^`` before it means
-all but these. A later group replaces an earlier one of its function.
+``list`` or ``function:list``, several joined by ``;``. Only the first may omit its function and then applies
+to all functions. A list is names joined by commas; ``^`` before it means all but these. A later group
+replaces an earlier one of its function.
 
     >>> Pins(algorithm="ring;allreduce:tree").algorithms["all_reduce"]
     frozenset({'tree'})
     >>> Pins(algorithm="ring;allreduce:tree").algorithms["all_gather"]
     frozenset({'ring'})
 
-Case does not matter to NCCL; here underscores do not either. What NCCL refuses is refused in NCCL's
-terms (src/graph/tuning.cc, v2.30.7).
+Case does not matter to NCCL; here underscores do not either. Values that NCCL refuses raise its own message
+(src/graph/tuning.cc, v2.30.7).
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ class Pins:
             f"No algorithm/protocol available for function {FUNCTIONS[kind]} with datatype {dtype}.{set_to}"
         )
         if not possible:
-            return f"{message} Nothing can carry it out here, whatever is set."
+            return f"{message} No algorithm can carry it out here with any setting."
         message += f" Possible here: {', '.join(possible)}."
         if kind != "all_reduce" and self.algorithm and not set(self.algorithm) & set(";:"):
             message += (
@@ -92,8 +92,8 @@ def _elements(variable: str, elements: str, names: Mapping[str, str], text: str)
         if _bare(token) not in known:
             suggestion = nearest(token, names.values())
             raise ValueError(
-                f"{variable}: unrecognized element token {token!r} when parsing {text!r}; "
-                f"write some of {', '.join(names.values())}, joined by commas, or ^ and what to leave out"
+                f"{variable}: unrecognized element token {token!r} when parsing {text!r}; write some of "
+                f"{', '.join(names.values())}, joined by commas, or ^ and those to exclude"
                 + (f"; did you mean {suggestion}?" if suggestion else "")
             )
     chosen = frozenset(known[_bare(token)] for token in named)

@@ -25,7 +25,7 @@ def _with_simple(us: dict[str, dict[str, Row]], **changed: Simple) -> dict[str, 
 
 
 def _doubled(table: Table) -> Table:
-    """Return a table with Blackwell as twice Hopper, as in the first releases with it."""
+    """Return a table with twice Hopper's figures for Blackwell, as in the first releases with it."""
     a, b, c = table[2]
     return (*table[:3], (2 * a, 2 * b, 2 * c))
 
@@ -170,7 +170,7 @@ RELEASES = {
 """Every release that is modelled, oldest first."""
 
 OLDEST, *_, DEFAULT_VERSION = RELEASES
-"""The first, and the last, which counts where no version is said."""
+"""The oldest release, and the newest, which is the default."""
 
 _NUMBERS = re.compile(r"(\d+)\.(\d+)|\b(\d{4,6})\b")
 
@@ -208,13 +208,13 @@ def _numbers(version: str) -> tuple[int, int]:
 
 
 def stand_in(version: str) -> str:
-    """Return a sentence if another release stands for this version; empty if it is modelled itself."""
+    """Return a sentence if another release is used for this version; empty if it is modelled itself."""
     release = release_of(version)
     if _numbers(version) == _numbers(release):
         return ""
-    return f"NCCL {version} is not modelled; {release} stands for it"
+    return f"NCCL {version} is not modelled; {release} is used instead"
 
 
 def constants(version: str) -> Constants:
-    """Return the tables of a release, or of the one that stands for it."""
+    """Return the tables of a release, or of the one used in its place."""
     return RELEASES[release_of(version)]

@@ -68,7 +68,7 @@ class Stored:
         return f"{self.machine}: {self.rows} rows of {', '.join(self.sites)} on {nodes}{anchored}"
 
     def anchored(self, tasks: Sequence[Task], seconds: Sequence[float]) -> "Stored":
-        """Return the same, scaled to a site by rows that were measured there."""
+        """Return the model scaled to a site by rows that were measured there."""
         anchor = self.model.anchored(tasks, seconds).anchor
         assert anchor
         traits = anchor.traits

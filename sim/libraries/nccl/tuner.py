@@ -108,14 +108,14 @@ class CostTable:
         return [names[place] for place in times.argmin(axis=1)]
 
     def jumps(self, most: int) -> list[int]:
-        """Return sizes below ``most`` at which a time may jump; between two of them each is linear."""
+        """Return sizes below ``most`` at which a time may jump; between them times are linear."""
         steps = [1 << power for power in range(6, most.bit_length()) if 1 << power < most]
         ranks = self.comm.ranks
         by_ranks = self.comm.constants.plateau_by_ranks
         return sorted({*steps, ranks * 4096 if by_ranks else 64 * self.comm.channels * ranks})
 
     def choose(self, nbytes: int, queued: int = 1) -> Choice:
-        """Return the least time's pair; of equals the earlier row, then the earlier column."""
+        """Return the pair with the least time; among equals the earlier row, then the earlier column."""
         times = self.times_us(nbytes, queued)
         row, column = divmod(int(times.argmin()), len(PROTOCOLS))
         if times[row, column] == DISABLED:
@@ -190,7 +190,7 @@ def max_threads(comm: Communicator, algorithm: str, protocol: str) -> int:
 
 
 def launch(comm: Communicator, algorithm: str, protocol: str, nbytes: int) -> tuple[int, int]:
-    """Return the most channels that a collective of ``nbytes`` may use, and the threads of each."""
+    """Return the maximum channels of a collective of ``nbytes``, and the threads of each."""
     threads = max_threads(comm, algorithm, protocol)
     if algorithm == "nvls_tree" or (algorithm == "nvls" and comm.nodes == 1):
         return comm.nvls_channels, threads
@@ -252,7 +252,7 @@ def _heads_suffice(comm: Communicator, kind: str) -> bool:
 
 
 def _on_plateau(comm: Communicator, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return where Simple rings over several nodes wait longer than their hops say."""
+    """Return the sizes at which Simple rings over several nodes wait longer than their hops."""
     if comm.constants.plateau_by_ranks:
         return sizes >= comm.ranks / 16 * 65536
     return sizes // (comm.channels * comm.ranks) >= 64

@@ -148,7 +148,7 @@ def test_pick_prints_draws_and_writes_rules(ringside, tmp_path):
         ("--cluster dgx-h100 --nodes 0", "not node counts"),
         ("--cluster dgx-h100 --nodes one", "not node counts"),
         ("--cluster h100-1gpu --nodes 1", "one rank without peers"),
-        ("--cluster dgx-h100 --nodes 1 --times hearsay", "no known times"),
+        ("--cluster dgx-h100 --nodes 1 --times hearsay", "unknown times"),
         ("--cluster star --nodes 2 --tuner-csv t.csv", "--library nccl"),
         ("--cluster dgx-h100 --nodes 1 --nccl-version newest", "unknown NCCL version 'newest'"),
         ("--cluster dgx-h100 --nodes 1 --algorithm rings", "rings"),

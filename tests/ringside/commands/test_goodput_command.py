@@ -122,7 +122,7 @@ def test_rates_are_read_in_every_unit(text, per_node_day):
         (f"{OWN} --interval nan", "'nan' is not a duration"),
         (f"{OWN} --interval -5min", "negative"),
         (f"{OWN} --interval 5", "'5' is not a duration; write for example"),
-        (f"{OWN} --persist 2h --interval 1h", "write from 7170 s"),
+        (f"{OWN} --persist 2h --interval 1h", "write 7170 s"),
         (f"{OWN} --step 0s", "--step is 0; write"),
         (f"{OWN} --work 0s", "write a duration above 0"),
         (f"{OWN} --work 1e9d", "is too long"),

@@ -46,7 +46,7 @@ WORDS = [
     ("simulate all_reduce --cluster star:4 --size -1", "negative"),
     ("simulate all_reduce --cluster star:4 --size 1Q", "'1Q' is not a size"),
     ("simulate all_reduce --cluster star:4 --size 1e99", "is too large"),
-    ("simulate all_reduce --cluster star:4 --size 2048T", "more than 1 PiB"),
+    ("simulate all_reduce --cluster star:4 --size 2048T", "allowed: up to 1 PiB"),
     ("simulate all_reduce --cluster star:4 --size 0.3", "whole number of bytes"),
     ("simulate all_reduce --cluster star:4 -b 2M -e 1M", "more than --end"),
     ("simulate all_reduce --cluster star:4 -b 0 -e 1M", "--begin 0"),

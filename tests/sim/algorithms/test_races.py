@@ -144,7 +144,7 @@ def test_an_order_that_another_chunk_makes_certain_is_no_race() -> None:
     prove(acknowledged(channel=0))
     program, chance = Program(acknowledged(channel=0)), random.Random(0)
     assert all(right(program, chance) for _ in range(500))
-    with pytest.raises(ScheduleError, match=r"step 1, chunk 0, rank 0 to rank 3 .* meet at rank 0"):
+    with pytest.raises(ScheduleError, match=r"step 1, chunk 0, rank 0 to rank 3 .* race at rank 0"):
         prove(acknowledged(channel=1))
 
 

@@ -102,7 +102,7 @@ def test_whatif_and_two_simulations_give_one_ratio() -> None:
         answer(find_library("nccl", "dgx-h100:2", values), asked).time_s for values in ({"nic": "25GB/s"}, {})
     )
     assert changed.time_s == slow
-    assert "scaled by what the tuner says of nic 25 GB/s" in str(changed.measured)
+    assert "scaled by the tuner's ratio for nic 25 GB/s" in str(changed.measured)
     assert slow / own == pytest.approx(1.492, abs=1e-3)
 
 
@@ -198,7 +198,7 @@ def test_a_schedules_calibration_is_scaled_like_a_measured_machine(library: str)
     own, narrow, wide = found(), found(bandwidth="12.5GB/s"), found(bandwidth="100GB/s")
     assert found(bandwidth="200Gb/s") == own
     assert not own.caveat
-    assert "scaled by what the model says of bandwidth" in narrow.caveat
+    assert "scaled by the model's ratio for bandwidth" in narrow.caveat
     assert narrow.time_s == pytest.approx(2 * own.time_s, rel=0.01)
     assert wide.time_s == pytest.approx(own.time_s / 4, rel=0.05)
     for one in (narrow, wide):
@@ -220,4 +220,4 @@ def test_a_calibration_file_keeps_its_settings(tmp_path: Path) -> None:
     )
     assert slow.measurements
     assert "scaled" not in slow.measurements
-    assert own.measurements.endswith("scaled by what the tuner says of nic 50 GB/s")
+    assert own.measurements.endswith("scaled by the tuner's ratio for nic 50 GB/s")

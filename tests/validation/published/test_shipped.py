@@ -95,7 +95,7 @@ def test_every_door_goes_by_the_measurements_and_says_so():
     assert "dgx-h100" in find_library("nccl", "dgx-h100:2").calibrated.name
     assert find_library("nccl", "azure-ndv5:2").uncalibrated.startswith("no measurement of azure-ndv5")
     scaled = find_library("nccl", "dgx-h100:2", {"nic": "10GB/s"}).calibrated.name
-    assert scaled.endswith("scaled by what the tuner says of nic 10 GB/s")
+    assert scaled.endswith("scaled by the tuner's ratio for nic 10 GB/s")
     assert find_library("nccl", "dgx-h100:2", {"ranks_per_gpu": "2"}).calibrated is None
 
 

@@ -40,7 +40,7 @@ _PRECISION = 13
 
 
 def has_closed_form(comm: Communicator, kind: str, algorithm: str) -> bool:
-    """Return whether there is one: for rings and trees, and for NVLS on one node with one crossing."""
+    """Return whether a closed form exists: for rings, trees, and NVLS on one node with one crossing."""
     return algorithm in ("tree", "ring") or (algorithm, comm.nodes, kind == "all_reduce") == (
         "nvls",
         1,
@@ -88,7 +88,7 @@ def added_by_fabric(comm: Communicator, collective: Collective, algorithm: str, 
 
 
 def _around(comm: Communicator, kind: str, channel: Channel, cuts: Chunking, itemsize: int) -> Seconds:
-    """Return the loops of a ring one after another, each with one turn per chunk to pass on."""
+    """Return the time of a ring's loops, one after another, each with one turn per chunk to forward."""
     ring = _Ring(comm, channel, cuts, itemsize)
     turns, loops = comm.ranks - 1, even_pieces(channel.nbytes, cuts.chunk)
     if kind == "all_reduce":
@@ -99,10 +99,10 @@ def _around(comm: Communicator, kind: str, channel: Channel, cuts: Chunking, ite
 
 
 class _Ring:
-    """The sends of one node's ranks, turn after turn; all nodes of a ring act alike at the same time.
+    """The sends of one node's ranks, turn after turn; all nodes of a ring act alike.
 
-    ``flying`` has the arrivals of the last slices that occupy slots, an array of ranks each; ``free``
-    is when each rank's wire is free.
+    ``flying`` has the arrivals of the last slices that occupy slots, an array of ranks each; ``free`` is when
+    each rank's wire is free.
     """
 
     def __init__(self, comm: Communicator, channel: Channel, cuts: Chunking, itemsize: int) -> None:
@@ -116,7 +116,7 @@ class _Ring:
         self.flying = deque([self.free] * cuts.credits, maxlen=cuts.credits)
 
     def loop(self, chunk: int, turns: int) -> None:
-        """Send each rank's own chunk, then in each turn the one that its predecessor sent before."""
+        """Send each rank's own chunk, then in each turn its predecessor's previous one."""
         ahead = min(self._cuts.slice_bytes(chunk, self._itemsize), chunk)
         parts = [ahead] + [chunk - ahead] * (self._cuts.slices - 1)
         self._turn(parts, own=True)
@@ -132,7 +132,7 @@ class _Ring:
             self.flying.append(self.free + self._latency)
 
     def repeat(self, act: Callable[[], None], times: int) -> None:
-        """Act ``times`` times; once an act only adds the same time again, add that."""
+        """Repeat an action ``times`` times; extrapolate once every repetition adds the same time."""
         seen: dict[bytes, tuple[int, Seconds]] = {}
         done = 0
         while done < times:
@@ -156,10 +156,10 @@ class _Ring:
 
 
 def _up_and_down(comm: Communicator, channel: Channel, cuts: Chunking) -> Seconds:
-    """Return the time up to the root and down: the first chunk's way and the pace of those behind it.
+    """Return the time up to the root and down: the first chunk's path and the pace of later ones.
 
-    Or, where a GPU's port takes both directions: from its first send, twice the data, and
-    the rest of the way.
+    If a GPU's port serves both directions: the time to its first send, of twice the data, and of the
+    remaining path.
     """
     chunk = min(cuts.chunk, channel.nbytes)
     parent = trees(comm)[channel.number].parent
@@ -190,7 +190,7 @@ def _through_the_switch(comm: Communicator, collective: Collective) -> Seconds:
 
 
 def _farthest_below(parent: NDArray[np.int64], hops: Floats) -> Floats:
-    """Return a chunk's time to each rank from its longest way, its hop upwards not counted."""
+    """Return a chunk's time to each rank along its longest path, without its hop upwards."""
     child = np.flatnonzero(parent >= 0)
     below = np.zeros(len(parent))
     while True:
@@ -202,7 +202,7 @@ def _farthest_below(parent: NDArray[np.int64], hops: Floats) -> Floats:
 
 
 def _along_the_ring(comm: Communicator, collective: Collective, channel: Channel, chunk: int) -> Seconds:
-    """Return a chunk's way over all wires but the one into a broadcast's root, or out of a reduce's."""
+    """Return a chunk's time over all wires except that into a broadcast's root, or out of a reduce's."""
     ring = rings(comm)[channel.number]
     place = int(np.flatnonzero(ring == collective.root)[0]) % comm.gpus
     spared = place == (0 if collective.kind == "broadcast" else comm.gpus - 1)

@@ -43,7 +43,7 @@ class Tree:
 
 
 def rings(comm: Communicator) -> list[Ints]:
-    """Return every channel's ranks in data order, from node 0 on."""
+    """Return every channel's ranks in data order, beginning with node 0."""
     order = ordered(comm).ring.order
     alternate = comm.graphs.ring.cross_nic == 2 and len(order) % 2 == 0
     nodes = np.arange(comm.nodes)[:, None]

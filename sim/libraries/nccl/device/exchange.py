@@ -1,4 +1,4 @@
-"""Bytes of sends and receives, and of PAT, from rank to rank, and the cards that they take.
+"""Bytes of sends and receives, and of PAT, from rank to rank, and the cards that they use.
 
 They have no wires of their own: every message goes from card to card on the machine's paths
 (`ringside.sim.libraries.nccl.device.machine`).
@@ -20,13 +20,13 @@ from ringside.sim.schedule import Ints
 Floats = NDArray[np.float64]
 
 MAX_TRANSFERS = 2_000_000
-"""The most of PAT's messages that are counted, some seconds' work."""
+"""Maximum number of PAT's messages that are counted, some seconds' work."""
 
 MAX_WAYS = 100_000_000
-"""The most routes from card to card that are followed, some seconds' work."""
+"""Maximum number of routes from card to card that are followed, some seconds' work."""
 
 _BLOCK = 2**20
-"""Routes that are followed at once, so that memory stays small."""
+"""Routes that are followed at once, to limit memory."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -49,7 +49,7 @@ class ExchangedBytes:
 class Cards:
     """The cards by which a message leaves its node and arrives, by the local ranks of its ends.
 
-    There is one such table per channel with other cards; all carry alike.
+    There is one such table per channel with other cards; all carry the same bytes.
     """
 
     out: tuple[Ints, ...]
@@ -157,5 +157,5 @@ def _sent(
 
 
 def _numbers(comm: Communicator) -> Ints:
-    """Which of the fabric's machines the nodes are."""
+    """Return the numbers of the nodes' machines on the fabric."""
     return np.array(comm.machines or range(comm.nodes), dtype=np.int64)

@@ -1,6 +1,6 @@
 """Effects of a fabric between the machines on NCCL's rings and trees: shared links, and longer ways.
 
-NCCL sees its cards and nothing behind them. Each channel has its connections from card to card; a fabric's
+NCCL detects its cards but nothing beyond them. Each channel has its connections from card to card; a fabric's
 link gives each connection that crosses it an equal share. The slowest connection limits a ring or a tree.
 """
 
@@ -74,7 +74,7 @@ def way(structure: Machines, ends: Ends) -> list[str]:
     here, out, there, into = ends
     path = structure.between_cards(*ends) or structure.between_cards(here, into, there, into)
     if path is None:
-        raise TopologyError(f"no way from card {out} of node {here} to card {into} of node {there}")
+        raise TopologyError(f"no route from card {out} of node {here} to card {into} of node {there}")
     return path[1:-1]
 
 

@@ -1,12 +1,11 @@
 """A communicator's machines as one topology, with NCCL's routes through them.
 
-Rings and trees have wires of their own (`ringside.sim.libraries.nccl.device.wires`). Reductions in
-switches, and messages from every rank to every other, are played on the machines as NCCL draws them:
-GPUs, NVSwitch, PCIe switches, CPUs, cards, and one network that is never the bottleneck and reduces if it
-can.
+Rings and trees have wires of their own (`ringside.sim.libraries.nccl.device.wires`). Reductions in switches,
+and messages from every rank to every other, are simulated on the machines as NCCL models them: GPUs,
+NVSwitch, PCIe switches, CPUs, cards, and one network that is never the bottleneck and reduces if it can.
 
-A message to another node leaves by the card beside the receiver, if a good path leads to it: over NVLink
-to the GPU beside that card (PXN) or by a switch; else by one of the sender's own cards. If a GPU has several
+A message to another node leaves by the card beside the receiver, if a good path leads to it: over NVLink to
+the GPU beside that card (PXN) or by a switch; else by one of the sender's own cards. If a GPU has several
 cards, each channel has one (src/graph/paths.cc and src/transport/net.cc, v2.30.7).
 
 Latencies are the tuner's hardware latencies of a hop: NVLink's and PCIe's where a message leaves a GPU, the
@@ -65,7 +64,7 @@ class MachineRoutes(Routes):
     """All machines of a communicator as one topology, ``graph``, and the routes through it."""
 
     def __init__(self, comm: Communicator, hops: Hops, *, channels: float = 1, nvlink: float = 1.0) -> None:
-        """``channels`` share every link evenly, and this is one's part; ``nvlink`` scales NVLinks."""
+        """Make one channel's part: ``channels`` share every link evenly; ``nvlink`` scales NVLinks."""
         self._comm, self._paths = comm, paths_of(comm)
         self._names = {
             id(node): f"{kind}{number}"
@@ -74,7 +73,7 @@ class MachineRoutes(Routes):
         }
         gpus = self._paths.nodes.of["gpu"]
         self._gpu = sorted(range(comm.gpus), key=lambda gpu: gpus[gpu].rank)
-        """Where the GPU of each local rank stands among the machine's."""
+        """The place of each local rank's GPU among the machine's."""
         self._ports = [self._paths.ports[gpu] for gpu in range(comm.gpus)]
         self._channel = 0
         self._of_channel: dict[int, MachineRoutes] = {}
@@ -93,7 +92,7 @@ class MachineRoutes(Routes):
         return self.most_ports > 1
 
     def on(self, channel: int) -> "MachineRoutes":
-        """Return the same routes, by the cards of a channel."""
+        """Return the same routes over the cards of a channel."""
         if channel not in self._of_channel:
             self._of_channel[channel] = copy(self)
             self._of_channel[channel]._channel = channel
@@ -106,7 +105,7 @@ class MachineRoutes(Routes):
             gpu, block = self._block(src, dst, channel)
             if {self.graph.edges[hop]["kind"] for hop in self.route(src, dst)} == {"nvlink"}:
                 self._copied.add((src, dst, channel))
-                self.graph.add_node(block, kind="cpu")  # there is no nearer kind
+                self.graph.add_node(block, kind="cpu")  # the nearest available kind
                 self.graph.add_edge(gpu, block, kind="memory", bandwidth=speed, latency=0.0)
                 self.graph.add_edge(block, gpu, kind="memory", bandwidth=LOCAL, latency=0.0)
 
@@ -140,7 +139,7 @@ class MachineRoutes(Routes):
         return node, self._gpu[local]
 
     def to_switch(self, rank: int, joined: tuple[int, ...]) -> tuple[Hop, ...]:
-        """Return the route up to the node's NVSwitch, or by the rank's card to the network."""
+        """Return the route up to the node's NVSwitch, or over the rank's card to the network."""
         node, gpu = divmod(rank, self._comm.gpus)
         gpu = self._gpu[gpu]
         if self._inside(joined):
@@ -220,7 +219,7 @@ def _figures(device: Node, link: Link, hops: Hops, nvlink: float, channels: floa
 
 
 def of_nvlink(comm: Communicator, algorithm: str) -> float:
-    """Return NVLinks' share of bandwidth: with switch reductions the one of the release's tuner."""
+    """Return the usable share of NVLink bandwidth: with switch reductions that of the release's tuner."""
     known = comm.constants.nvls_efficiency if algorithm.startswith("nvls") else ()
     return (known[comm.generation] if known else 0.0) or 1.0
 

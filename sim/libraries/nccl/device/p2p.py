@@ -1,16 +1,15 @@
-"""Point-to-point collectives: all_to_all, gather, scatter and sendrecv, which NCCL's tuner never sees.
+"""Point-to-point collectives: all_to_all, gather, scatter and sendrecv, which bypass NCCL's tuner.
 
 NCCL runs them as sends and receives, up to eight peers in one batch (src/enqueue.cc, src/graph/paths.cc,
 v2.30.7), as `p2p_schedule` does; it predicts no time for them. The time here is Ringside's own estimate:
 
     base + rounds * hop + max(bytes inside / NVLink or PCIe, bytes between / NIC)
 
-for the busiest rank: base and hop are the tuner's figures for rings with the Simple protocol, a round
-is a batch of eight peers, and traffic inside the node and over the network overlap. Without
-NVLink both pass the GPU's slot, which needs the time of their sum. In
-all_to_all every GPU has its share of the node's NICs; the root of gather and scatter has only its own NIC,
-because data arrive beside its GPU; sendrecv passes a node's edge at one GPU. For an uneven
-all_to_all inside and between are the busiest ranks' sends or receives.
+for the busiest rank: base and hop are the tuner's figures for rings with the Simple protocol, a round is a
+batch of eight peers, and traffic inside the node and over the network overlap. Without NVLink both pass the
+GPU's slot, which needs the time of their sum. In all_to_all every GPU has its share of the node's NICs; the
+root of gather and scatter has only its own NIC, because data arrive beside its GPU; sendrecv passes a node's
+edge at one GPU. For an uneven all_to_all inside and between are the busiest ranks' sends or receives.
 """
 
 from dataclasses import dataclass

@@ -38,7 +38,7 @@ def p2p_schedule(comm: Communicator, collective: Collective) -> Schedule:
     def steps() -> Iterator[Step]:
         for number, (nodes, locals_) in enumerate(peers):
             src, dst, block = _messages(collective, comm, nodes, locals_)
-            if collective.splits is not None:  # who has nothing for another sends nothing
+            if collective.splits is not None:  # a rank with no data for another sends nothing
                 sends = np.diff(chunks.bounds[first])[block] > 0
                 src, dst, block = src[sends], dst[sends], block[sends]
             many = np.diff(first)[block]
@@ -74,7 +74,7 @@ def _cut(comm: Communicator, collective: Collective, way: PointToPoint) -> tuple
 
 
 def rounds(comm: Communicator) -> list[tuple[int, int]]:
-    """Return how many nodes and local ranks ahead a rank's peer is in each round, its own left out."""
+    """Return the offsets in nodes and local ranks of a rank's peer in each round, except itself."""
     return [
         (nodes, local)
         for nodes in _triangular(comm.nodes)
@@ -114,7 +114,7 @@ def _triangular(count: int) -> Iterator[int]:
 def _messages(
     collective: Collective, comm: Communicator, nodes: int, locals_: int
 ) -> tuple[Ints, Ints, Ints]:
-    """Return who sends which block to whom in a round."""
+    """Return the senders, blocks and receivers of a round."""
     src = np.arange(comm.ranks)
     node, local = src // comm.gpus, src % comm.gpus
     dst = (node + nodes) % comm.nodes * comm.gpus + (local + locals_) % comm.gpus
@@ -133,7 +133,7 @@ def _messages(
 def _waits(
     comm: Communicator, collective: Collective, peers: list[tuple[int, int]], sets: int
 ) -> dict[tuple[int, int], tuple[int, int]]:
-    """Return which message waits for which earlier one of its rank: the last batch's on its channels."""
+    """Return the earlier message of its rank that each one waits for: the last batch's on its channels."""
     ahead = PEERS_PER_BATCH * sets
     waits = {}
     for early, late in zip(peers[:-ahead], peers[ahead:], strict=True):

@@ -19,7 +19,7 @@ from ringside.sim.schedule import Step, step
 
 
 def aggregated(ranks: int, nbytes: int, cuts: Chunking) -> tuple[int, int]:
-    """Return how many small blocks share a slot, and how many parts of a tree move together in such slots.
+    """Return the number of small blocks per slot, and of the parts of a tree that move in such slots.
 
     A channel carries ``nbytes`` of each block and has `STEPS` slots.
     """
@@ -36,7 +36,7 @@ def aggregated(ranks: int, nbytes: int, cuts: Chunking) -> tuple[int, int]:
 def loops(
     ranks: int, kind: str, parts: int, channel: int, count: int, first: int, per_block: int
 ) -> Iterator[Step]:
-    """Yield a channel's loops over ``count`` pieces of a block, from ``first`` of its ``per_block`` on."""
+    """Yield a channel's loops over ``count`` pieces of a block, beginning with ``first`` of ``per_block``."""
     gathers = kind == "all_gather"
     order = [now for now in places(ranks, parts) if now]
     owner = np.arange(ranks)[:, None]
@@ -50,7 +50,7 @@ def loops(
 
 
 def places(ranks: int, parts: int) -> Iterator[list[int]]:
-    """Return places of the tree in the order in which they get a block, those served together in one list."""
+    """Return places of the tree in the order in which they receive a block, simultaneous ones in one list."""
     apart = (1 << (ranks - 1).bit_length()) // parts
     stride = parts * apart
     while stride > apart:

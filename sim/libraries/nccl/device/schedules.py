@@ -1,10 +1,10 @@
-"""NCCL's algorithms as schedules: who sends which slice of which chunk on which channel.
+"""NCCL's algorithms as schedules of slices of chunks on channels.
 
-Every channel carries a part of its own, over a ring or a tree of its own. A ring passes chunks in
-loops, one chunk per rank and loop, each sent as one or two slices; trees, broadcast and reduce pass
-chunks down a pipeline; `switched` and `pat` have the others. Within a channel a rank sends in
-program order, so a loop's first chunk waits for the last one of the loop before
-(src/device/all_reduce.h, all_gather.h, reduce_scatter.h, broadcast.h, reduce.h and src/enqueue.cc, v2.30.7).
+Every channel carries a part of its own, over a ring or a tree of its own. A ring passes chunks in loops, one
+chunk per rank and loop, each sent as one or two slices; trees, broadcast and reduce pass chunks down a
+pipeline; `switched` and `pat` have the others. Within a channel a rank sends in program order, so a loop's
+first chunk waits for the last one of the loop before (src/device/all_reduce.h, all_gather.h,
+reduce_scatter.h, broadcast.h, reduce.h and src/enqueue.cc, v2.30.7).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -79,7 +79,7 @@ def carried_bytes(
 
 
 def check_schedulable(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> None:
-    """Raise ValueError for what has no schedule here."""
+    """Raise ValueError for a collective without a schedule."""
     check_function(collective.kind)
     able = ALGORITHMS_OF[collective.kind]
     if algorithm not in able:
@@ -99,20 +99,20 @@ def check_schedulable(comm: Communicator, collective: Collective, algorithm: str
 
 
 def _lacking(comm: Communicator, kind: str, algorithm: str) -> str:
-    """Return why an algorithm has no schedule on these machines, if it has none."""
+    """Return the reason why an algorithm has no schedule on these machines, if so."""
     if algorithm not in comm.usable:
         if algorithm.startswith("nvls"):
             return "needs NVSwitch, 2 GPUs a node of Hopper or later, a rank on each, and NCCL_NVLS_ENABLE"
         return f"needs a network that adds: NCCL_COLLNET_ENABLE=1, on {max(2, comm.nodes)} nodes or more"
     match algorithm:
         case "pat" if comm.gpus > 1:
-            return f"is for nodes of one rank, and these have {comm.gpus}"
+            return f"needs nodes of one rank, but these have {comm.gpus}"
         case "nvls_tree" if comm.nodes == 1:
-            return "is a tree of nodes, and this is one node"
+            return "is a tree of nodes, but there is one node"
         case "nvls" if comm.nodes > 1 and not comm.collnet:
             return "on several nodes needs a network that adds, NCCL_COLLNET_ENABLE=1"
         case "nvls" | "collnet_direct" if kind != "all_reduce" and comm.gpus > len(heads(comm, algorithm)):
-            return f"needs a head for every GPU, and has {len(heads(comm, algorithm))} for {comm.gpus}"
+            return f"needs a head for every GPU, but has {len(heads(comm, algorithm))} for {comm.gpus}"
         case "collnet_direct" if not comm.system.nvswitch:
             return "needs NVSwitch"
     return ""
@@ -162,7 +162,7 @@ def _part(
     if algorithm in ("ring", *HEADED) and collective.kind == "all_reduce":
         shares = comm.ranks if algorithm == "ring" else len(heads(comm, algorithm))
         loops = all_reduce_loops(nbytes, shares, cuts.chunk) or (0,)
-        # one chunk per rank, or head; in the last loop the last ones' may be short or empty
+        # one chunk per rank, or head; in the last loop the last ones may be short or empty
         ends = np.minimum(np.cumsum(np.repeat(loops, shares)), nbytes)
         chunks, num_loops = np.diff(ends, prepend=0), len(loops)
     else:
@@ -259,7 +259,7 @@ def _loops(kind: str, ring: Ints, part: ChannelPart, first: int, per_block: int)
 
 
 def _together(channels: list[Iterator[Step]]) -> Iterator[Step]:
-    """Yield channels side by side: the n-th steps of all of them as one."""
+    """Yield channels concurrently: the n-th steps of all as one step."""
     for steps in zip_longest(*channels):
         moved = [step for step in steps if step is not None]
         fields = ("src", "dst", "chunk", "span", "channel", "reduce")

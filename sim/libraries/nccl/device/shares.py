@@ -1,9 +1,9 @@
 """Links' shares for each connection while all channels move data at once.
 
-NCCL's search reserves each channel's bandwidth round a ring, or down a tree; it does not count a tree's
-sends upwards, or a part-used or mistaken graph. So every connection also has a fair share of each
-link on its way: the link's bandwidth over the connections that cross it on the busiest node. Channels that
-share links evenly take no less time than the busiest link needs for all their bytes.
+NCCL's search reserves each channel's bandwidth round a ring, or down a tree; it does not count a tree's sends
+upwards, and a graph may be wrong or only partly used. So every connection also has a fair share of each link
+on its way: the link's bandwidth over the connections that cross it on the busiest node. Channels that share
+links evenly take no less time than the busiest link needs for all their bytes.
 """
 
 from collections import Counter, defaultdict
@@ -61,7 +61,7 @@ def shares(comm: Communicator, algorithm: str, used: int) -> tuple[float, float]
 
 
 def through_port(comm: Communicator, algorithm: str) -> bool:
-    """Return whether GPUs that send both up and down a tree do so by one port, that to the NVSwitch."""
+    """Return whether GPUs send both up and down a tree through one port, that to the NVSwitch."""
     return algorithm == "tree" and comm.gpus > 2 and bool(paths_of(comm).nodes.of["nvs"])
 
 
@@ -149,7 +149,7 @@ def _channels(comm: Communicator, algorithm: str, used: int) -> list[SearchChann
 
 
 def _place(nodes: Nodes, kind: str, number: int) -> int:
-    """Return the place of a local rank's node, or of a port's number, among its kind."""
+    """Return the index of a local rank's node, or of a port's number, among its kind."""
     numbers = [node.rank if kind == "gpu" else node.dev for node in nodes.of[kind]]
     return numbers.index(sorted(numbers)[number])
 

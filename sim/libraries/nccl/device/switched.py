@@ -48,7 +48,7 @@ def switches(comm: Communicator) -> tuple[tuple[int, ...], ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Chunks:
-    """Chunks that move side by side: their numbers, heads, and the node that wants or keeps each.
+    """Chunks that move concurrently: their numbers, heads, and the node that owns or receives each.
 
     ``owner`` is -1 for chunks that all ranks contribute to and all get.
     """
@@ -61,7 +61,7 @@ class _Chunks:
 def loops(
     comm: Communicator, kind: str, algorithm: str, channel: int, count: int, first: int, per_block: int
 ) -> Iterator[Step]:
-    """Yield a channel's loops over ``count`` pieces of a block, from ``first`` of its ``per_block`` on."""
+    """Yield a channel's loops over ``count`` pieces of a block, beginning with ``first`` of ``per_block``."""
     if algorithm == "collnet_chain":
         yield from waves(_chains(comm, channel), range(first, first + count), channel=channel)
         return
@@ -114,7 +114,7 @@ class _Moves:
         yield from self._down(chunks)
 
     def reduce_scatter(self, chunks: _Chunks) -> Iterator[Step]:
-        """Yield steps up to the heads, and over the network to the one that wants the chunk."""
+        """Yield steps up to the heads, and over the network to the chunk's owner."""
         yield from self._up(chunks)
         if self._comm.nodes > 1:
             yield self._to_network(np.arange(self._comm.nodes)[:, None], chunks, reduce=True)
@@ -134,7 +134,7 @@ class _Moves:
         if self._algorithm == "collnet_direct":
             yield from self._beside(chunks, up=True)
         elif self._algorithm == "nvls_tree":
-            # the head's own part waits at the head, where other nodes' sums come at any time
+            # the head's own part waits at the head, where other nodes' sums arrive at any time
             rank, number, _ = self._others(chunks)
             yield self._step(rank, self._adder(rank // gpus), number, reduce=True)
             node = node[:, None]
@@ -162,12 +162,12 @@ class _Moves:
             return
         if up:
             yield self._step(rank, head, number, reduce=True)
-        else:  # heads add for each other, so that what comes down needs connections of its own
+        else:  # heads add for each other, so data on the way down need connections of their own
             channel = self._channel + MAX_CHANNELS
             yield step(head, rank, number, reduce=False, channel=channel)
 
     def _others(self, chunks: _Chunks) -> tuple[Ints, Ints, Ints]:
-        """Return every rank with every chunk whose head on its node is another, and that head."""
+        """Return each rank with each chunk that has another head on its node, and that head."""
         rank, number = np.meshgrid(np.arange(self._comm.ranks), chunks.number, indexing="ij")
         head = rank // self._comm.gpus * self._comm.gpus + chunks.head
         other = rank != head

@@ -1,9 +1,9 @@
-"""How long links are busy with an algorithm's bytes: the one count of NCCL's traffic.
+"""The seconds for which links carry an algorithm's bytes: the one count of NCCL's traffic.
 
 Every connection of every channel carries its bytes over the links on its way: between a node's GPUs, from a
-GPU to its card, and over the cables of a fabric. A link's bytes over its data-sheet bandwidth
-are a lower bound of every answer. Counted are the algorithm's own rings, trees, heads and
-messages, with the protocol's flags beside the data: data that switches add cross a link once.
+GPU to its card, and over the cables of a fabric. A link's bytes over its data-sheet bandwidth are a lower
+bound of every answer. Counted are the algorithm's own rings, trees, heads and messages, with the protocol's
+flags beside the data: data that switches add cross a link once.
 """
 
 from collections import defaultdict
@@ -55,7 +55,7 @@ Sends = Iterable[tuple[Sequence[Link], "float | Floats"]]
 def traffic(comm: Communicator, collective: Collective, algorithm: str, protocol: str) -> dict[str, Seconds]:
     """Return the seconds for which the busiest of each kind of link carries bytes one way, by its name.
 
-    A fabric's cable is missing where nothing is known of it: too many messages, or an algorithm that cannot
+    A fabric's cables are missing if their traffic is unknown: too many messages, or an algorithm that cannot
     run.
     """
     busy = _of_node(comm, collective, algorithm, protocol)
@@ -68,7 +68,7 @@ def traffic(comm: Communicator, collective: Collective, algorithm: str, protocol
 
 
 def least_traffic(comm: Communicator, collective: Collective) -> Seconds:
-    """Return the busiest link's seconds under the NCCL algorithm that loads it least."""
+    """Return the busiest link's seconds with the NCCL algorithm that loads it least."""
     if collective.kind in POINT_TO_POINT:
         return max(traffic(comm, collective, "p2p", "simple").values())
     table = cost_table(comm, collective.kind, collective.dtype or "float32", collective.redop)
@@ -223,7 +223,7 @@ def _places(comm: Communicator) -> list[int]:
 def _by_cards(
     comm: Communicator, gpu: int, out: float, into: float
 ) -> Iterator[tuple[Sequence[Link], float]]:
-    """Yield a GPU's sends to other nodes and receives from them, its cards alike."""
+    """Yield a GPU's sends to other nodes and receives from them, distributed evenly over its cards."""
     paths = paths_of(comm)
     ports = paths.ports[gpu] if comm.nodes > 1 else []
     for port in ports:
@@ -295,7 +295,7 @@ def _over_trees(comm: Communicator, collective: Collective, cards: int) -> dict[
 
 
 def _added_inside(comm: Communicator, collective: Collective, algorithm: str) -> dict[Hop, float]:
-    """Return each cable's bytes if switches add: per head, a tree of the routes to the first node.
+    """Return each cable's bytes if switches add, by a tree per head of the routes to the first node.
 
     A sum goes over each of its cables once up and once down. A block of a reduce-scatter goes towards its
     owner, and one of an all-gather away from it (Graham et al., "Scalable Hierarchical Aggregation Protocol

@@ -1,10 +1,10 @@
 """The network of one channel of NCCL's rings and trees, as a topology of its own.
 
 NCCL's search reserves a bandwidth for every search channel; the channels that run over it share that. No
-connection gets more than its share of the machine's links either (see `shares`), less the protocol's
-flags. Every connection is a wire of its own; but behind an NVSwitch a GPU has one
-port, where its sends up and down a tree take turns. One message takes the hop's
-latency. So channels do not meet, and a collective takes the time of its slowest channel.
+connection gets more than its share of the machine's links either (see `shares`), less the protocol's flags.
+Every connection is a wire of its own; but behind an NVSwitch a GPU has one port, where its sends up and down
+a tree take turns. One message takes the hop's latency. So channels do not share wires, and a collective takes
+the time of its slowest channel.
 
 Latencies are the tuner's hardware latencies (src/graph/tuning.cc, v2.30.7), not its corrections.
 """
@@ -38,8 +38,8 @@ class Wire:
 class Channel:
     """One channel with the bytes of a block that it carries, and its wires inside nodes and between them.
 
-    If there is only one kind of wire, both are that. With ``port`` the wire inside a node is a
-    GPU's port to the NVSwitch, for all its sends.
+    If there is only one kind of wire, both are the same. With ``port`` the wire inside a node is a GPU's port
+    to the NVSwitch, for all its sends.
     """
 
     number: int

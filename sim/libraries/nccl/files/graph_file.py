@@ -25,7 +25,7 @@ class GraphFileError(ValueError):
     """A graph file that cannot be read; the message names the line."""
 
 
-_SOURCE = XmlSource("graph file", "take the file that NCCL_GRAPH_DUMP_FILE writes, as it is", GraphFileError)
+_SOURCE = XmlSource("graph file", "use the unmodified file that NCCL_GRAPH_DUMP_FILE writes", GraphFileError)
 
 
 def parse_graphs(text: str, others: Graphs | None = None) -> Graphs:
@@ -37,14 +37,14 @@ def parse_graphs(text: str, others: Graphs | None = None) -> Graphs:
     graphs = {}
     for element in root.children:
         if element.tag != "graph":
-            raise element.complaint(f"graphs holds graph, not {element.tag!r}")
+            raise element.complaint(f"graphs contains graph, not {element.tag!r}")
         graph = _graph(element, local)
         graphs[_name(element, graph)] = graph
     missing = [name for name in ("ring", "tree") if name not in graphs or not graphs[name].channels]
     if others and len(missing) < 2:
         graphs |= {name: getattr(others, name) for name in missing}
     elif missing:
-        raise root.complaint(f"no channels of {' and '.join(missing)}, without which NCCL does not run")
+        raise root.complaint(f"no channels of {' and '.join(missing)}, which NCCL requires")
     return Graphs.joined(graphs)
 
 
@@ -58,7 +58,7 @@ def format_graphs(graphs: Graphs) -> str:
         if len(graph.order) != graph.channels:
             raise ValueError(
                 f"the {name} graph has the order of {len(graph.order)} of {graph.channels} channels; "
-                "complete it with layout.ordered(communicator)"
+                "complete it with connect.ordered(communicator)"
             )
         lines += _graph_lines(number, graph)
     return "\n".join([*lines, "</graphs>", ""])
@@ -106,10 +106,10 @@ def _gpus(channel: Element) -> list[int]:
 
 def _devices(channel: Element, tag: str) -> list[Element]:
     if channel.tag != "channel":
-        raise channel.complaint(f"a graph holds channels, not {channel.tag!r}")
+        raise channel.complaint(f"a graph contains channels, not {channel.tag!r}")
     for child in channel.children:
         if child.tag not in ("gpu", "net"):
-            raise child.complaint(f"a channel holds gpu and net, not {child.tag!r}")
+            raise child.complaint(f"a channel contains gpu and net, not {child.tag!r}")
     return [child for child in channel.children if child.tag == tag]
 
 

@@ -19,11 +19,11 @@ _VERSION = re.compile(r"\bNCCL version (\d+\.\d+(?:\.\d+)?)")
 
 @dataclass(slots=True)
 class LoggedCommunicator:
-    """One communicator in a log; 0 and empty where the log says nothing.
+    """One communicator in a log; 0 and empty if missing in the log.
 
-    ``rings`` has by channel the ranks from rank 0 on, if the log has all of them; ``trees`` by
-    channel and rank the rank above and the ranks below (-1: none); ``table`` the tuner's cells by
-    collective, algorithm and protocol. ``version`` is the log's, ``collnet`` whether it asks for CollNet.
+    ``rings`` has by channel the ranks from rank 0 on, if the log has all of them; ``trees`` by channel and
+    rank the rank above and the ranks below (-1: none); ``table`` the tuner's cells by collective, algorithm
+    and protocol. ``version`` is the log's, ``collnet`` whether it requests CollNet.
     """
 
     ranks: int = 0

@@ -45,11 +45,11 @@ Option = TypeVar("Option")
 def logged_communicator(
     logged: LoggedCommunicator, system: System | str, settings: Settings | None = None
 ) -> Communicator:
-    """Return the communicator of a log on a known machine, with the log's graphs as far as it has them.
+    """Return the communicator of a log on a known machine, with the graphs that the log contains.
 
-    ``settings`` are the variables that the logged job had set; the release is the log's if it names
-    one. Raise `ValueError` for a log that does not state the number of ranks or of nodes, and
-    for one of a release that is too old.
+    ``settings`` are the variables that the logged job had set; the release is the log's if it names one.
+    Raise `ValueError` for a log that does not state the number of ranks or of nodes, and for one of a release
+    that is too old.
     """
     settings = settings or Settings()
     if logged.version:
@@ -60,7 +60,7 @@ def logged_communicator(
             )
     if not logged.ranks or not logged.nodes:
         raise ValueError(
-            "the log does not say how many ranks and nodes there were; run with NCCL_DEBUG_SUBSYS=INIT,TUNING"
+            "the log lacks the numbers of ranks and nodes; run with NCCL_DEBUG_SUBSYS=INIT,TUNING"
         )
     if logged.nodes * logged.gpus != logged.ranks:
         raise ValueError(

@@ -56,10 +56,10 @@ class LoggedOperation:
 
 @dataclass(slots=True)
 class Session:
-    """One rank's lines about one communicator; 0 and empty where it wrote nothing.
+    """One rank's lines about one communicator; 0 and empty if missing.
 
-    ``announced`` is the number of channels that the ring lines name, ``following`` the rank after each
-    rank by channel. A session is ``done`` when the rank says that the communicator is complete.
+    ``announced`` is the number of channels that the ring lines name, ``following`` the rank after each rank
+    by channel. A session is ``done`` when the rank's log reports that the communicator is complete.
     """
 
     host: str
@@ -183,7 +183,7 @@ class Reader:
         session.announced = max(session.announced, announced)
         ring = tuple(map(int, match[3].split()))
         if match[4] or len(ring) < session.ranks:
-            return  # cut off, maybe within a number
+            return  # cut off, perhaps within a number
         if sorted(ring) != list(range(session.ranks or len(ring))):
             raise ValueError(f"a ring is not the ranks 0 to {len(ring) - 1}, each once")
         start = ring.index(0) if ring else 0

@@ -6,16 +6,16 @@ NCCL's example plugin (plugins/tuner/example/plugin.c, v2.30.7) reads CSV:
 
 The first rule that matches wins. Pitfalls:
 
-- The plugin asks for one channel wherever no rule matches or a rule says -1. So every rule names
+- The plugin requests one channel if no rule matches or a rule has -1. So every rule names
   NCCL's own number of channels, and the other collectives of the same communicators get rules with NCCL's
   own choice. Communicators without rules keep NCCL's algorithm, but have one channel until the
-  plugin is built with ``*nChannels = 0``, which tells NCCL that nothing was requested.
+  plugin is built with ``*nChannels = 0``, which leaves the number to NCCL.
 - It knows no header, reads unknown names as allreduce, ring or simple, and breaks lines at 255 characters.
 - Ranges include both ends and leave no gap: from 0 to the largest unsigned 64-bit number.
 
 NCCLX reads JSON (github.com/meta-pytorch/torchcomms, comms/ncclx/meta/tuner/README.md). Where no rule
 matches, NCCL's choice holds, as do its channels for rules that name none. So only picked sizes have rules.
-Sizes there are bytes per rank: a boundary is met to within one byte per rank.
+Sizes there are bytes per rank: a boundary is exact to one byte per rank.
 """
 
 import json

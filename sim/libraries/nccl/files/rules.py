@@ -10,15 +10,15 @@ from ringside.sim.libraries.nccl.tuner import cost_table, launch
 from ringside.sim.pick import Pair
 
 MOST = 2**60
-"""Bytes beyond which nothing changes any more."""
+"""Bytes beyond which the choice is constant."""
 
 NEAR = 1 / 64
-"""Precision of a boundary, as a fraction of the size, with times that are not the tuner's own."""
+"""Precision of a boundary, as a fraction of the size, for times other than the tuner's own."""
 
 Value = TypeVar("Value")
 
 Picked = Callable[[list[int]], list[Pair]]
-"""The pair at each of some sizes."""
+"""A function from sizes to pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,11 @@ def changes(
     known: Mapping[int, Value],
     close: float = 0.0,
 ) -> list[tuple[int, Value]]:
-    """Return where a function of sizes changes its value.
+    """Return the sizes at which a function changes its value.
 
     In each of ``parts``, from one size to another, the function must have one value wherever both ends of a
-    stretch have it; then bisection locates every change, exactly or within the fraction ``close`` of
-    the size. ``known`` are values computed before.
+    stretch have it; then bisection locates every change, exactly or within the fraction ``close`` of the
+    size. ``known`` are values computed before.
     """
     answers = dict(known)
     questions = sorted({size for part in parts for size in part if size not in answers})

@@ -15,7 +15,7 @@ _OTHERWISE = "a100-pcie4"
 """The machine that stands for all others: GPUs without NVLink, or joined in pairs."""
 
 
-@lru_cache(maxsize=64)  # one drawing per table, whose graphs are then searched for once
+@lru_cache(maxsize=64)  # one graph of nodes per table, searched once
 def system_of_table(text: str, name: str = "topo -m") -> System:
     """Parse a machine from a table's text.
 
@@ -52,8 +52,8 @@ def system_of_table(text: str, name: str = "topo -m") -> System:
 def _note(links: int, like: System, capability: int) -> str:
     nvlinks = f"{links} NVLinks a GPU" if links else "no NVLink"
     return (
-        f"the table names no GPU: with {nvlinks} they count as compute capability {capability}, and cards, "
-        f"slots and CPUs as those of {like.name}; --set nic, pcie, nvlink or socket says otherwise"
+        f"the table names no GPU: with {nvlinks} they count as compute capability {capability}, and "
+        f"cards, slots and CPUs as those of {like.name}; --set nic, pcie, nvlink or socket changes that"
     )
 
 

@@ -12,7 +12,7 @@ from ringside.topologies.importers import nccl_elements, nccl_xml
 from ringside.topologies.importers.elements import Element
 
 
-@lru_cache(maxsize=64)  # one drawing a file, whose graphs are then searched for once
+@lru_cache(maxsize=64)  # one graph of nodes per file, searched once
 def system_of(text: str, name: str = "topology file", gpus: str = "") -> System:
     """Parse the machine in a topology file's text, one of a cluster's equal machines.
 
@@ -26,9 +26,8 @@ def system_of(text: str, name: str = "topology file", gpus: str = "") -> System:
     root = machine.root
     if is_amds(text):
         raise ValueError(
-            f"{name}: AMD GPUs joined by xGMI, on which RCCL runs. Its rings come from models of its own "
-            "for each kind of machine, and its tuner has constants of its own; neither is NCCL's. Write "
-            "--library ideal"
+            f"{name}: AMD GPUs joined by xGMI, on which RCCL runs, whose rings and tuner constants "
+            "differ from NCCL's; write --library ideal"
         )
     graph, there = machine.graph, ranks(machine.graph)
     nodes = _Drawing(root).nodes.finish(machine.socket)
@@ -82,7 +81,9 @@ class _Drawing:
         used = [gpu for gpu in gpus if id(gpu) in self._gpus]
         nic = next((child for child in element.children if child.tag == "nic"), None)
         if len(used) > 1:
-            raise element.complaint("several ranks on one GPU, which NCCL's search is not modelled for here")
+            raise element.complaint(
+                "several ranks on one GPU, which the model of NCCL's search does not cover"
+            )
         if used:
             gpu = used[0]
             node = Node("gpu", address, host=cpu.host, rank=self._gpus[id(gpu)], dev=gpu.count("dev"))
@@ -168,14 +169,14 @@ def _pcie(graph: Topology, devices: Iterable[str]) -> list[float]:
 
 
 def _gpus_on_a_switch_with_cards(graph: Topology) -> Iterable[int]:
-    """Return each PCIe switch's number of GPUs, of switches that have cards too."""
+    """Return the number of GPUs of each PCIe switch that has cards too."""
     for node, data in graph.nodes(data=True):
         if data["kind"] == "pcie" and any(graph.nodes[to]["kind"] == "nic" for to in graph.successors(node)):
             yield len(_gpus_below(graph, node))
 
 
 def _gpus_below(graph: Topology, node: str) -> list[str]:
-    """Return the GPUs that reach a switch by climbing, itself if it is one."""
+    """Return the GPUs below a device, or the device itself if it is a GPU."""
     if graph.nodes[node]["kind"] == "gpu":
         return [node]
     tier = graph.nodes[node]["tier"]

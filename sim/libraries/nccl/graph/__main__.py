@@ -1,4 +1,4 @@
-"""Search for the graphs of the machines named, or of every listed one, by every release, and keep them."""
+"""Search for the graphs of the named machines, or of all listed ones, for every release, and store them."""
 
 import json
 import sys

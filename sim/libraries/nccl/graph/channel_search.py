@@ -18,7 +18,7 @@ from ringside.sim.libraries.nccl.graph.ways import Ways
 
 STEPS = 1 << 14
 STEPS_SAME_CHANNELS = 1 << 8
-"""Steps of a pass, and of one in which every channel is to be like the first."""
+"""Maximum steps of a pass, and of one in which every channel must equal the first."""
 _STEPS_IN_PCI_ORDER = 1 << 10
 
 _PCI_ORDER, _LIKE_BEFORE = 1, 2
@@ -70,7 +70,7 @@ class ChannelSearch:
         return self._best, self._steps
 
     def hopeless(self, request: SearchRequest, best: Result) -> bool:
-        """Return whether the machine's links and ports allow nothing better than ``best``."""
+        """Return whether the machine's links and ports allow no better result than ``best``."""
         if request.pattern == "nvls" or not request.intra:
             return False
         closed = request.pattern == "ring" and not self._inter
@@ -160,7 +160,7 @@ class ChannelSearch:
     def _try_gpu(
         self, port: int | None, gpu: int, place: int, leave: int, close: int, forced: int, since: int = -1
     ) -> None:
-        """Go on to a GPU: from a port, from the GPU ``since``, or as the first."""
+        """Extend a channel to a GPU: from a port, from the GPU ``since``, or as the first."""
         if port is not None:
             way, speed, worst = self._in[port][gpu], self._want.inter, self._want.type_inter
         elif since >= 0:

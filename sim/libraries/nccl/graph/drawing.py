@@ -1,4 +1,4 @@
-"""NCCL's graph of a machine known by its figures alone."""
+"""NCCL's graph of a machine that is given by figures only."""
 
 from dataclasses import replace
 from functools import cache

@@ -1,4 +1,4 @@
-"""A machine as the graph that NCCL draws of it: GPUs, PCIe switches, CPUs, NVSwitch, cards, network ports.
+"""A machine as the graph that NCCL makes of it: GPUs, PCIe switches, CPUs, NVSwitch, cards, network ports.
 
 NCCL searches this graph for its channels (src/graph/topo.cc, v2.30.7). Links are directed; the order of a
 node's links is NCCL's, because equal paths are tried in it: widest first, the PCIe link upwards last.
@@ -33,12 +33,12 @@ class Link:
 class Node:
     """One device. Its kind determines which facts count.
 
-    ``host`` counts the machines that one NVLink domain joins; NCCL treats them as one node.
-    A gpu is one rank's part of one: its ``rank`` on the node, NVIDIA's number ``dev`` and the
-    ``capability``; ranks that share a GPU hang on a dev. A cpu has its ``maker``; a pci switch its
-    ``device`` (vendor, device and subsystem in one number); a net the ``bandwidth`` of its port in
-    bytes/s, ``asic`` and ``port``, which together are its rail, and the ``latency_us`` that it
-    reports. ``gdr`` says that GPUDirect RDMA can be used.
+    ``host`` counts the machines that one NVLink domain joins; NCCL treats them as one node. A gpu is one
+    rank's part of one: its ``rank`` on the node, NVIDIA's number ``dev`` and the ``capability``; ranks that
+    share a GPU are attached to a dev. A cpu has its ``maker``; a pci switch its ``device`` (vendor, device
+    and subsystem in one number); a net the ``bandwidth`` of its port in bytes/s, ``asic`` and ``port``, which
+    together are its rail, and the ``latency_us`` that it reports. ``gdr`` says that GPUDirect RDMA can be
+    used.
     """
 
     kind: str
@@ -104,7 +104,7 @@ class Nodes:
         return nodes
 
     def shared(self, ranks: int, each: int) -> "Nodes":
-        """Return the machine with ``each`` ranks on every GPU, the last GPUs with the rest."""
+        """Return the machine with ``each`` ranks on every GPU, and fewer on the last ones if necessary."""
         nodes = self.copied()
         nodes.of["dev"], nodes.of["gpu"] = nodes.of["gpu"], []
         for place, gpu in enumerate(sorted(nodes.of["dev"], key=lambda gpu: gpu.rank)):

@@ -1,9 +1,9 @@
 """The best path from every GPU to every other, and to every network port (src/graph/paths.cc, v2.30.7).
 
-The better class wins, then the wider path, then the shorter. A path passes through another GPU only
-over NVLink and only once (NVB). Then NCCL's policies: GPUs farther apart than a PCIe switch exchange through
-host memory, a GPU reaches a far port through the GPU beside it (PXN), and paths without
-GPUDirect RDMA go through the CPU.
+The better class wins, then the wider path, then the shorter one. A path passes through another GPU only over
+NVLink and only once (NVB). Then NCCL's policies: GPUs farther apart than a PCIe switch exchange through host
+memory, a GPU reaches a far port through the GPU beside it (PXN), and paths without GPUDirect RDMA go through
+the CPU.
 """
 
 from collections.abc import Iterable
@@ -36,9 +36,9 @@ _NOWHERE = Path((), PathClass.DIS, 0.0)
 class Paths:
     """The paths in one machine; GPUs and ports by their place in ``nodes``.
 
-    ``gpus[a][b]`` leads from GPU to GPU, ``out[g][n]`` from GPU to port and ``back[n][g]`` from port to
-    GPU; ``up[g]`` and ``down[g]`` to and from the NVSwitch. ``gpu_of[n]`` is the GPU that uses port n, -1
-    if there is none. ``ports[g]`` are those that a GPU uses, one channel's after another's; each once.
+    ``gpus[a][b]`` leads from GPU to GPU, ``out[g][n]`` from GPU to port and ``back[n][g]`` from port to GPU;
+    ``up[g]`` and ``down[g]`` to and from the NVSwitch. ``gpu_of[n]`` is the GPU that uses port n, -1 if there
+    is none. ``ports[g]`` are those that a GPU uses, in order of channels, each once.
     """
 
     def __init__(self, nodes: Nodes) -> None:

@@ -54,7 +54,7 @@ def better(result: Result, best: Result, gpus: int) -> bool:
 
 
 def doubled(result: Result, capability: int) -> Result:
-    """Return twice the channels at half the speed, where NCCL prefers these to few fast channels."""
+    """Return twice the channels at half the speed if NCCL prefers these to few fast channels."""
     speed, channels = result.request.intra, result.channels
     enough = capability > 80 and speed < 50_000 and channels > 4
     if not channels or result.request.pattern == "nvls" or speed < 25_000 or enough:

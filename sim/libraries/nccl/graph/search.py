@@ -1,14 +1,14 @@
 """The graphs that NCCL's own search finds on a machine, and the passes of channel search that it runs.
 
 On the machines whose graphs NCCL's compiled code printed (a test has them) it finds the same channels,
-speeds, path classes and orders. Only CollNet is a plain rule: its chains are the trees, and it has one
-head per network card.
+speeds, path classes and orders. Only CollNet is a plain rule: its chains are the trees, and it has one head
+per network card.
 
-A speed is tried with ever weaker demands: channels that differ, a plainer tree, worse paths inside the
-node, worse paths to the network, another rail on the way out; then the next lower speed, down to
-half of the best found. The solution with the highest total bandwidth wins, so four channels of
-40 GB/s beat two of 60. Few fast channels become twice the number at half the speed, and last
-the speed is raised while the same number still fits (src/graph/search.cc, v2.30.7).
+A speed is tried with increasingly weaker requirements: channels that differ, a plainer tree, worse paths
+inside the node, worse paths to the network, another rail on the way out; then the next lower speed, down to
+half of the best found. The solution with the highest total bandwidth wins, so four channels of 40 GB/s beat
+two of 60. Few fast channels become twice the number at half the speed, and last the speed is raised while the
+same number still fits (src/graph/search.cc, v2.30.7).
 """
 
 from dataclasses import replace
@@ -92,7 +92,7 @@ class GraphSearch:
         return Result(slow, (tuple(range(self._gpus)),), (ends,))
 
     def _lowered(self, want: SearchRequest, best: Result) -> Result:
-        """Try weaker demands and lower speeds, until nothing better can come."""
+        """Try weaker requirements and lower speeds, until no better result is possible."""
         first, left = want, _ALL_STEPS
         known: dict[SearchRequest, int] = {}
         while True:
@@ -115,11 +115,11 @@ class GraphSearch:
             want = following
 
     def _tried(self, want: SearchRequest, alike: SearchRequest, best: Result) -> tuple[Result, int]:
-        """Run a pass, unless no result could be better: then its steps count as used up."""
+        """Run a pass; if no result could be better, skip it and count its steps as used."""
         return (best, 0) if self._search.hopeless(alike, best) else self._search.run(want, best)
 
     def _weaker(self, want: SearchRequest, first: SearchRequest, best: Result) -> SearchRequest | None:
-        """Return the next weaker demand, in NCCL's order; ``None`` if lower speeds are not worth it."""
+        """Return the next weaker requirement, in NCCL's order; ``None`` if it should try lower speeds."""
         has_channels = best.channels > 0
         if self._capability >= 90 and want.pattern == "balanced_tree":
             return replace(want, pattern="tree")
@@ -183,7 +183,7 @@ class GraphSearch:
         return [p for a, row in enumerate(self._paths.gpus) for b, p in enumerate(row) if a != b]
 
     def _limits(self) -> tuple[int, int]:
-        """Return the MB/s of the best path that matters, and of all links of one GPU."""
+        """Return the MB/s of the best relevant path, and of all links of one GPU."""
         if not self._inter and self._gpus == 1:
             return 5_000_000, 5_000_000
         paths = [path for row in self._paths.out for path in row] if self._inter else self._between()

@@ -22,7 +22,7 @@ KEPT = Path(__file__).parent / "kept"
 
 @cache
 def graphs(system: System, nodes: int, gpus: int, version: str) -> Graphs:
-    """Return the graphs of ``nodes`` machines with ``gpus`` GPUs of each in use, by a release of NCCL."""
+    """Return the graphs of ``nodes`` machines with ``gpus`` GPUs of each in use, for a release of NCCL."""
     nodes, release = min(nodes, 2), release_of(version)
     if gpus == system.ranks and system == listed_system(system.name):
         kept = _kept(system.name)
@@ -36,7 +36,7 @@ _searched = cache(search)
 
 
 def search_results(system: System) -> dict[str, Any]:
-    """Return a machine's results: its different graphs, and which each release finds on 1 and 2 nodes."""
+    """Return a machine's distinct graphs, and those that each release finds on 1 and 2 nodes."""
     different: list[Graphs] = []
     places: dict[str, dict[str, int]] = {}
     for nodes in (1, 2) if system.nics else (1,):

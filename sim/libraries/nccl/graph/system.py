@@ -1,4 +1,4 @@
-"""Machines as NCCL sees them: the facts from which it makes its choices, with their sources."""
+"""Machines as NCCL sees them: the facts on which its choices depend, with their sources."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,13 +19,13 @@ GB = 1e9
 CPUS = ("intel", "amd", "arm", "power", "zhaoxin", "other", "mixed")
 
 NVLINK_GBPS = {60: 18.0, 70: 20.0, 80: 20.0, 86: 12.0, 90: 20.6, 100: 40.1}
-"""GB/s that NCCL reckons for one NVLink, by the first compute capability it holds for (src/graph/topo.h)."""
+"""NCCL's GB/s of one NVLink, by the first compute capability with it (src/graph/topo.h)."""
 
 SOCKET = {
     **{"intel": 10 * GB, "amd": 16 * GB, "arm": 6 * GB, "power": 32 * GB},
     **{"zhaoxin": 6 * GB, "other": 5000 * GB},
 }
-"""Bytes/s from CPU to CPU if no link between them is given; Intel's is Skylake's (src/graph/topo.h)."""
+"""Bytes/s from CPU to CPU if their link is not given; Intel's is Skylake's (src/graph/topo.h)."""
 
 RATES = ("nvlink", "nic", "pcie", "socket")
 """The figures of a machine that can be set."""
@@ -134,16 +134,18 @@ def system_of_graph(graph: Topology) -> System:
     hardware = hardware_of(graph)
     name, capability, cpu = hardware.name, hardware.compute_capability, hardware.cpu
     if hardware.is_amd:
-        raise TopologyError(f"{name}: RCCL runs on AMD's GPUs, not NCCL; take another library, such as ideal")
+        raise TopologyError(
+            f"{name}: RCCL runs on AMD's GPUs, not NCCL; write another library, such as ideal"
+        )
     if capability is None or hardware.nvlink is None:
         raise TopologyError(
             f"NCCL's choices on {name} depend on its GPUs, which it does not state; add for example "
-            "device: a100 (or compute_capability: 80) and cpu: intel to a file of it, or take a machine by "
+            "device: a100 (or compute_capability: 80) and cpu: intel to its file, or write a machine's "
             "name or another library"
         )
     if cpu is not None and cpu not in SOCKET:
         raise TopologyError(
-            f"{name}: NCCL's constants for CPUs of {cpu} are not known; write one of {', '.join(SOCKET)}"
+            f"{name}: NCCL's constants for CPUs of {cpu} are unknown; write one of {', '.join(SOCKET)}"
         )
     _check_even(hardware)
     machines, gpus, link = hardware.machines, hardware.gpus, hardware.nvlink
@@ -191,14 +193,14 @@ def _check_even(hardware: Hardware) -> None:
     counted = len(machines) == count and each * count == len(gpus)
     if not counted or any(gpus[rank] not in machines[rank // each] for rank in range(len(gpus))):
         raise TopologyError(
-            f"{hardware.name} says that it has machines: {count}, but its {len(gpus)} GPUs sit on "
-            f"{len(machines)}, not counting switches; NCCL's model "
-            "needs equally many GPUs on each, rank after rank; take another library, such as ideal"
+            f"{hardware.name} states machines: {count}, but its {len(gpus)} GPUs are on "
+            f"{len(machines)}, not counting switches; NCCL's model needs equally many GPUs on each, "
+            "rank after rank; write another library, such as ideal"
         )
 
 
 def _mesh(graph: Topology, gpus: list[Node], link: float) -> tuple[tuple[int, int, int], ...]:
-    """How many NVLinks of ``link`` bytes/s join which two GPUs; empty if they are spread evenly over all."""
+    """Return the number of NVLinks of ``link`` bytes/s of each pair of GPUs; empty if spread evenly."""
     pairs = list(combinations(range(len(gpus)), 2))
     mesh = tuple(
         (a, b, _links(graph, gpus[a], gpus[b], link)) for a, b in pairs if _is_nvlink(graph, gpus[a], gpus[b])
@@ -274,11 +276,11 @@ SYSTEMS = Lazy(nvidia_machines, _listed)
 
 
 def time_ratio(now: System, before: System, now_s: float, before_s: float) -> float | None:
-    """Return a pair's time over that before, by the tuner's times; ``None`` if it lacks one.
+    """Return the ratio of a pair's time to that ``before``, by the tuner; ``None`` if it lacks one.
 
     The ratio is bounded by the rate that fell most and the one that rose most. NCCL's search finds other
-    channels for other rates, and the tuner's estimates then sometimes contain latencies and limits that
-    no rate explains.
+    channels for other rates, and the tuner's estimates then sometimes contain latencies and limits that no
+    rate explains.
     """
     if not (isfinite(now_s) and isfinite(before_s)):
         return None

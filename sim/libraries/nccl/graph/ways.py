@@ -18,7 +18,7 @@ class Way:
     known: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
     def shares(self, speed: int) -> tuple[tuple[int, int], ...]:
-        """Return a channel's bandwidth on each link, for some speed."""
+        """Return a channel's bandwidth on each link at a given speed."""
         shares = self.known.get(speed)
         if shares is None:
             sums: dict[int, int] = {}
@@ -61,7 +61,7 @@ class Ways:
             self.down = [self._way(path, switch, path.kind) for path in paths.down]
 
     def most(self, speed: int, worst: PathClass, *, closed: bool) -> int:
-        """Return the most channels of a speed that the links at the GPUs can carry."""
+        """Return the maximum channels of a speed that the links at the GPUs can carry."""
         links = [[link for link in gpu.links if link.to is not gpu] for gpu in self._gpus]
         if worst <= PathClass.NVB:
             links = [[link for link in of if link.kind <= PathClass.NVL] for of in links]
@@ -71,7 +71,7 @@ class Ways:
         return min(out) // speed if closed else sum(out) // ((len(out) - 1) * speed)
 
     def fewest_hops(self, *, closed: bool, inter: bool) -> int:
-        """Return the fewest links that a channel crosses."""
+        """Return the minimum number of links that a channel crosses."""
         count = len(self._gpus)
         inside = min(
             (way.hops for a, row in enumerate(self.between) for b, way in enumerate(row) if a != b),
@@ -81,7 +81,7 @@ class Ways:
         return inside * (count if closed else count - 1) + sum(outside)
 
     def take(self, way: Way, speed: int, worst: PathClass, *, single: bool = True) -> bool:
-        """Take bandwidth on every link of a path; return whether there was enough of an allowed class."""
+        """Reserve bandwidth on every link of a path; return whether there was enough of an allowed class."""
         if way.kind is PathClass.DIS or (single and way.kind > worst):
             return False
         if single and self.both and way.back > worst:
@@ -96,7 +96,7 @@ class Ways:
         return True
 
     def give(self, way: Way, speed: int) -> None:
-        """Give the bandwidth back."""
+        """Release the bandwidth."""
         free = self.free
         for link, share in way.shares(speed):
             free[link] += share

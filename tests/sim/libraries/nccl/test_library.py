@@ -95,7 +95,7 @@ def test_a_belief_that_no_machine_reaches_is_raised_to_what_the_cards_need():
     assert library.bound(large, candidate) == pytest.approx(least, rel=1e-3)
     found = library.time(large, candidate)
     assert found.time_s == library.bound(large, candidate)
-    assert "time raised to its traffic's" in found.caveat
+    assert "time raised to that of its traffic" in found.caveat
 
 
 @pytest.mark.slow

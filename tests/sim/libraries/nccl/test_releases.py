@@ -43,9 +43,9 @@ def test_the_nearest_older_release_stands_for_a_version(version, release):
 
 def test_the_answer_says_which_release_stands_for_another():
     assert stand_in("2.21.5+cuda12.4") == stand_in("22105") == ""
-    assert stand_in("2.22.3") == "NCCL 2.22.3 is not modelled; 2.21 stands for it"
+    assert stand_in("2.22.3") == "NCCL 2.22.3 is not modelled; 2.21 is used instead"
     assert communicator("dgx-a100", settings=Settings("2.4.8")).notes == (
-        "NCCL 2.4.8 is not modelled; 2.8 stands for it",
+        "NCCL 2.4.8 is not modelled; 2.8 is used instead",
     )
     assert communicator("dgx-a100").notes == ()
     assert (is_older("2.7.8"), is_older(OLDEST), is_older("2.10.3")) == (True, False, False)

@@ -106,7 +106,7 @@ def test_a_topology_by_name_and_as_a_graph_is_one_question() -> None:
     ("values", "said"),
     [
         ({"fabric": "ring"}, "fabric (rail_optimized, fat_tree, leaf_spine, torus, dragonfly)"),
-        ({"radix": "8"}, "NCCL does not look at radix"),
+        ({"radix": "8"}, "NCCL does not use radix"),
         ({"fabric": "fat_tree", "radix": "0"}, "radix"),
     ],
 )

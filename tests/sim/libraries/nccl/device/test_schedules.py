@@ -157,7 +157,7 @@ def test_a_schedule_for_other_ranks_fails_its_check():
         ("all_reduce", "nvls", "simple", 16, "on several nodes needs a network that adds"),
         ("all_reduce", "nvls_tree", "ll", 16, "nvls_tree has no ll; write simple"),
         ("all_reduce", "pat", "simple", 16, "NCCL has no pat all_reduce; write one of tree, ring, collnet"),
-        ("all_gather", "pat", "simple", 16, "is for nodes of one rank, and these have 8"),
+        ("all_gather", "pat", "simple", 16, "needs nodes of one rank, but these have 8"),
         ("all_reduce", "collnet_chain", "simple", 16, "needs a network that adds: NCCL_COLLNET_ENABLE=1"),
         ("broadcast", "tree", "simple", 16, "NCCL has no tree broadcast; write one of ring"),
         ("all_reduce", "ring", "ll256", 16, "write one of ll, ll128, simple"),

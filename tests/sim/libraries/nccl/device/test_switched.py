@@ -206,11 +206,11 @@ def test_larger_data_take_no_less_time(algorithm):
     ("comm", "kind", "algorithm", "reason"),
     [
         (communicator("dgx-a100"), "all_reduce", "nvls", "needs NVSwitch, 2 GPUs a node of Hopper or later"),
-        (communicator("dgx-h100"), "all_reduce", "nvls_tree", "is a tree of nodes, and this is one node"),
+        (communicator("dgx-h100"), "all_reduce", "nvls_tree", "is a tree of nodes, but there is one node"),
         (communicator("dgx-h100", 2), "all_gather", "nvls", "on several nodes needs a network that adds"),
         (communicator("dgx-h100", 2), "all_reduce", "collnet_direct", "needs a network that adds"),
         (communicator("alps-gh200", 2, settings=SHARP), "all_reduce", "collnet_direct", "needs NVSwitch"),
-        (communicator("gb200-nvl72"), "all_gather", "nvls", "needs a head for every GPU, and has 32 for 72"),
+        (communicator("gb200-nvl72"), "all_gather", "nvls", "needs a head for every GPU, but has 32 for 72"),
     ],
 )
 def test_what_cannot_be_says_why(comm, kind, algorithm, reason):

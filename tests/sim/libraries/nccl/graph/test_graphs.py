@@ -238,7 +238,7 @@ def test_graphs_from_a_file_are_what_the_communicator_runs_on():
     comm = communicator(two, graphs=parse_graphs(EXAMPLE))
     assert comm.channels == 2
     assert cost_table(comm, "all_reduce").rate("ring", "simple") == pytest.approx(30 * GB)
-    with pytest.raises(ValueError, match="order 2 GPUs a node, but 8 are in use"):
+    with pytest.raises(ValueError, match="for 2 GPUs a node, but 8 are in use"):
         communicator("dgx-a100", graphs=parse_graphs(EXAMPLE))
 
 
@@ -257,7 +257,7 @@ def test_graphs_from_a_file_are_what_the_communicator_runs_on():
         ('typeinter="PXB"', 'typeinter="FAR"', "line 8: typeinter is 'FAR'; allowed: LOC, NVL"),
         ('typeinter="PXB" ', "", "line 8: graph has no typeinter"),
         ('<gpu dev="0x1" rank="9"/>\n      <gpu dev="0x0" rank="8"/>', "<gpu/>", "line 11: gpu has no dev"),
-        ('<net dev="0"/>', '<nic dev="0"/>', "line 13: a channel holds gpu and net, not 'nic'"),
+        ('<net dev="0"/>', '<nic dev="0"/>', "line 13: a channel contains gpu and net, not 'nic'"),
         (
             '<gpu dev="0x1" rank="9"/>',
             '<gpu dev="0x1" rank="8"/>',

@@ -271,7 +271,7 @@ def test_the_logs_own_release_is_the_communicators():
 
 def test_a_log_that_does_not_say_enough_sets_nothing():
     (logged,) = parse_log("\n".join(said(line) for line in table(communicator("dgx-h100")))).communicators
-    with pytest.raises(ValueError, match="does not say how many ranks"):
+    with pytest.raises(ValueError, match="lacks the numbers of ranks"):
         logged_communicator(logged, "dgx-h100")
     uneven = parse_log(said("comm 0x1 rank 0 nRanks 12 nNodes 2 localRanks 8 localRank 0")).communicators[0]
     with pytest.raises(ValueError, match="12 ranks on 2 nodes, 8 on the first"):
