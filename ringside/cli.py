@@ -90,7 +90,9 @@ def _run() -> None:
 
 def app() -> None:
     """Run the command that the command line names."""
-    commands(_called(_arguments()))(prog_name="ringside")  # however it was started: completion uses this name
+    commands(_called(_arguments()))(
+        prog_name="ringside"
+    )  # for every way of starting it: completion uses this name
 
 
 def commands(called: Collection[str]) -> typer.Typer:
@@ -216,7 +218,7 @@ def _common(
 
 
 def _not_called() -> None:
-    """Stand in for a command that is not called."""
+    """Replace a command that is not called."""
 
 
 def _stop_writing() -> None:

@@ -37,7 +37,7 @@ class _OfMeasurements(Protocol[_Answer]):
 
 Cell = str | int | float
 Comment = str | Mapping[str, Any]
-"""A line of text, or inputs by name."""
+"""A comment: a line of text, or inputs by name."""
 
 PERIOD_S = 5.0
 """Seconds between progress lines in a pipe."""
@@ -72,8 +72,9 @@ def print_table(
 
     All but the rows begin with ``#``, as in nccl-tests.
 
-    Columns are in order of importance: those beyond `WIDTH` need ``--all``, as a comment says. rich.table is
-    not used: it truncates or wraps cells, and has no ``#`` by which awk and gnuplot separate heads from rows.
+    Columns are in order of importance: those beyond `WIDTH` need ``--all``, which a comment mentions.
+    rich.table is not used: it truncates or wraps cells, and has no ``#`` by which awk and gnuplot separate
+    heads from rows.
     """
     heads = [(one_line(name), one_line(unit)) for name, unit in heads]
     texts = [[_text(cell) for cell in row] for row in rows]
@@ -188,7 +189,7 @@ class Ticker:
         self._inner: TaskID | None = None
 
     def done(self, what: str) -> None:
-        """Count one more as finished; ``what`` is next or was last."""
+        """Count one more as finished; ``what`` is the next or the last one."""
         self.text = self._what = what
         self._simulated()
         self._bar.update(self._task, advance=1, description=_shown(what))

@@ -1,8 +1,8 @@
-r"""The one door to a terminal: no output, answer or error, moves the cursor or hides text.
+r"""The one door to a terminal: no answer or error message moves the cursor or hides text.
 
-Others write the names in traces, logs and files. An escape sequence in one could overwrite a verdict, and a
-bidirectional override reverse it. Every such character is printed as in JSON, ``\u001b``, so that a program
-reads the same text.
+Names in traces, logs and files come from outside. An escape sequence in one could overwrite a verdict, and a
+bidirectional override reverse it. Every such character is printed as in JSON, ``\u001b``, so that programs
+parse the same text.
 """
 
 import re

@@ -1,9 +1,9 @@
-"""Who is responsible for an error, and its message and exit code on the command line.
+"""The responsibility for an error, and its message and exit code on the command line.
 
 A user's mistake is a ``ValueError`` whose text is written for people: of one of our classes, or raised by a
 ``raise`` statement in our code. One raised by a library that we call or by the interpreter (``int("x")``, a
-tuple that does not unpack) was written for programmers: that it escaped is our defect, as is every
-``KeyError``, ``TypeError`` or failed assertion. So the rule depends on who raised, not on the type:
+tuple that does not unpack) was written for programmers: it is our defect, as is every ``KeyError``,
+``TypeError`` or failed assertion. So the rule depends on the raising code, not on the type:
 
 - exit 2, the user's to fix: a ``ValueError`` that we raised; a file or device error (``OSError``); a missing
   optional dependency.
@@ -56,14 +56,14 @@ def message(error: Exception) -> str:
     if exit_code(error) != DEFECT:
         return with_options(str(error)) or type(error).__name__
     return (
-        f"this is a defect of Ringside, not of what you wrote: {type(error).__name__}: {error}\n"
-        "please report it with the command line, the files that it read and what it prints "
-        "with RINGSIDE_DEBUG=1 in its environment"
+        f"this is a defect of Ringside, not of your input: {type(error).__name__}: {error}\nplease "
+        "report it with the command line, the files that it read and what it prints with "
+        "RINGSIDE_DEBUG=1 in its environment"
     )
 
 
 _FIELD = re.compile(r"`([a-z][a-z_]*)`")
-"""How messages write a question's field."""
+"""The notation of a question's field in messages."""
 
 
 def with_options(text: str) -> str:
@@ -81,7 +81,7 @@ def _package(error: ModuleNotFoundError) -> str:
 
 
 def _is_deliberate(error: Exception) -> bool:
-    """Whether the error, or one of its causes, is of one of our classes or was raised in one of our files.
+    """Return whether the error, or a cause of it, is of our classes or was raised in our files.
 
     SimPy raises errors of our processes again, with the first one as the cause.
     """
@@ -106,5 +106,5 @@ def _raised_by_us(error: BaseException) -> bool:
 
 
 def _is_ours(module: str) -> bool:
-    """Whether a module is one of ours."""
+    """Return whether a module is one of ours."""
     return module.partition(".")[0] == "ringside"

@@ -33,7 +33,7 @@ def asks(question: type[Question], *others: type[Question]) -> Callable[[Command
 def asks_one_of(*questions: type[Question]) -> Callable[[Command], Command]:
     """Replace a command's first parameter by an option for each field of several questions.
 
-    The parameter becomes the options given, by field, of which the command makes one of the questions.
+    The parameter becomes the given options by field, from which the command makes one of the questions.
     """
 
     def decorate(run: Command) -> Command:
@@ -43,7 +43,7 @@ def asks_one_of(*questions: type[Question]) -> Callable[[Command], Command]:
 
 
 def _options(*questions: type[Question], is_needed: bool = True) -> dict[str, inspect.Parameter]:
-    """Return the command's parameter for each field; without ``is_needed`` none must be given."""
+    """Return the command's parameter for each field; without ``is_needed`` all are optional."""
     return {
         one.name: _parameter(one, types_of(question)[one.name], is_needed=is_needed)
         for question in questions
@@ -73,7 +73,7 @@ def _command(
 
 
 def _parameter(one: "Field[Any]", hint: Any, *, is_needed: bool) -> inspect.Parameter:
-    """Return the command's parameter for a field; None is an option that is not given."""
+    """Return the command's parameter for a field; an option that is not given is None."""
     how = option_of(one)
     settings: dict[str, Any] = {"help": how.help, "metavar": how.metavar}
     if how.minimum is not None and not how.parse:

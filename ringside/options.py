@@ -1,4 +1,4 @@
-"""Options of what commands write and show, each described once; all others are fields of questions."""
+"""Options for the output of commands, each described once; all others are fields of questions."""
 
 from pathlib import Path
 from typing import Annotated

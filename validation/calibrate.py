@@ -1,4 +1,4 @@
-"""Fit a calibration to measured records, and report how far to trust it."""
+"""Fit a calibration to measured records, and report its uncertainty and errors."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime

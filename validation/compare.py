@@ -26,8 +26,8 @@ class Compared:
 
     ``choice`` names what was predicted: an algorithm, with its protocol where there are several. ``error`` is
     predicted over measured time, minus one; ``factor`` that by which the prediction is too long or too short,
-    at least 1; ``predicted_busbw`` the bus bandwidth of the predicted time, in bytes/s. ``way`` is what
-    carried out the collective: a schedule, or a library by its own choice or as pinned.
+    at least 1; ``predicted_busbw`` the bus bandwidth of the predicted time, in bytes/s. ``way`` is the
+    schedule, or the library with its own or a pinned choice, that carried out the collective.
     """
 
     record: Record
@@ -82,8 +82,8 @@ class ComparisonSummary:
 class Comparisons:
     """Measurements beside predictions.
 
-    ``basis`` says what the predictions rest on, empty for nothing; ``summaries`` are the errors of fitted,
-    held-out and uncalibrated rows, kept apart.
+    ``basis`` is the source of the predictions, empty if there is none; ``summaries`` are the errors of
+    fitted, held-out and uncalibrated rows, kept apart.
     """
 
     compared: Sequence[Compared]

@@ -24,7 +24,7 @@ KILL = Cause("kill", 0.0)
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """A run, and the life predicted from others of its kind with the same kills."""
+    """A run, and the life predicted from other runs of its kind with the same kills."""
 
     run: ElasticRun
     life: Life
@@ -68,10 +68,12 @@ def compare_runs(runs: Sequence[ElasticRun]) -> list[ComparedRun]:
 
 
 def predict_run(run: ElasticRun, others: Sequence[ElasticRun]) -> Life:
-    """Return the life of a job that trains, saves and restarts as ``others`` did, with the run's kills."""
+    """Return the life of a job with the times of ``others`` and the run's own kills."""
     restarts = [restart for other in others for restart in other.restarts]
     if not restarts:
-        raise ValueError("none of the other runs was killed, so the time of a restart is unknown; kill some")
+        raise ValueError(
+            "none of the other runs was killed, so the time of a restart is unknown; measure runs with kills"
+        )
     step_s = fmean(step for other in others for step in other.steps_s)
     job = LongJob(
         nodes=1,

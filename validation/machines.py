@@ -17,9 +17,7 @@ def infer_machine(records: Sequence[Record]) -> tuple[str, str]:
         return clusters[0], "which the records name"
     gpus = sorted({record.fingerprint.get("gpu", "") for record in records})
     if gpus in ([], [""]):
-        raise RecordError(
-            "what did the measurements run on? they name no GPU; add --cluster, for example star:4"
-        )
+        raise RecordError("unknown cluster: the measurements name no GPU; add --cluster, for example star:4")
     if len(gpus) > 1 or _MIXED in gpus[0]:
         raise RecordError(f"measurements of several GPUs, {', '.join(gpus)}; add --cluster")
     return _of_gpu(gpus[0], records)
@@ -64,8 +62,8 @@ def with_nodes(cluster: str, nodes: int) -> str:
     drawn = num_machines(load(machine))
     if drawn != nodes:
         raise RecordError(
-            f"NCCL was measured on {nodes} nodes, but {machine} has {drawn} machines; draw {nodes}, or "
-            "describe one in ten lines (ringside topo --example)"
+            f"NCCL was measured on {nodes} nodes, but {machine} has {drawn} machines; write a graph of "
+            f"{nodes}, or describe one machine in ten lines (ringside topo --example)"
         )
     return machine
 

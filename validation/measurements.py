@@ -1,4 +1,4 @@
-"""Measurements of collectives: the records of files, the cluster that they were made on, what NCCL ran."""
+"""Measurements of collectives: the records of files, their cluster, and the algorithms that NCCL ran."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,9 +19,9 @@ class Measurements:
     """Records, and the cluster that they were made on with changed ``settings``.
 
     ``ran`` are the records with the algorithms that NCCL used in place of impossible ones, which
-    ``fallbacks`` lists, a sentence each. ``source`` says where the cluster's name is from. ``skipped`` counts
-    rows without a usable time, ``omissions`` says what else the files leave out. ``warning`` says that the
-    GPUs are others than the cluster's.
+    ``fallbacks`` lists, a sentence each. ``source`` is the evidence for the cluster's name. ``skipped``
+    counts rows without a usable time, ``omissions`` lists other gaps of the files. ``warning`` reports GPUs
+    other than the cluster's.
     """
 
     records: Sequence[Record]

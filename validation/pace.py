@@ -14,7 +14,7 @@ from ringside.sim.training.simulate import simulate_parallel
 def data_parallel_pace(training: DataParallelTraining, library: Library, samples_per_s: float) -> float:
     """Return the factor on layers' times with which all ranks train ``samples_per_s``, without stragglers.
 
-    Raise ValueError where even layers of no time would be slower.
+    Raise ValueError if even layers of no duration would be slower.
     """
     workload, passes = training.workload(), training.ddp.accumulation
     totals = workload.totals
@@ -27,9 +27,9 @@ def data_parallel_pace(training: DataParallelTraining, library: Library, samples
     rest = missing(0.0)
     if rest >= 0:
         raise ValueError(
-            f"{samples_per_s:g} samples/s on {library.ranks} ranks: copies, optimizer and collectives alone "
-            f"allow {samples_per_s * step_s / (step_s + rest):.4g}; write what was measured with a batch of "
-            f"{workload.batch} per rank"
+            f"{samples_per_s:g} samples/s on {library.ranks} ranks: copies, optimizer and collectives "
+            f"alone allow {samples_per_s * step_s / (step_s + rest):.4g}; write a throughput measured "
+            f"with a batch of {workload.batch} per rank"
         )
     return float(brentq(missing, 0.0, most, xtol=1e-9 * most, rtol=1e-9))
 
@@ -37,7 +37,7 @@ def data_parallel_pace(training: DataParallelTraining, library: Library, samples
 def parallel_pace(job: ParallelJob, libraries: Libraries, samples_per_s: float) -> float:
     """Return the same factor for a job under a layout.
 
-    Raise ValueError where even layers of no time would be slower.
+    Raise ValueError if even layers of no duration would be slower.
     """
     step_s = job.samples / samples_per_s
 
@@ -47,9 +47,9 @@ def parallel_pace(job: ParallelJob, libraries: Libraries, samples_per_s: float) 
     rest = missing(0.0)
     if rest >= 0:
         raise ValueError(
-            f"{samples_per_s:g} samples/s on {job.mesh.ranks} ranks: copies, optimizer and collectives alone "
-            f"allow {job.samples / (step_s + rest):.4g}; write what was measured with a batch of {job.batch} "
-            "per replica"
+            f"{samples_per_s:g} samples/s on {job.mesh.ranks} ranks: copies, optimizer and collectives "
+            f"alone allow {job.samples / (step_s + rest):.4g}; write a throughput measured with a batch "
+            f"of {job.batch} per replica"
         )
     most = 1.0
     while missing(most) < 0:

@@ -2,8 +2,8 @@
 
 The time of a pair is modelled as a product, level x node x node, a sum in logarithms. Median polish fits it
 (Tukey, Exploratory Data Analysis, 1977, chapter 11), so single outliers of a node have no effect. A cost to
-all partners is the node's, a residual at one pair is the pair's. Either is named only if it is farther from
-the others than noise moves any of those tested, measured by scales that are robust against outliers.
+all partners is the node's, a residual at one pair is the pair's. Either is named only if it deviates by more
+than noise explains among all those tested, on scales that are robust against outliers.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from ringside.validation.readers.pairs import Pair, read_pairs
 
 CHANCE = 1e-3
-"""The probability that a sound cluster has any node named, or any pair, over all matrices."""
+"""The probability of a false alarm on a sound cluster, over all matrices."""
 
 LEAST_NODE = 0.02
 LEAST_PAIR = 0.05
-"""Slowdowns below these shares are not reported, however certain."""
+"""Slowdowns below these shares are not reported, even if certain."""
 
 LEAST_PARTNERS = 3
 """With fewer measured partners a node is indistinguishable from its links."""
@@ -97,7 +97,7 @@ class SlowPair:
 class PairsVerdict:
     """The findings; ``indistinct`` are nodes that no matrix distinguishes from their links.
 
-    ``failed`` are runs that began and gave no row: both nodes, if known, and the file.
+    ``failed`` are runs that started but produced no row: both nodes, if known, and the file.
     """
 
     matrices: tuple[PairMatrix, ...]

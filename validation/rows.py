@@ -1,4 +1,4 @@
-"""Records for models: each with the schedule that it timed and the topology that it ran on."""
+"""Records for models, each with its schedule and its topology."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from ringside.validation.measurements import options_of
 
 
 class SizedCluster:
-    """The cluster with one number of ranks, and of nodes if known; drawn on demand."""
+    """The cluster with one number of ranks, and of nodes if known; built on demand."""
 
     def __init__(self, cluster: str, settings: Mapping[str, str], ranks: int, nodes: int | None) -> None:
         self.cluster, self.settings, self.ranks, self.nodes = cluster, settings, ranks, nodes
@@ -51,7 +51,7 @@ class SizedCluster:
         return Routes(self.graph)
 
     def carried_over(self, parameters: Parameters, settings: Mapping[str, str]) -> Parameters:
-        """Return what was fitted on the cluster with these settings for the cluster as it is."""
+        """Scale parameters fitted on the cluster with these settings to the cluster as it is."""
         if settings == self.settings:
             return parameters
         fitted_on = SizedCluster(self.cluster, settings, self.ranks, self.nodes)
@@ -158,7 +158,7 @@ def _textbook(record: Record, graph: Topology, network: str = "fifo") -> Library
 
 
 def _algorithm(record: Record) -> str:
-    """Return the record's algorithm, or the textbook algorithm that stands for it."""
+    """Return the record's algorithm, or the textbook algorithm used in its place."""
     if record.library in LIBRARIES and not LIBRARIES[record.library].by_default:
         return record.algorithm
     if record.collective in ("all_to_all", "sendrecv", "gather", "scatter"):

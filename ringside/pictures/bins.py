@@ -27,7 +27,7 @@ def _since(points: Floats, edges: Floats) -> Floats:
 
 
 def prevailing(parts: Iterable[Sequence[Stretch]], edges: Floats) -> list[list[Stretch]]:
-    """Return each part as the columns that it fills more than any other part and more than idle time.
+    """Return for each part the columns in which it takes more time than any other part or idling.
 
     Adjacent columns are one interval.
     """

@@ -24,7 +24,7 @@ _MAX_WIDTH = 9.6
 """Inches: the maximum legible size."""
 
 _SUMMARISED = 32
-"""Ranks from which one machine stands for all similar ones."""
+"""Number of ranks from which one machine represents all similar ones."""
 
 _ARC_POINTS = 25
 
@@ -35,8 +35,8 @@ _BUSY = "cividis_r"
 def draw_topology(graph: Topology, path: Path, busy: Mapping[str, float] | None = None) -> None:
     """Draw the graph in tiers, ranks at the bottom, each machine in a box; link rates are in the title.
 
-    From 32 ranks on one machine stands for all, where they are alike. ``busy`` is the busy share of the time
-    of links, ``a -> b``; a cable shows its busier one, and all machines are drawn.
+    From 32 ranks on one machine represents all, if they are alike. ``busy`` is the busy share of the time of
+    links, ``a -> b``; a cable shows its busier one, and all machines are drawn.
     """
     more = 0 if busy is not None else _alike(graph)
     shown = _first_machine(graph) if more else graph

@@ -45,8 +45,8 @@ class Table:
 class Page:
     """A command's page.
 
-    ``headline`` is the answer in a sentence with its numbers. ``notes`` are what else is needed to judge it,
-    ``texts`` are texts of fixed width by their titles, ``raw`` is the output of ``--json``.
+    ``headline`` is the answer in a sentence with its numbers. ``notes`` are caveats, ``texts`` are texts of
+    fixed width by their titles, ``raw`` is the output of ``--json``.
     """
 
     title: str

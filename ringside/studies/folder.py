@@ -42,7 +42,7 @@ class Folder:
     inputs: Inputs = field(default_factory=dict)
     """The files that its rows depend on."""
     unwritable: str = ""
-    """Why nothing can be written there, if so."""
+    """The reason why the folder is not writable, if so."""
 
     @property
     def parts(self) -> list[Path]:
@@ -75,9 +75,7 @@ class Folder:
     def check_writable(self) -> None:
         """Raise StudyError for a folder that is not writable."""
         if self.unwritable:
-            raise StudyError(
-                f"{self.path}: nothing can be written there: {self.unwritable}; write another folder after -o"
-            )
+            raise StudyError(f"{self.path}: not writable: {self.unwritable}; write another folder after -o")
 
     def take(self, inputs: Inputs) -> None:
         """Remember the inputs of new rows; raise StudyError for those that differ from earlier rows'."""
@@ -185,12 +183,12 @@ def _table(part: Path) -> pa.Table:
     except (OSError, pa.ArrowException):
         table = None
     if table is None or not {"point", "error", CLOCK} <= {*table.column_names}:
-        raise StudyError(f"{part}: damaged, or not a part of a study; delete it, and its points run again")
+        raise StudyError(f"{part}: damaged, or not a part of a study; delete it to run its points again")
     return table
 
 
 def _is_passing(file: Path) -> bool:
-    """Whether this may be left over from a killed process: it does not count."""
+    """Return whether this may be left over from a killed process, and does not count."""
     return file.name == _LOCK or file.name.startswith(".ringside.") or file.suffix == ".unfinished"
 
 
@@ -208,7 +206,8 @@ def _same_study(path: Path, study: Study) -> tuple[dict[str, str], Inputs]:
     changed = [key for key in now if now[key] != before.get(key)]
     if changed:
         raise StudyError(
-            f"{path}: it holds another study, whose {', '.join(changed)} differs; write a new folder after -o"
+            f"{path}: it contains another study, whose {', '.join(changed)} differs; write a new folder "
+            "after -o"
         )
     if made_by != version("ringside-sim") or inputs is None:
         raise StudyError(
@@ -218,7 +217,7 @@ def _same_study(path: Path, study: Study) -> tuple[dict[str, str], Inputs]:
 
 
 def _plain(study: Study) -> dict[str, Any]:
-    """Return what determines a study's rows; the column of its picture may change."""
+    """Return the settings that determine a study's rows; the column of its picture may change."""
     plain: dict[str, Any] = study.model_dump(mode="json", by_alias=True, exclude={"answer"})
     return plain
 

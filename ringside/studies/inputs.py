@@ -26,7 +26,7 @@ Inputs = dict[str, str]
 """Names of files, and the digests of their content."""
 
 CHANGING = ""
-"""Instead of a digest: the file changed between several openings."""
+"""Used instead of a digest if the file changed between openings."""
 
 OURS = "ringside:"
 """The prefix of names of Ringside's own files."""
@@ -92,7 +92,7 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _add_held(inputs: Inputs) -> None:
-    """Add Ringside's own files that this process need not open again: modules, and data read once."""
+    """Add Ringside's own files that this process does not open again: modules, and data read once."""
     modules = {_name(file) for file in map(_file_of, list(sys.modules.values())) if file}
     for name in filter(None, (modules | _data()) - _held.keys()):
         digest = _digest(_path(name)) if name.startswith(OURS) else None
@@ -105,7 +105,7 @@ def _add_held(inputs: Inputs) -> None:
 
 @cache
 def _data() -> set[str]:
-    """Return data read once per process, maybe before the recording: calibrations and graphs."""
+    """Return files read once per process, perhaps before the recording: calibrations and graphs."""
     files = (Path(_HOME) / "sim").rglob("*.*")
     return {
         OURS + str(file.relative_to(_HOME)) for file in files if file.suffix in {".csv", ".json", ".yaml"}
@@ -122,7 +122,7 @@ def _is_temporary(name: str) -> bool:
 
 
 def _name(path: str) -> str | None:
-    """Return a file's name, that of its source for a compiled one; None where it is not recorded."""
+    """Return a file's name, that of its source for a compiled one; None if it is not recorded."""
     path = os.path.abspath(path)
     if "__pycache__" in path:
         try:

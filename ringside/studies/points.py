@@ -24,7 +24,7 @@ class Answered(NamedTuple):
 
 
 _one_at_a_time = Lock()
-"""Workers of others may have several threads; a program's script is loaded per process."""
+"""A lock: other clusters' workers may have several threads, but a program's script is loaded per process."""
 
 
 def row_of(query: Query, point: int, values: Mapping[str, Value]) -> Row:
@@ -66,12 +66,12 @@ def _answer(query: Query, values: Mapping[str, Value]) -> tuple[Row, str | None]
 def _flat(totals: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], figure: str) -> Row:
     """Return the columns of an answer: those of the whole, and those of its single row.
 
-    Where the answer as a whole has the ``figure``, its rows are parts, and left out.
+    If the whole answer has the ``figure``, its rows are parts and left out.
     """
     columns = dict(_columns(totals))
     if figure not in totals:
         if len(rows) != 1:
-            raise StudyError(f"{len(rows)} rows in one answer; request one size and one count")
+            raise StudyError(f"{len(rows)} rows in one answer; write one size and one count")
         columns |= _columns(rows[0])
     if figure not in columns:
         raise StudyError(f"the answer has no {figure}")

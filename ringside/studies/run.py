@@ -1,7 +1,7 @@
 """Run the points of a study, by processes of this machine or of a Dask cluster, and keep every row.
 
-The batches depend on the study alone, so the same study makes the same rows whoever runs it; slow batches are
-returned in several parts.
+The batches depend on the study alone, so the same study makes the same rows with any workers; slow batches
+are returned in several parts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ MOST_TOGETHER = 200
 """Points per file; an interrupt loses rows that are not yet in a file."""
 
 MOST_S = 60.0
-"""Seconds after which a process returns its rows, for a file of their own."""
+"""Seconds after which a process returns its rows, which form a file."""
 
 MOST_WAITING = 1000
 """Files whose points a scheduler holds at once."""
@@ -133,9 +133,9 @@ def _batches(study: Study, done: frozenset[int]) -> Iterator[list[Point]]:
 
 
 def _answers(client: "Client", query: Query, batches: Iterable[list[Point]]) -> Iterator[Answered]:
-    """Yield rows of each batch as they come, in parts where it takes long.
+    """Yield rows of each batch as they arrive, in parts if it takes long.
 
-    Where a worker dies of a batch its points run one by one.
+    If a batch kills a worker its points run one by one.
     """
     from distributed import KilledWorker, as_completed
 

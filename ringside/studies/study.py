@@ -3,7 +3,7 @@
 A YAML file::
 
     ask: simulate                          # the question, named as its command
-    options:                               # its options that stay the same
+    options:                               # its fixed options
       collective: all_reduce
       cluster: dgx-h100:{nodes}            # a hole, filled by a parameter
       settings: {nic: "{nic}"}
@@ -201,7 +201,7 @@ class Study(_Strict):
                 raise ValueError(f"{name}: {twice[0]} occurs twice; remove one of them")
         taken = [name for name in self.parameters if name in OWN]
         if taken:
-            raise ValueError(f"{taken[0]} is a column of every row; call the parameter something else")
+            raise ValueError(f"{taken[0]} is a column of every row; rename the parameter")
         if self.count > MOST_POINTS:
             raise ValueError(f"{self.count:,} points; write at most {MOST_POINTS:,}")
         return self
@@ -336,7 +336,7 @@ def _holes(text: str) -> list[str]:
 
 
 def number(text: str) -> tuple[float, str] | None:
-    """Parse a number and its unit; None where the text begins with no number."""
+    """Parse a number and its unit; None if the text does not begin with a number."""
     match = _NUMBER.fullmatch(text.strip())
     return (float(match[1]), match[2]) if match and math.isfinite(float(match[1])) else None
 

@@ -16,7 +16,7 @@ MOST_VALUES = 24
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The mean answer over one parameter, averaged over the others: at which value it is least and most."""
+    """The mean answer over one parameter, averaged over the others, and where it is least and most."""
 
     parameter: str
     least: float

@@ -23,7 +23,7 @@ _OWN_CLUSTER = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
-"""A task that kills its process twice is not retried; no queued task is blamed with it.
+"""A task that kills its process twice is not retried; queued tasks are not blamed for it.
 
 Dask's web pages, open to every user of the machine, are off.
 """
@@ -57,7 +57,7 @@ async def _identity(scheduler: str) -> str:
 
 
 def _check_scheduler(scheduler: str) -> None:
-    """Raise where no scheduler answers; a client without one waits for half a minute."""
+    """Raise ValueError if no scheduler answers; a client without one waits for half a minute."""
     from distributed.utils import LoopRunner
 
     check_address(scheduler)
@@ -94,8 +94,8 @@ def client_of(workers: int, scheduler: str | None) -> Iterator["Client"]:
 
 @contextmanager
 def _own_cluster(workers: int) -> Iterator["LocalCluster"]:
-    """Yield processes of this machine that accept work from this process only, not from other users."""
-    import cryptography  # noqa: F401 - which Dask needs for that, and does not ask for by this name
+    """Yield processes of this machine that accept work only from this process, not from other users."""
+    import cryptography  # noqa: F401 - Dask needs it for that, but its error lacks the module's name
     from distributed import LocalCluster
 
     with (
@@ -124,10 +124,10 @@ def _own_cluster(workers: int) -> Iterator["LocalCluster"]:
 def _uninterrupted() -> Iterator[None]:
     """Block signals to every process of a job in processes started inside the block.
 
-    A terminal sends Ctrl-C so, a scheduler SIGTERM; this process handles them. A blocked signal stays blocked
-    in threads and processes from their start.
+    A terminal sends Ctrl-C to all of them, a scheduler SIGTERM; this process handles both. Threads and
+    processes inherit blocked signals.
     """
-    resource_tracker.ensure_running()  # it unblocks them where it has to start itself
+    resource_tracker.ensure_running()  # started later, it would unblock these signals
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield

@@ -23,11 +23,13 @@ from ringside.topologies.placement import PLACEMENTS
 from ringside.validation.emulated.plan import LIBRARY, TOLERANCES, CollectiveCase, NetworkCase, Tolerance
 
 QUIET = 0.10
-"""The largest spread of repeats with which a cell counts."""
+"""Maximum spread of repeats of a cell that counts."""
 
 CALM = 0.08
 RERUNS = 2
-"""A cell that spreads more than `CALM` is measured again, at most twice; its quietest run counts."""
+"""A cell that spreads more than `CALM` is measured again, at most twice; the run with the smallest spread
+counts.
+"""
 
 REPEATS = 5
 _DTYPE = "float32"
@@ -136,7 +138,7 @@ def verdicts(cells: Sequence[MeasuredCase]) -> tuple[FamilyVerdict, ...]:
 
 def _verdict(family: str, cells: Sequence[MeasuredCase]) -> FamilyVerdict:
     noisy = sum(cell.noisy for cell in cells)
-    # if every cell is noisy, numbers are shown, but the family does not pass
+    # if every cell is noisy, numbers are shown, but the family fails
     errors = np.abs([cell.error for cell in cells if not cell.noisy or noisy == len(cells)])
     return FamilyVerdict(
         family=family,

@@ -184,7 +184,7 @@ SHORT = (
     _leaf_spine(200 * MBIT, 4, (2 * MIB,), _SHARING[:1]),
     _slower_link(200 * MBIT, ("ring",), (2 * MIB,)),
 )
-"""Under three minutes, for every change."""
+"""The short plan, under three minutes, for every change."""
 
 FULL = (
     *(
@@ -211,4 +211,4 @@ FULL = (
         trials=(CollectiveCase(family="16 ranks", ranks=16, sizes=(2 * MIB, 4 * MIB)),),
     ),
 )
-"""All that Ringside claims about real networks; a quarter of an hour."""
+"""All claims about real networks; a quarter of an hour."""

@@ -29,7 +29,7 @@ MEDIAN, WORST = 0.03, 0.06
 
 CALM = 0.04
 RERUNS = 2
-"""Steps that spread more than `CALM` are run again, at most twice; the quietest run counts."""
+"""Steps that spread more than `CALM` run again, at most twice; the run with the smallest spread counts."""
 
 WEIGHTS = Sleeping(layers=4, hidden=512, inner=512, rows=8, forward_s=0.03, backward_s=0.06)
 """Large parameters, small activations."""

@@ -64,7 +64,7 @@ INSIDE_LATENCY = SlowCause(
 WAIT = SlowCause(
     "wait",
     "wait per collective",
-    "every collective takes {0:.3g} us more, whatever its size",
+    "every collective takes {0:.3g} us more, at every size",
     "run one process per GPU; CPU binding and load of each host; leave out one host at a time",
     WAITS,
 )

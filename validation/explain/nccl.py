@@ -47,7 +47,7 @@ _SCALED = {
 
 
 class NcclFamily:
-    """The rows of one log as similar machines would take, with and without a cause."""
+    """The predicted times of one log's rows on similar machines, with and without a cause."""
 
     def __init__(
         self,
@@ -114,13 +114,13 @@ class NcclFamily:
         return self._ask(self._changed(lambda comm: _pinned(comm, pins)), model)
 
     def as_usual(self) -> LogPrediction:
-        """Predict similar machines with one process per GPU and nothing pinned."""
+        """Predict similar machines with one process per GPU and no pinned algorithm."""
         rows = self._changed(lambda comm: replace(comm, settings=replace(comm.settings, pins=Pins())))
         return self._ask([replace(row, launch=Launch()) for row in rows], self._model)
 
     @property
     def unusual(self) -> str:
-        """The log's own unusual settings, as one writes them; empty for none."""
+        """The log's own unusual settings, as options; empty for none."""
         settings = {
             text
             for row in self._rows

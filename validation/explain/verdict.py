@@ -3,8 +3,8 @@
 cost = weight * sum over rows of 5/2 * log(1 + z^2 / 4),    z = log(measured / predicted) / sigma
 
 sigma is a row's uncertainty among similar machines. The cost is that of a Student's t of four degrees of
-freedom, so single outliers decide nothing. The rows of a run err together: a run counts as at most `PER_RUN`
-rows.
+freedom, so a single outlier has little influence. Errors of one run's rows are correlated: a run counts as at
+most `PER_RUN` rows.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ Places = NDArray[np.intp]
 PER_RUN = 10
 
 CLEAR = 10.0
-"""How far a cause's cost must be below that of similar machines. No public run, all sound, comes this far."""
+"""Minimum gain of a cause over similar machines in cost. No public run of a sound machine reaches it."""
 
 HINT = 3.0
 """The minimum gain where the rows are slow but their uncertainty is large."""
@@ -33,10 +33,10 @@ ALIKE = 3.0
 """Causes whose costs differ by less are indistinguishable."""
 
 ALIKE_PART = 1 / 3
-"""So are causes with this share of the best one's gain: no machine is known well enough to separate them."""
+"""Causes with this share of the best one's gain are indistinguishable too: the models are too uncertain."""
 
 WORTH = 0.223
-"""The typical log time by which the rows that show a cause must be slow: a quarter."""
+"""Minimum typical slowdown, in log time, of the rows that show a cause: a quarter."""
 
 _LEAST_SIGMA = 0.05
 
@@ -50,7 +50,7 @@ class LogPrediction:
 
 
 class Family(Protocol):
-    """A log's rows as similar machines take them, with and without a cause.
+    """The predicted times of a log's rows on similar machines, with and without a cause.
 
     ``bound_s`` is the minimum that the links need, ``runs`` the number of runs in the rows.
     """
@@ -101,11 +101,11 @@ class UnusualSettings:
 
 @dataclass(frozen=True, slots=True)
 class LogVerdict:
-    """The judgement; ``rows`` lie above their uncertainty, ``slower`` is by how much, typically.
+    """The judgement; ``rows`` are slower than their uncertainty, typically by the factor ``slower``.
 
-    ``typical`` is the factor of all rows, below 1 where they are faster. ``named`` are the causes that
-    explain it and are indistinguishable: one, several, or none; ``clear`` is whether they do so beyond doubt,
-    or the uncertainty is too large. ``tried`` are all causes, best first.
+    ``typical`` is the factor of all rows, below 1 if they are faster. ``named`` are the causes that explain
+    it and are indistinguishable: one, several, or none; ``clear`` is whether the explanation is certain, or
+    the uncertainty too large. ``tried`` are all causes, best first.
     """
 
     records: tuple[Record, ...]

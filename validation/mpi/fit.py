@@ -1,7 +1,7 @@
 """The fit: priors of a machine's MPI parameters, updated by its measurements (robust MAP).
 
-Log-normal priors, a soft-L1 loss of log time; whether scratch memory is kept between calls is whichever
-explains the rows better; then the correction of the residuals.
+Log-normal priors, a soft-L1 loss of log time; whether scratch memory is kept between calls is chosen by the
+better fit; then the correction of the residuals.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +22,9 @@ SPREAD = 0.08
 LEAST_NOISE = 0.05
 
 SHARED = ("inside_us", "inside_GBps", "memory_GBps")
-"""Parameters that only rows with several ranks per node determine; where there are others, such rows set no
-more."""
+"""Parameters that only rows with several ranks per node determine; if there are others, such rows determine
+only these.
+"""
 
 
 def fit(rows: Sequence[MpiRow]) -> MpiModel:

@@ -18,7 +18,7 @@ from ringside.validation.mpi.fit import fit
 from ringside.validation.mpi.observed import is_observable, observed
 
 WITHIN = 0.8
-"""The share of rows that a band holds."""
+"""The share of rows in a band."""
 
 STEP = 0.01
 
@@ -27,8 +27,8 @@ STEP = 0.01
 class Growth:
     """A machine's required growth, from held-out rows.
 
-    ``per_doubling`` is the least growth, in log time, whose band holds four of five rows; ``covered`` is the
-    share that the band of `PER_DOUBLING` holds.
+    ``per_doubling`` is the least growth, in log time, whose band contains four of five rows; ``covered`` is
+    the share of rows in the band of `PER_DOUBLING`.
     """
 
     machine: str

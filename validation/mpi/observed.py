@@ -27,14 +27,14 @@ class MpiRow:
 
 
 def is_observable(record: Record) -> bool:
-    """Return whether MPI's model has a form for what a record timed."""
+    """Return whether MPI's model has a form for a record's collective."""
     if record.library != Mpi.name or record.ranks < 2 or not record.nbytes:
         return False
     return algorithm_of(record) in ROUNDS[record.collective]
 
 
 def algorithm_of(record: Record) -> str:
-    """Return the algorithm that ran; Open MPI's own choice where none was forced."""
+    """Return the algorithm that ran; Open MPI's own choice if none was forced."""
     return decide(collective_of(record)) if record.algorithm == "auto" else record.algorithm
 
 
@@ -58,7 +58,7 @@ def observed(records: Sequence[Record], cluster: str, settings: Mapping[str, str
 
 
 def _port(name: str, settings: Mapping[str, str], nodes: int, each: int) -> NodePort:
-    """Return the port; it is equal for all node counts but one, so two are drawn."""
+    """Return the port; all counts of several nodes have the same, so two nodes are built."""
     graph = _drawn(name, tuple(sorted(settings.items())), min(nodes, 2), each)
     count = min(nodes, 2) * each
     graph = spread_over(graph, count, EVEN)
@@ -79,13 +79,13 @@ def predictions(
     """Yield the seconds of each record and the ends of its band, calibrated or with default parameters."""
     if calibration and calibration.mpi is None:
         raise CalibrationError(
-            f"the calibration of {calibration.cluster} has nothing of MPI; write --calibration none"
+            f"the calibration of {calibration.cluster} is not of MPI; write --calibration none"
         )
     for record in records:
         if not is_observable(record):
             raise RecordError(
                 f"mpi has no form for {record.algorithm} {record.collective} of {record.nbytes} B on "
-                f"{record.ranks} ranks; leave such rows out"
+                f"{record.ranks} ranks; remove such rows"
             )
     tasks = [row.task for row in observed(records, cluster, settings)]
     if calibration and calibration.mpi:

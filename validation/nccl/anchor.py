@@ -32,7 +32,7 @@ def anchored(
 ) -> Calibration:
     """Scale the calibration by the site's own rows, in proportion to their similarity."""
     if calibration.nccl is None:
-        raise CalibrationError(f"the calibration of {calibration.cluster} has nothing of NCCL to scale")
+        raise CalibrationError(f"the calibration of {calibration.cluster} is not of NCCL")
     own = [record for record in records if is_observable(record)]
     ran = as_run(own, machine, values)
     rows = observed(ran, machine, values)
@@ -59,7 +59,7 @@ def anchored(
 
 
 def as_before(task: Task, before: Communicator, model: MeasuredModel) -> tuple[Task, float]:
-    """Return a task on the machines that were measured, and how many times as long it takes on its own."""
+    """Return a task on the measured machines, and the ratio of its time on its own machines."""
     library = Nccl(task.comm, calibrated=Calibrated(model, ""), before=before)
     collective = Collective(task.kind, task.comm.ranks, task.nbytes, dtype="float32")
     ratio = library.change(collective, Candidate(*task.pair)) or 1.0

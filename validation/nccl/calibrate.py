@@ -1,4 +1,4 @@
-"""Calibrate NCCL's measured model from records, and report how far to trust it."""
+"""Calibrate NCCL's measured model from records, and report its uncertainty and errors."""
 
 from collections.abc import Mapping, Sequence
 
@@ -30,11 +30,11 @@ def calibrate_nccl(records: Sequence[Record], machine: str, values: Mapping[str,
     """Fit a machine to all NCCL records that the model has a form for."""
     rows = observed(records, machine, values)
     if not rows:
-        raise RecordError(f"no row of {', '.join(KINDS)} among NCCL's: nothing to fit; measure one of these")
+        raise RecordError(f"no row of {', '.join(KINDS)} among NCCL's; measure one of these")
     sites = tuple(sorted({row.record.site or "one site" for row in rows}))
     fitted = fit(rows, pooled=len(sites) > 1)
     if len(fitted.rows) < MIN_ROWS:
-        raise RecordError(f"{len(fitted.rows)} rows of NCCL's to fit; measure {MIN_ROWS} sizes or more")
+        raise RecordError(f"{len(fitted.rows)} rows of NCCL to fit; measure {MIN_ROWS} sizes or more")
     return stored(fitted, machine, sites)
 
 
@@ -74,7 +74,7 @@ def stored(fitted: Fitted, machine: str, sites: tuple[str, ...]) -> Stored:
 
 
 def _moved(fitted: Fitted, name: str) -> float:
-    """Return how far a parameter has moved, in deviations of its prior."""
+    """Return a parameter's distance from its prior, in deviations of the prior."""
     (prior,) = (prior for prior in fitted.priors if prior.name == name)
     return float(np.log(fitted.model.values[name] / prior.value) / prior.sigma)
 

@@ -34,13 +34,13 @@ DIGITISED = 0.006
 """The same for points read off a smooth curve in a figure."""
 
 _SURE = 30.0
-"""Deviations up to which such a point counts in full: figures show no outliers."""
+"""Deviations up to which such a point has full weight: figures show no outliers."""
 
 NO_LL128, DOUBLED = 3.0, 6.0
-"""The gain in cost that the lack of LL128, or a doubling of channels, must reach."""
+"""Minimum gain in cost of the lack of LL128, or of a doubling of channels."""
 
 _WAYS = ((1,), (4, 1))
-"""Initial and final spreads: a wide one first sees less of the kinks."""
+"""Initial and final spreads: a wide one first smooths the kinks."""
 
 REPEATED = 0.4
 """The share of rows' spread around the form that remains when they are measured again."""
@@ -199,7 +199,7 @@ def _is_digitised(row: NcclRow) -> bool:
 
 
 def _weights(rows: Sequence[NcclRow], pooled: bool) -> Floats:
-    """Return 1 each; equal weights per run where sites are pooled."""
+    """Return equal weights of rows, or of runs if sites are pooled."""
     if not pooled:
         return np.ones(len(rows))
     runs = [row.run for row in rows]

@@ -32,7 +32,7 @@ class NcclRow:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Chosen:
-    """The tuner's choice per observation, and how clear it was.
+    """The tuner's choice per observation, and its certainty.
 
     ``kept`` are the positions of those whose pair has a form; ``sure`` is 1 where the second best estimate is
     at least a tenth above the best: closer estimates do not decide which one ran.
@@ -71,7 +71,7 @@ def is_observable(record: Record) -> bool:
 
 
 def _run_of(record: Record) -> str:
-    """Return what all rows of one run have in common."""
+    """Return the facts common to all rows of one run."""
     fields = record.fingerprint.get("id", "")
     return f"{record.source} {fields} {record.collective} {record.algorithm} {record.protocol} {record.ranks}"
 

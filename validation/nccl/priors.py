@@ -28,15 +28,15 @@ def priors(system: System) -> tuple[Prior, ...]:
     card = system.nic_path / GB
     reduced = 1.055 * (nvlink or 450.0)  # by the switch: 475 GB/s where NVLink has 450
     return (
-        Prior("launch_us", 2.0, 0.8, "before a kernel does anything"),
+        Prior("launch_us", 2.0, 0.8, "before a kernel begins to work"),
         Prior("base", 0.85, 0.3, "factor on the tuner's base latencies"),
         Prior("host_us", 4.7, 0.15, "launch of one more GPU that the same thread drives"),
         Prior("thread_us", 1.9, 0.3, "launch of one more thread of the same process"),
         Prior("inside", 1.0, 0.4, "factor on all hop latencies inside a node"),
         Prior("between", 1.0, 0.5, "factor on all hop latencies between nodes"),
         *_hops(),
-        Prior("inside_GBps", inside, 0.2, "what a GPU's links carry"),
-        Prior("between_GBps", between, 0.4, "what a node's cards carry"),
+        Prior("inside_GBps", inside, 0.2, "rate of a GPU's links"),
+        Prior("between_GBps", between, 0.4, "rate of a node's cards"),
         Prior("inside_ll", 0.4, 0.4, "part of it that LL leaves for data"),
         Prior("inside_ll128", 0.85, 0.3, "part of it that LL128 leaves"),
         Prior("between_ll", 0.4, 0.7, "the same between nodes"),
@@ -48,7 +48,7 @@ def priors(system: System) -> tuple[Prior, ...]:
         *_rates("inside_rate", "GB/s of one message inside a node", (4.0, 12.0, 16.0)),
         *_rates("between_rate", "GB/s of one message between nodes", (2.5, 0.37 * card, 0.48 * card)),
         *_rates("tree_rate", "GB/s of one channel's chunks behind each other in a tree", (1.5, 4.0, 8.0)),
-        Prior("ring_own", 0.55, 0.3, "steps that a ring of one node takes for a GPU's own part"),
+        Prior("ring_own", 0.55, 0.3, "steps of a ring of one node for a GPU's own part"),
         Prior("inside_gap_us", 0.05, 1.0, "gap between messages inside a node, a channel"),
         *_gaps("between_gap_us", "the same between messages on a card"),
         Prior("nvls", 1.5, 0.3, "factor on the latency of the switch's reduction"),

@@ -1,7 +1,7 @@
 """The shipped calibrations, fitted to the published measurements.
 
 ``python -m ringside.validation.published.calibrations`` writes them. Parameters inside a node are shared by
-all machines of one box, parameters between nodes are the machine's own.
+all machines with the same nodes, parameters between nodes are the machine's own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,9 +36,9 @@ def is_left_out(record: Record) -> bool:
 
 
 def of_machine(machine: str, records: Sequence[Record]) -> list[Record]:
-    """Return a machine's rows for calibration: its own, and those of its box mates on one node.
+    """Return a machine's rows for calibration: its own, and one-node rows of machines with the same nodes.
 
-    A single site that was measured on one node and on several needs no other's.
+    A single site with rows on one node and on several uses only its own.
     """
     own = [record for record in records if record.cluster == machine]
     counts, sites = {record.num_nodes for record in own}, {record.site for record in own}
@@ -47,7 +47,7 @@ def of_machine(machine: str, records: Sequence[Record]) -> list[Record]:
 
 
 def mates_of(machine: str) -> tuple[str, ...]:
-    """Return the other machines of the same box."""
+    """Return the other machines with the same nodes."""
     return tuple(mate for mate in box_of(machine) if mate != machine)
 
 

@@ -1,4 +1,4 @@
-"""The table of an nccl-tests log, and what its numbers tell where the log omits it.
+"""The table of an nccl-tests log, and facts inferred from its numbers where the log omits them.
 
 The header names the columns, in all releases.
 

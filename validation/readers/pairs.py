@@ -39,7 +39,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """The measurements, and the runs that gave no row: their nodes, if known, and their file."""
+    """The measurements, and the runs without a row: their nodes, if known, and their file."""
 
     measured: tuple[Pair, ...]
     failed: tuple[tuple[tuple[str, ...], str], ...] = ()

@@ -50,7 +50,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class SiteScore:
-    """Errors at unseen sites, where each site counts once, whatever its number of rows.
+    """Errors at unseen sites, where each site counts once, independent of its number of rows.
 
     The figures are the median and the mean of the sites' medians; ``large`` is their median over rows of 128
     MiB and more alone, NaN without any. ``mean`` is over all rows.
@@ -204,7 +204,7 @@ def _more_nodes(machine: str, own: Sequence[NcclRow]) -> Iterator[Split]:
 
 
 def _other_sites(machine: str, own: Sequence[NcclRow], mates: Sequence[NcclRow]) -> Iterator[Split]:
-    """Fit all sites of the box but one, judge that one."""
+    """Fit all sites of machines with the same nodes but one, judge that one."""
     for site in dict.fromkeys(row.record.site for row in own):
         others = [row for row in (*own, *mates) if row.record.site != site]
         judged = [row for row in own if row.record.site == site]

@@ -12,12 +12,12 @@ NAIVE = "naive"
 
 @dataclass(frozen=True, slots=True)
 class JudgedRow:
-    """One row that set nothing: its measurement, its prediction, and what simple rules say.
+    """One held-out row: its measurement, its prediction, and those of simple rules.
 
     ``series`` are the rows that one row or one fit predicts, ``what`` names this one, ``part`` is the part of
     the table that is summarized by itself. Numbers are in the table's unit. ``rule`` is the table's naive
-    rule, ``baselines`` are several by name in its place; NaN where a rule says nothing. ``low`` and ``high``
-    are the ends of the predicted interval. ``traits`` are what rows may be grouped by.
+    rule, ``baselines`` are several by name in its place; NaN if a rule does not apply. ``low`` and ``high``
+    are the ends of the predicted interval. Rows may be grouped by ``traits``.
     """
 
     series: str
@@ -69,9 +69,9 @@ class Correlated:
 
 @dataclass(frozen=True, slots=True)
 class JudgedTable:
-    """Published rows, and how each is predicted without setting anything.
+    """Published rows, and the predictions of held-out ones.
 
-    ``sets`` says which rows set the parameters, ``rule`` what the naive rule is. ``judged`` predicts all
+    ``sets`` describes the rows that set the parameters, ``rule`` the naive rule. ``judged`` predicts all
     other rows, ``counted`` answers questions without numbers, ``correlated`` compares orders. ``fitted``
     returns the errors of the rows that set the parameters.
     """
@@ -116,7 +116,7 @@ class Score:
 
 
 def score(group: str, name: str, rows: Sequence[JudgedRow]) -> Score:
-    """Summarize rows; a rule needs an answer for half of them."""
+    """Summarize rows; a rule counts if it applies to half of them."""
     by_rule: dict[str, list[float]] = {}
     for row in rows:
         for rule, value in (row.baselines or {NAIVE: row.rule}).items():

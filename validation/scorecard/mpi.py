@@ -1,4 +1,4 @@
-"""MPI's model on held-out rows, and how often it names the fastest algorithm.
+"""MPI's model on held-out rows, and the share of cells whose fastest algorithm it predicts.
 
 Every split fits some rows of a machine and judges others: more nodes, another collective. A row is never
 judged by a fit that included it.
@@ -16,7 +16,7 @@ from ringside.validation.published.mpi import published_mpi
 from ringside.validation.scorecard.judged import Counted, JudgedRow, JudgedTable
 
 TIED = 0.1
-"""Algorithms this close to the fastest count as tied, by the variation between runs of one kind."""
+"""Algorithms this close to the fastest count as tied, because runs of one kind vary as much."""
 
 SMALL = (("mare-nostrum", "all_reduce", 32, 60), ("leonardo", "all_gather", 4, 32))
 """Machine, collective, nodes fitted and nodes judged for small calibrations."""
@@ -64,7 +64,7 @@ class MpiSplit:
         ]
 
     def winners(self) -> tuple[Counted, Counted]:
-        """Count the cells whose fastest algorithm the model names, or one at most `TIED` slower."""
+        """Count the cells in which the model picks the fastest algorithm, or one at most `TIED` slower."""
         return winners(self.predicted(self.judged))
 
     @property
@@ -124,7 +124,7 @@ def splits(records: Sequence[Record]) -> Iterator[MpiSplit]:
 
 
 def winners(rows: Sequence[JudgedRow]) -> tuple[Counted, Counted]:
-    """Count cells with several measured algorithms: the fastest is named, or one at most `TIED` slower.
+    """Count cells of several measured algorithms in which it picks the fastest, or one at most `TIED` slower.
 
     A cell is a size on a number of nodes. An algorithm measured in several implementations counts by its
     fastest.

@@ -24,7 +24,7 @@ _CLOSE = 1e-10
 
 
 class Clocks(NamedTuple):
-    """The seconds to add to each rank's times; ``residual_s`` is the remaining distance of ends.
+    """The seconds to add to each rank's times; ``residual_s`` is the remaining difference of ends.
 
     That is the median over collectives and ranks after alignment; ``moved_s`` is the largest correction of a
     clock; ``used`` the number of collectives used.
@@ -37,11 +37,11 @@ class Clocks(NamedTuple):
 
 
 def align(traces: Sequence[RankTrace], matches: Sequence[Match]) -> Clocks:
-    """Align clocks by the ends of collectives; without any they stay as they are.
+    """Align clocks by the ends of collectives; without any they are unchanged.
 
     No rank can leave an all-reduce, an all-gather, a reduce-scatter, an all-to-all or a barrier before the
-    last has come, and all leave it almost at once. So a rank's clock offset is the median, over these, of how
-    much later than the others' median it saw the end.
+    last rank arrives, and all leave it almost at once. So a rank's clock offset is the median, over these, of
+    its end minus the others' median end.
     """
     origin = min(trace.origin_ns for trace in traces)
     own = {trace.rank: (trace.origin_ns - origin) / 1e9 for trace in traces if trace.rank is not None}
@@ -93,7 +93,7 @@ class AlignedCollective(NamedTuple):
 
     @property
     def last(self) -> int:
-        """The rank that came last."""
+        """The last rank to arrive."""
         return max(self.arrivals, key=lambda rank: self.arrivals[rank])
 
     @property
@@ -103,7 +103,7 @@ class AlignedCollective(NamedTuple):
 
     @property
     def lead_s(self) -> float:
-        """How much later the last rank came than the one before it."""
+        """The delay of the last rank after the one before it."""
         *_, second, last = sorted(self.arrivals.values())
         return last - second
 
@@ -125,8 +125,8 @@ class CollectiveRow:
 
     ``members`` are the ranks of a group relative to its first, where traces have them. ``time_s`` is their
     total time, the mean over the traced ranks. ``transfer_s`` is the median, which gives the bandwidths; for
-    a single rank it is an estimate: the shortest one, which waited least. ``last`` is the rank that came last
-    most often, and in which share.
+    a single rank it is an estimate: the shortest one, which waited least. ``last`` is the rank that was last
+    most often, and its share.
     """
 
     kind: str | None
@@ -164,8 +164,8 @@ class RankRow(NamedTuple):
     """One rank: its communication, and the part not hidden behind its own work.
 
     ``share`` and ``exposed_share`` are of ``window_s``, from its first work or collective to its last.
-    ``last`` counts how often it came last; ``lead_s`` is by how much, the median; ``waited_s`` its total wait
-    for others. Calls alone have no times.
+    ``last`` is the number of collectives in which it was last, ``lead_s`` its median delay in these,
+    ``waited_s`` its total wait for others. Calls alone have no times.
     """
 
     rank: int | None

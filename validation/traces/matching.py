@@ -80,7 +80,7 @@ def match(traces: Sequence[RankTrace]) -> Matched:
 
 
 def _wanted(trace: RankTrace, one: Traced, traced: Sequence[int | None]) -> int:
-    """Return how many traced ranks take part in a collective; all where the trace does not say which.
+    """Return the number of traced ranks in a collective; all if the trace does not list its ranks.
 
     A group of fewer ranks than the job, without a list in any trace, is identified by its ``Comms Id`` alone.
     """

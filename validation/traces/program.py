@@ -1,9 +1,9 @@
-"""Traces as a `Program`: work at its recorded length, collectives that another network may carry.
+"""Traces as a `Program`: work of its recorded length, and collectives to replay on another network.
 
-A rank's work is split where something waits: a collective begins after all work that the host had launched
-before its call, as on PyTorch's streams, and work waits for the collectives that the host made it wait for,
-or, where a trace has no such waits, for those that ended while nothing else ran just before it. Unexplained
-time, mainly the host's own delays, stays as a gap of its recorded length.
+A rank's work is split at waits: a collective begins after all work that the host had launched before its
+call, as on PyTorch's streams, and work waits for the collectives that the host made it wait for, or, where a
+trace has no such waits, for those that ended while nothing else ran just before it. Unexplained time, mainly
+the host's own delays, stays as a gap of its recorded length.
 """
 
 from bisect import bisect_right
@@ -34,7 +34,7 @@ _TOLERANCE_S = 1e-9
 class TracedProgram:
     """A program, and the recorded transfer time of each collective by rank and position.
 
-    ``roles`` names for each rank the traced one that stands for it; ``kept`` counts collectives and messages
+    ``roles`` gives each rank's representative among the traced ones; ``kept`` counts collectives and messages
     that stay at their recorded length, because the traces lack their partners or sizes.
     """
 
@@ -171,7 +171,7 @@ def _collective(kind: str | None, nbytes: int | None, ranks: int) -> Collective 
 
 
 def _alike(trace: RankTrace, one: Traced) -> tuple[str | None, int | None, int | None]:
-    """Return the key of collectives that take equally long without skew."""
+    """Return the key of collectives with equal durations without skew."""
     size = group_size(trace, one)
     return one.kind, one.nbytes(size), size
 
@@ -239,7 +239,7 @@ class _Writer:
             self.seconds[place] = piece.transfer
 
     def _gap(self, seconds: float, lane: str, after: tuple[int, ...]) -> tuple[int, ...]:
-        """Leave the lane idle for some seconds; return what the next operation waits for."""
+        """Leave the lane idle for some seconds; return the operations that the next one waits for."""
         if seconds <= _TOLERANCE_S:
             return after
         self._post(Operation(Compute(seconds), lane, after, name="gap", category=_GAP))

@@ -1,4 +1,4 @@
-"""What-if analysis for networks: a traced program on a cluster, compared with the recording."""
+"""What-if analysis of networks: a traced program on a cluster, compared with the recording."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,9 +35,9 @@ class Replay:
 class TraceReplay:
     """The recording replayed with its own times, on a cluster like its own, and on another.
 
-    ``own`` is ``None`` where the traces do not identify a known cluster, or its library is not modelled;
-    ``why`` gives the evidence. ``steps`` is the number of recorded profiler steps, ``step_s`` their length:
-    the whole window without any.
+    ``own`` is ``None`` if the traces do not identify a known cluster, or its library is not modelled; ``why``
+    gives the evidence. ``steps`` is the number of recorded profiler steps, ``step_s`` their length: the whole
+    window without any.
     """
 
     traced: TracedProgram
@@ -67,7 +67,7 @@ def what_if(
     first = analysis.traces[0]
     traced = program_of(analysis)
     if not any(traced.program.operations(trace.rank or 0) for trace in analysis.traces):
-        raise TraceError(f"{first.path}: neither work nor timed collectives, so there is nothing to replay")
+        raise TraceError(f"{first.path}: neither work nor timed collectives to replay")
     steps = [step.end_s - step.begin_s for trace in analysis.traces for step in trace.steps]
     own, why = _own(traced, first)
     other = None
@@ -119,7 +119,7 @@ def replay(
 def own_cluster(trace: RankTrace) -> tuple[str | None, str]:
     """Return the named cluster of a trace, from its GPUs; else ``None``, and why."""
     if not trace.gpu or not trace.ranks:
-        return None, "the trace names no GPU, or not how many ranks there were"
+        return None, "the trace lacks the GPU or the number of ranks"
     nodes = max(1, -(-trace.ranks // trace.gpus))
     record = Record(
         source="trace", cluster="", library="nccl", collective="all_reduce", num_nodes=nodes,

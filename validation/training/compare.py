@@ -17,7 +17,7 @@ from ringside.validation.training.program import program_of
 class CommunicationCall(NamedTuple):
     """One collective or message in the order of a rank's calls.
 
-    ``ranks`` are the group's, or for a message the other end alone.
+    ``ranks`` are the group's, or for a message its other end.
     """
 
     kind: str

@@ -29,14 +29,14 @@ from ringside.sim.workload.workload import Tensor
 from ringside.validation.training.experts import write_experts
 
 HOST_S = 5e-4
-"""Seconds by which some hosts lag in each layer: more than a latency, too little to matter."""
+"""Seconds by which some hosts lag in each layer: more than a latency, but negligible."""
 
 _UNKNOWN = Roofline(1e10, 1e10, 4)
-"""A pace for decoders that compute on CPUs, about whose times nothing is claimed."""
+"""A pace for decoders that compute on CPUs, whose times are not predicted."""
 
 
 def program_of(job: TrainingJob) -> Program:
-    """One step of the job on all its ranks."""
+    """Return one step of the job on all its ranks."""
     communicators = Communicators(job.mesh, GLOO.name, GLOO.workers)
     # FSDP's and functional collectives block, those of DistributedDataParallel and of an optimizer do not
     blocks = job.strategy == "fsdp"

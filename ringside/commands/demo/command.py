@@ -33,14 +33,13 @@ MEANING = (
     "torch.distributed; Gloo's own all-reduce is shown for comparison",
     "measured is the median over iterations of the slowest rank; every result was checked against the "
     "exact sum",
-    "hollow points set the parameters, filled ones were held out: only their error says how good the "
-    "model is",
+    "hollow points set the parameters, filled ones were held out: only their error measures the model",
     "spread is half the distance from the fastest iteration to the 95th percentile: an error below it is "
     "within measurement noise",
     "alpha is the latency of a message, beta the transfer time per byte, gamma the reduction time per "
     "byte, launch the overhead of a collective before its first message; if the rows cannot separate "
     "two of them, one is fixed and the report says so",
-    "with more ranks than cores, ranks wait for a core and not for the network: do not use those "
+    "with more ranks than cores, ranks wait for a core and not for the network: do not use these "
     "parameters elsewhere",
 )
 
@@ -96,7 +95,7 @@ def command(
 
 
 def _analyse(records: list[Record], output: Path) -> tuple[list[Compared], dict[str, str]]:
-    """Calibrate each rank count by itself: cores shared by more ranks are another machine."""
+    """Calibrate each rank count by itself: more ranks per core act as another machine."""
     from ringside.validation.calibrate import calibrate, report
 
     compared, reports = [], {}
@@ -105,7 +104,7 @@ def _analyse(records: list[Record], output: Path) -> tuple[list[Compared], dict[
         calibration = calibrate([record for record in own if record.nbytes in FITTED], "star")
         calibration.write(output / f"calibration-{ranks}-ranks.yaml")
         compared += compare(own, "star", calibration=calibration)
-        reports[f"What was fitted on {ranks} ranks"] = report(calibration)
+        reports[f"Fit on {ranks} ranks"] = report(calibration)
     return compared, reports
 
 

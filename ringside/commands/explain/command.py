@@ -1,4 +1,4 @@
-"""``ringside explain``: why a log's bus bandwidth is low, what to try, and what the log cannot show."""
+"""``ringside explain``: why a log's bus bandwidth is low, what to try, and the limits of the log."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""``ringside goodput``: what failures, checkpoints and restarts leave of a long job's time."""
+"""``ringside goodput``: the productive share of a long job with failures, checkpoints and restarts."""
 
 import typer
 
@@ -74,7 +74,7 @@ def _list(*, as_json: bool) -> None:
 def _print(answer: JobGoodputs) -> None:
     job, known = answer.job, answer.question.known
     write, persist = job.checkpoints.write_s, job.checkpoints.persist_s
-    fails = f"a failure every {format_span(job.mtbf_s)}" if job.rate else "never a failure"
+    fails = f"a failure every {format_span(job.mtbf_s)}" if job.rate else "no failures"
     lines = [
         f"{job.nodes} nodes, {job.spares} spare, {fails}; {format_span(job.work_s)} of work",
         f"a checkpoint stops training for {format_span(write)}"

@@ -1,4 +1,4 @@
-"""``ringside measure``: run a collective for real and keep every record measured."""
+"""``ringside measure``: run a collective for real and store every record."""
 
 import sys
 from pathlib import Path

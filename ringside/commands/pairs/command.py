@@ -50,7 +50,7 @@ def command(
 
 
 def lines(verdict: PairsVerdict) -> list[str]:
-    """Describe slow nodes and pairs, and what these measurements cannot show."""
+    """Describe slow nodes and pairs, and the limits of these measurements."""
     together: dict[tuple[str, str], list[SlowPair]] = {}
     for pair in verdict.pairs:
         together.setdefault(pair.nodes, []).append(pair)

@@ -1,4 +1,4 @@
-"""``ringside pick``: the winner at every size and node count, by how much, and rules for NCCL."""
+"""``ringside pick``: the winner at every size and node count with its margin, and rules for NCCL."""
 
 import math
 from pathlib import Path
@@ -87,7 +87,7 @@ def _print(answer: AlgorithmPicks) -> None:
 
 
 def _losses(answer: AlgorithmPicks) -> list[str]:
-    """Describe where the library's own choice loses, a sentence each."""
+    """Describe the sizes at which the library's own choice loses, a sentence each."""
     losses = []
     for one in answer.picks:
         if one.loss:

@@ -12,7 +12,7 @@ from ringside.topologies.units import format_size
 
 
 def write_rules(answer: AlgorithmPicks, path: Path) -> list[str]:
-    """Write rules of NCCLX's tuner (.json) or of NCCL's example plugin; return how they differ from NCCL.
+    """Write rules of NCCLX's tuner (.json) or of NCCL's example plugin; return the differences from NCCL.
 
     Rules by NCCL's own times are exact. By measured times they keep NCCL's own choice unless it certainly
     loses.
@@ -20,7 +20,7 @@ def write_rules(answer: AlgorithmPicks, path: Path) -> list[str]:
     question = answer.question
     if not answer.library.has_tuner:
         title = LIBRARIES[answer.library.name].title
-        raise ValueError(f"NCCL's tuner does not know {title}'s algorithms; write --library nccl")
+        raise ValueError(f"NCCL's tuner has no algorithms of {title}; write --library nccl")
     comms = {nodes: one.comm for nodes, one in answer.libraries.items() if one.comm}
     kind, types = question.collective, (question.dtype, question.redop)
     stretches = {}
@@ -40,7 +40,7 @@ def write_rules(answer: AlgorithmPicks, path: Path) -> list[str]:
 
 
 def _departures(answer: AlgorithmPicks, path: Path) -> list[str]:
-    """Describe where the rules differ from NCCL's own choice, a sentence for each node count."""
+    """Describe the differences of the rules from NCCL's own choice, a sentence for each node count."""
     sentences = []
     for nodes in answer.libraries:
         moved = [one for one in answer.picks if one.nodes == nodes and one.advised != one.default]

@@ -63,7 +63,7 @@ def command(
 
 
 def _made(question: type[Asked], values: dict[str, Any]) -> Asked:
-    """Make a question of the options that are its fields."""
+    """Make a question from the options that are its fields."""
     return question(**{name: values[name] for name in _FIELDS[question] & values.keys()})
 
 
@@ -105,7 +105,9 @@ def _refuse_misplaced(given: set[str], *, real: bool, only_check: bool, placed: 
         raise ValueError(f"{pictures}: --check only proves; remove one of them")
     lost = _flags(given & {*_OF_SIMULATIONS, "settings", "trace"})
     if lost and not (real or placed):
-        raise ValueError(f"{lost}: nothing is simulated or run; add --cluster NAME, or remove it")
+        raise ValueError(
+            f"{lost} has no effect without --cluster or --real; add --cluster NAME, or remove it"
+        )
 
 
 def _flags(names: set[str]) -> str:

@@ -11,10 +11,10 @@ from ringside.topologies.disk import check_outputs, write_file
 from ringside.topologies.units import format_duration
 
 MOST_ROWS = 64
-"""The maximum of ranks in a table; JSON has them all."""
+"""Maximum number of ranks in a table; JSON has all."""
 
 MOST_LETTERS = 60
-"""The maximum length of a group's name, which may list its ranks."""
+"""Maximum length of a group's name, which may list its ranks."""
 
 HEADS = (
     *(("rank", ""), ("ends", "(ms)"), ("compute", "(ms)"), ("comm", "(ms)"), ("exposed", "(ms)")),

@@ -1,6 +1,6 @@
 """``ringside program --real``: run a job of collectives and messages for real, and time each rank.
 
-On an emulated network the prediction from ping-pong alone is shown too.
+On an emulated network the prediction from ping-pong is shown too.
 """
 
 from collections.abc import Callable

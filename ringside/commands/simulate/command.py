@@ -45,7 +45,9 @@ def command(
             help="Draw ranks and links over time: .svg, .png or .pdf.",
         ),
     ] = None,
-    links: Annotated[bool, typer.Option("--links", help="Print the busiest links and who waits.")] = False,
+    links: Annotated[
+        bool, typer.Option("--links", help="Print the busiest links and the waits for them.")
+    ] = False,
     top: Annotated[
         int | None, typer.Option(min=1, show_default="10", help="Number of links that --links prints.")
     ] = None,
@@ -131,7 +133,7 @@ def _band(row: dict[str, Any]) -> tuple[console.Cell, ...]:
 
 
 def _weighed(row: dict[str, Any], pairs: Sequence[str], *, is_measured: bool) -> tuple[console.Cell, ...]:
-    """Return a row of NCCL's: its choice, the runner-up, and its estimate for every pair."""
+    """Return a row of NCCL: its choice, the runner-up, and its estimate for every pair."""
     taken, times = f"{row['algorithm']}/{row['protocol']}", row["choices_us"]
     others = [pair for pair in times if pair != taken]
     runner_up = min(others, key=times.__getitem__, default="-")

@@ -19,7 +19,7 @@ HEADS = (
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """The links of one prediction, or a note why there are none."""
+    """The links of one prediction, or the reason why there are none."""
 
     prediction: Prediction
     load: Load | None

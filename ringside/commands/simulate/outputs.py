@@ -1,4 +1,4 @@
-"""Files that ``ringside simulate`` writes, and what it can show."""
+"""Files that ``ringside simulate`` writes, and checks of the requested outputs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,8 +65,8 @@ class Outputs:
                 )
         if self.plot and not (self.links or question.disturbance) and sizes * len(question.nodes or "1") == 1:
             raise ValueError(
-                f"--plot {self.plot} draws a curve, and one size on one cluster is a point; "
-                "add --links, or several sizes, or --nodes 1,2,4"
+                f"--plot {self.plot} draws a curve, but one size on one cluster is a point; add "
+                "--links, or several sizes, or --nodes 1,2,4"
             )
 
     def write(self, answer: CollectiveTimes) -> list[str]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PICTURE, PAGE = "study.svg", "study.html"
 
 MOST_ROWS = 1000
-"""The maximum of rows in the page's table; the Parquet files have all."""
+"""Maximum number of rows in the page's table; the Parquet files have all."""
 
 EMPTY = "''"
 """An empty value, as in a shell."""
@@ -171,7 +171,7 @@ def _report(folder: "Folder", count: int, html: Path | None, *, as_json: bool) -
         ]
         console.print_table(comments, HEADS, [_cells(effect) for effect in results.effects])
     if not results.answered:
-        raise RuntimeError(f"no point was answered; the first: {rows['error'].iloc[0]}")
+        raise RuntimeError(f"no point was answered; the first error: {rows['error'].iloc[0]}")
 
 
 def _page(study: "Study", rows: Any, results: "Summary", notes: list[str], raw: Mapping[str, Any]) -> Page:

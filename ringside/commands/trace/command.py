@@ -18,7 +18,7 @@ from ringside.validation.traces.matching import group_size, world
 from ringside.validation.traces.replay import Replay, TraceReplay, predicted
 
 MOST_ROWS = 64
-"""The maximum of ranks and what-if rows in a table; JSON has them all."""
+"""Maximum number of ranks and what-if rows in a table; JSON has all."""
 
 _WHAT = (("kind", ""), ("size", "(B)"), ("ranks", ""), ("count", ""), ("median", "(us)"))
 _MORE = (("time", "(ms)"), ("apart", ""), ("algbw", "(GB/s)"))
@@ -123,7 +123,7 @@ def _comments(analysis: Analysis) -> Iterator[str]:
     if len(traces) > 1:
         yield from _of_all(analysis)
     elif analysis.rows:
-        yield "one rank only: durations include waiting for others, so skew and transfer are not separable;"
+        yield "one rank only: durations include waiting for others, so skew and transfer cannot be separated;"
         yield "the shortest collective of a kind and size bounds its transfer time;"
         yield "the excess of the others is waiting, which a replay keeps"
 
@@ -245,7 +245,7 @@ def _story(replays: TraceReplay) -> Iterator[str]:
     if replays.own is None:
         yield f"the job's own cluster is unknown: {replays.why}"
     if replays.other and traced.is_alike:
-        yield "ranks without a trace are assumed to do the same as traced ones, at the same moments"
+        yield "ranks without a trace are assumed to act as traced ones, at the same moments"
     if replays.other and traced.kept:
         yield (
             f"{traced.kept} of {traced.kept + traced.calls} collectives and messages keep their recorded "

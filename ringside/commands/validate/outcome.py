@@ -13,9 +13,9 @@ Answer = TypeVar("Answer", bound=Validations)
 def carry_out(
     question: Any, answer: Callable[[Any, Sequence[Any]], Answer], report: Callable[[Answer], None]
 ) -> None:
-    """Ask, and report what was measured, even if interrupted; raise RuntimeError past a tolerance.
+    """Measure, and report the cases so far, even if interrupted; raise RuntimeError past a tolerance.
 
-    ``answer`` makes its answer of the cases so far.
+    ``answer`` makes the answer from the cases.
     """
     cases: list[Any] = []
     try:

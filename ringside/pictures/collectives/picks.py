@@ -26,7 +26,7 @@ _TYPE = (8, 7)
 
 
 def draw_picks(picks: Sequence[Pick], title: str, path: Path) -> None:
-    """Draw a map of winners, size by node count; hatched where the next is too close to call.
+    """Draw a map of winners, size by node count; hatched where the runner-up is too close to call.
 
     Colours are the algorithms'; neighbours with one winner have its name where it fits.
     """

@@ -1,4 +1,4 @@
-"""A disturbed answer: the distribution of its draws' times, and who waits for whom in the typical one."""
+"""A disturbed answer: the distribution of its draws' times, and the waits of ranks in the typical one."""
 
 from pathlib import Path
 

@@ -26,7 +26,7 @@ def test_a_slow_log_is_given_its_cause_and_what_settles_it(ringside, tmp_path):
     write([replace(r, time_s=r.time_s + 200e-6) for r in records], tmp_path / "late.jsonl")
     code, out, _ = ringside("explain", "late.jsonl")
     assert code == 0
-    wait = re.search(r"# - every collective takes (\d+) us more, whatever its size", out)
+    wait = re.search(r"# - every collective takes (\d+) us more, at every size", out)
     assert wait
     assert 150 <= int(wait[1]) <= 260
     assert "to decide: run one process per GPU" in out

@@ -63,7 +63,7 @@ def test_rows_count_every_collective(json_of):
 def test_one_rank_says_that_skew_is_not_known(ringside):
     code, out, _ = ringside("trace", DATA / "a100x2_sized.json.gz", "--each", "--all")
     assert code == 0
-    assert "skew and transfer are not separable" in out
+    assert "skew and transfer cannot be separated" in out
     assert "shortest" in out
     assert "skew" not in next(line for line in out.splitlines() if "kind" in line)
     assert sum("ProfilerStep#" in line for line in out.splitlines()) >= 10

@@ -114,7 +114,7 @@ def test_a_defect_is_called_one_and_says_how_to_report_it(broken, ringside, monk
     monkeypatch.delenv("RINGSIDE_DEBUG", raising=False)
     code, out, err = ringside("topo")
     assert (code, out) == (70, "")
-    assert "this is a defect of Ringside, not of what you wrote: KeyError: 'key'" in err
+    assert "this is a defect of Ringside, not of your input: KeyError: 'key'" in err
     assert "report it" in err
     assert "RINGSIDE_DEBUG=1" in err
     assert "Traceback" not in err

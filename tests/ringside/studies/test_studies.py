@@ -139,7 +139,7 @@ def test_errors_of_points_name_options_of_the_command_line():
 
 def test_several_rows_are_no_answer():
     row = row_of(Query("simulate", OPTIONS), 0, {"ranks": "4"})
-    assert "rows in one answer; request one size" in row["error"]
+    assert "rows in one answer; write one size" in row["error"]
 
 
 def test_a_parameter_with_a_name_of_the_answer_leaves_both():
@@ -302,7 +302,7 @@ def test_a_damaged_part_is_named_and_asked_again_once_it_is_deleted(tmp_path, da
         folder.write(rows(found)[2:])
     part = folder.parts[1]
     part.write_bytes(damage(part.read_bytes()))
-    says = r"part-00000002.parquet: damaged.*; delete it, and its points run again"
+    says = r"part-00000002.parquet: damaged.*; delete it to run its points again"
     with opened(tmp_path, found) as folder:
         for ask in (folder.done, folder.read):
             with pytest.raises(StudyError, match=says):
@@ -324,7 +324,7 @@ def test_a_parquet_file_of_something_else_is_no_part(tmp_path):
 def test_a_place_where_nothing_can_be_written_is_refused(tmp_path, monkeypatch, folder, reason):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
-    says = f"{folder}: nothing can be written there: {reason}; write another folder after -o"
+    says = f"{folder}: not writable: {reason}; write another folder after -o"
     with pytest.raises(StudyError, match=says), opened(Path(folder), study()):
         pass
 

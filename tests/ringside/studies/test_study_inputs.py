@@ -271,7 +271,7 @@ def test_an_unfinished_study_where_nothing_can_be_written_is_refused(finished, r
     protect()
     code, out, err = ringside("sweep", "study.yaml", "-o", "out")
     assert (code, out) == (2, "")
-    assert "out: nothing can be written there: Is a directory; write another folder after -o" in err
+    assert "out: not writable: Is a directory; write another folder after -o" in err
 
 
 def protect():

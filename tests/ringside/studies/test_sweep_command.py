@@ -88,7 +88,7 @@ def test_a_study_is_asked_kept_shown_and_once_more_only_shown(ringside, file, tm
     file.write_text(STUDY.replace("1M", "2M"), encoding="utf-8")
     code, out, err = ringside("sweep", file, "-o", "out")
     assert (code, out) == (2, "")
-    assert "it holds another study, whose grid differs; write a new folder after -o" in err
+    assert "it contains another study, whose grid differs; write a new folder after -o" in err
     assert rows("out").equals(found)
 
 

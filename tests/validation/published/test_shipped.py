@@ -131,7 +131,7 @@ def test_a_calibration_of_ones_own_answers_and_reports(tmp_path):
 def test_too_little_or_nothing_to_fit_is_refused():
     with pytest.raises(RecordError, match="no row of all_reduce, all_gather, reduce_scatter"):
         calibrate(rows_of("abci2_v100_broadcast_n1*.json"), "abci-v100")
-    with pytest.raises(RecordError, match="3 rows of NCCL's to fit; measure 4 sizes or more"):
+    with pytest.raises(RecordError, match="3 rows of NCCL to fit; measure 4 sizes or more"):
         calibrate(rows_of("abci2_v100_all_reduce_n1*.json")[:3], "abci-v100")
 
 

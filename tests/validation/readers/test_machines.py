@@ -54,7 +54,7 @@ def test_the_one_machine_that_fits_is_taken(gpu: str, ranks: int, nodes: int, ma
         ("NVIDIA H100", 8, 0, "on an unknown number of nodes, fits"),
         ("NVIDIA GeForce RTX 4070", 2, 1, "no named machine has NVIDIA GeForce RTX 4070; add --cluster"),
         ("NVIDIA A100 + NVIDIA H100", 2, 1, "several GPUs"),
-        ("", 2, 1, "what did the measurements run on"),
+        ("", 2, 1, "unknown cluster: the measurements"),
     ],
 )
 def test_where_several_fit_or_none_the_cluster_is_asked_for(

@@ -359,5 +359,5 @@ def test_a_trace_of_nothing_is_not_played(tmp_path):
     path = tmp_path / "rank0.json"
     event = {"ph": "X", "cat": "cuda_runtime", "name": "cudaMalloc", "ts": 1, "dur": 1}
     path.write_text(json.dumps({"traceEvents": [event]}))
-    with pytest.raises(TraceError, match="nothing to replay"):
+    with pytest.raises(TraceError, match="collectives to replay"):
         what_if(analyse(read_traces([path])), "star:2")

@@ -19,8 +19,8 @@ def main() -> None:
     print("\n".join(lines([result(table) for table in mpi_tables()])))
     for one in growth(published_mpi()):
         print(
-            f"{one.machine}: of {one.rows} rows beyond the fitted nodes 80% lie in a band that grows by "
-            f"{one.per_doubling:.2f} per doubling; with {PER_DOUBLING:.2f}, {one.covered:.0%} do"
+            f"{one.machine}: 80% of {one.rows} rows beyond the fitted nodes lie in a band that grows by "
+            f"{one.per_doubling:.2f} per doubling; {one.covered:.0%} with {PER_DOUBLING:.2f}"
         )
 
 

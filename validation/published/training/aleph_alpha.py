@@ -5,10 +5,10 @@ arXiv:2311.05610; github.com/Aleph-Alpha/NeurIPS-WANT-submission-efficient-paral
 e13c2cb56123, data/: DGX A100 of 80 GB, 1F1B, ZeRO 1, bfloat16, 4.2 million tokens a step. Among rows that
 differ only in pipeline and replicas, the one with the deepest pipeline sets the pace of compute for the
 others. Stages are as even as whole layers allow. Two rates are fitted, for each file on all others: of the
-exchange of gradients and parameters between replicas, which nothing hides, and of messages between stages,
-which delay both stages. The naive rule counts micro-batches and the bubble. Memory has one reserve, fitted to
-the labels of the other model. The prediction is the bound by which `train --search` prunes layouts, of one
-replica: hundreds of micro-batches are not simulated.
+exposed exchange of gradients and parameters between replicas, and of messages between stages, which delay
+both stages. The naive rule counts micro-batches and the bubble. Memory has one reserve, fitted to the labels
+of the other model. The prediction is the bound by which `train --search` prunes layouts, of one replica:
+hundreds of micro-batches are not simulated.
 """
 
 from collections.abc import Iterator, Sequence
@@ -80,7 +80,7 @@ class LlamaLayout(NamedTuple):
 
     @property
     def series(self) -> str:
-        """The name shared by rows whose pace one of them sets."""
+        """The series: the name of rows of which one sets the pace."""
         again = f", sequence parallel {self.sequence_parallel}" if self.sequence_parallel else ""
         return (
             f"{self.model} {self.sequence} {self.kernel} {self.checkpointing} tp {self.tensor} "
@@ -182,7 +182,7 @@ def counted() -> list[Counted]:
         reserve = max(RESERVES, key=lambda reserve: _right(others, reserve))
         right += _right([one for one in rows if one[0].model == model], reserve)
     ran_out = sum(layout.status == "oom" for layout, _ in rows)
-    return [Counted("runs out of memory or does not", right, len(rows), max(ran_out, len(rows) - ran_out))]
+    return [Counted("runs out of memory or not", right, len(rows), max(ran_out, len(rows) - ran_out))]
 
 
 def _right(rows: Sequence[tuple[LlamaLayout, int]], reserve: int) -> int:
@@ -259,7 +259,7 @@ TABLE = JudgedTable(
     name="aleph_alpha",
     title="Llama 13B and 30B on A100, one layout from another",
     source="arXiv:2311.05610",
-    sets="of rows that differ in pipeline and replicas the deepest pipeline; two rates by other files",
+    sets="the deepest pipeline among rows that differ in pipeline and replicas; two rates by other files",
     rule="micro-batches and bubble",
     judged=judged,
     counted=counted,

@@ -21,8 +21,9 @@ from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.judged import Counted, JudgedRow, JudgedTable
 
 HOST_MEMORY = "4.3GB/s"
-"""Two cards share the 16 lanes of a desktop's CPU: 8 of PCIe 3 each. Of their 7.9 GB/s all-reduces reach the
-same share as those of two RTX 4090 of PCIe 4: 17.3 of 31.5 GB/s (calibration rtx4090-pcie)."""
+"""Two cards share the 16 lanes of a desktop's CPU: 8 of PCIe 3 each. All-reduces reach the same share of
+these 7.9 GB/s as on two RTX 4090 of PCIe 4: 17.3 of 31.5 GB/s (calibration rtx4090-pcie).
+"""
 
 
 class StrategyRun(NamedTuple):
@@ -93,12 +94,12 @@ def judged() -> list[JudgedRow]:
 
 
 def counted() -> list[Counted]:
-    """Count the pairs of strategies on equally many GPUs whose faster one is named."""
+    """Count the pairs of strategies on equally many GPUs whose faster one is predicted."""
     pairs = list(_pairs())
     right = sum(
         (one.step_s < other.step_s) == (predicted_s(one) < predicted_s(other)) for one, other in pairs
     )
-    return [Counted("which of two strategies is quicker", right, len(pairs))]
+    return [Counted("the faster of two strategies", right, len(pairs))]
 
 
 def _pairs() -> Iterator[tuple[StrategyRun, StrategyRun]]:

@@ -3,15 +3,15 @@
 github.com/deepseek-ai/DeepEP @ dd758caf4518, docs/legacy.md and README.md: H800 with NVLink of 160 and a
 network card of 50 GB/s a GPU, 8 GPUs a machine; tokens of 7168 elements, 8 of 256 experts each, sent in 8
 bits with a scale for every 128 elements and returned in 16. What is printed is a bandwidth of the slower
-link; bytes that do not leave the GPU or the machine count too, so it may be above what the link carries.
+link; bytes that do not leave the GPU or the machine count too, so it may be above the link's rate.
 
 Normal kernels send a token to each machine once, which hands it on; of a machine's groups at most ``groups``
-are chosen. What crosses is then the share of the other machines. One machine says what NVLink carries, four
-what the network does, and the slower of the two judges two and eight. Kernels of low latency send every copy
-by itself: a latency, which two machines set, and then the longer of what goes to other machines and to other
-GPUs, at the links' own rates. The second version's two machines set what the network carries. Its rows on
-one machine have no other scale and are left out. The predictions are arithmetic of this module: exchanges of
-kernels alone are no step that `train` has.
+are chosen. What crosses is then the share of the other machines. The row on one machine gives NVLink's rate,
+that on four the network's, and the slower of the two predicts two and eight. Kernels of low latency send
+every copy by itself: a latency, which two machines set, and then the longer of what goes to other machines
+and to other GPUs, at the links' own rates. The second version's two machines set the network's rate. Its rows
+on one machine have no other scale and are left out. The predictions are arithmetic of this module: `train`
+has no step that consists of exchanges only.
 """
 
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def rows() -> tuple[ExchangeRate, ...]:
 
 
 def touched(places: int, among: int) -> float:
-    """Return the mean number of places that hold a token's experts, of ``places`` with equally many experts.
+    """Return the mean number of places with a token's experts, among ``places`` with equally many experts.
 
     Only experts of ``among`` of the places can be chosen.
     """
@@ -83,7 +83,7 @@ def low_latency(row: ExchangeRate, latency_s: float) -> float:
 
 
 def latency(row: ExchangeRate) -> float:
-    """Return the seconds of a row that links do not explain."""
+    """Return the seconds of a row beyond the links' time."""
     copies = row.tokens * ACTIVE * TOKEN_BYTES[row.op] / 1e9
     return copies / row.gb_per_s - _moving(row, copies, 1 / (row.machines * GPUS))
 
@@ -125,6 +125,6 @@ def _second(op: str) -> Iterator[JudgedRow]:
 TABLE = JudgedTable(
     name="deepep", title="All-to-alls of a mixture of experts by DeepEP's kernels",
     source="github.com/deepseek-ai/DeepEP @ dd758caf4518",
-    sets="one machine for NVLink, four for the network; of low latency and the second version two machines",
+    sets="one machine for NVLink, four for the network; two machines for low latency and the second version",
     rule="the slower link's own rate", judged=judged, unit="GB/s",
 )  # fmt: skip

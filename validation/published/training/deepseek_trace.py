@@ -5,11 +5,10 @@ experts, one beside the other as DualPipe has them, 64 expert-parallel ranks on 
 routing, no messages of the pipeline. Times are sums over kernels of a stream; which combine is forward's
 follows from the products before it.
 
-Backward's dispatch, which sends tokens and nothing else, sets what the network carries; combines send 16 bits
-an element where it sends 8 and a scale. Compute and communication beside each other take what the longer of
-them does. The naive rules are that a combine takes what a dispatch does, and that nothing is hidden. The
-predictions are sums of the profile's own streams: four layers of a pipeline beside each other are no step
-that `train` has.
+Backward's dispatch, which sends only tokens, sets the network's rate; combines send 16 bits an element where
+it sends 8 and a scale. Concurrent compute and communication take the time of the longer one. The naive rules
+are that a combine takes as long as a dispatch, and that all communication is exposed. The predictions are
+sums of the profile's own streams: `train` has no such step.
 """
 
 import csv
@@ -48,6 +47,6 @@ def judged() -> list[JudgedRow]:
 TABLE = JudgedTable(
     name="deepseek_trace", title="A profile of DeepSeek-V3's training",
     source="github.com/deepseek-ai/profile-data @ 4496024",
-    sets="the dispatch of backward; of the span each stream by itself",
+    sets="the dispatch of backward; for the span, each stream by itself",
     rule="a combine as long as a dispatch; nothing hidden", judged=judged,
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 github.com/NVIDIA/dgxc-benchmarking, the tables "Training step time" of releases v24.11.1 to v25.05 (README
 files; rows that a later release repeats are left out). All steps of a series have the same number of
-micro-batches, so the row on the fewest GPUs sets the efficiency of products and nothing else is fitted. JAX's
+micro-batches, so the row on the fewest GPUs sets the efficiency of products, the only fitted number. JAX's
 steps (maxtext, paxml) shard all parameters among all GPUs, with full checkpointing of the large models: FSDP1
 for `train`. Gradients are not clipped, a choice made with these rows: with clipping their median error is 1.3
 % instead of 1.1 %. NeMo's steps have Megatron's distributed optimizer, its exchanges overlapped; gradients
@@ -65,7 +65,7 @@ class DgxcStep(NamedTuple):
 
     @property
     def series(self) -> tuple[object, ...]:
-        """What the rows of a series share: all but the GPUs, with the same number of sequences per GPU."""
+        """The key of a series: all fields except the GPUs, and the number of sequences per GPU."""
         return (*self[:6], *self[7:13], self.batch / self.gpus)
 
     @property
@@ -92,7 +92,7 @@ class DgxcStep(NamedTuple):
         )  # fmt: skip
 
     def predicted_s(self, efficiency: float) -> float:
-        """Return the seconds of a step that `train` is asked for."""
+        """Return the seconds of a step, predicted as by `train`."""
         if not self.tensor:
             return self.training(efficiency).step().step_s
         replicas = self.gpus // (self.tensor * self.pipeline * self.context)
@@ -139,7 +139,7 @@ TABLE = JudgedTable(
     name="dgxc",
     title="Llama, Nemotron and GPT-3 on 8 to 256 H100, weak scaling",
     source="github.com/NVIDIA/dgxc-benchmarking v24.11.1 to v25.05",
-    sets="of each series the row on the fewest GPUs",
+    sets="the row on the fewest GPUs of each series",
     rule="constant speed of a GPU",
     judged=judged,
 )

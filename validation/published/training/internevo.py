@@ -1,8 +1,8 @@
 """InternLM 7B under InternEvo's hybrid ZeRO-1 on 8 to 128 A100: groups of a machine's ranks, or of all.
 
 github.com/InternLM/InternEvo, doc/en/train_performance.md @ c628a8c87411 (Apache-2.0): tokens a second of a
-GPU, sequences of 2,048, a step of 16,384 tokens a GPU. Machines have 8 A100 of 80 GB and four cards of
-100 Gb/s (RoCE), as ABCI's (A) node with slower cards. Of each series the row on 8 GPUs sets the pace.
+GPU, sequences of 2,048, a step of 16,384 tokens a GPU. Machines have 8 A100 of 80 GB and four cards of 100
+Gb/s (RoCE), as ABCI's (A) node with slower cards. The row on 8 GPUs of each series sets the pace.
 
 One number is fitted, for each row on all others: the time that a broadcast takes per rank that it passes, in
 addition to the tuner's estimate, which includes it for small buffers only. A step has a broadcast for each
@@ -74,7 +74,7 @@ def training(row: InternEvoRun, efficiency: float) -> StepTime:
         model=MODEL, cluster=f"{CLUSTER}:{row.gpus // MACHINE}", settings=CARDS, precision="bf16",
         compute_efficiency=efficiency, strategy="hybrid_zero", tp=row.tensor, shard=row.group, clip=True,
         batch=TOKENS // SEQUENCE * row.tensor, micro_batch=row.micro_batch, checkpointing=row.checkpointing,
-        calibration=None,  # ABCI's measurements are of its own network, which these machines do not have
+        calibration=None,  # ABCI's measurements are of its own network, which these machines lack
     )  # fmt: skip
 
 
@@ -132,7 +132,7 @@ TABLE = JudgedTable(
     name="internevo",
     title="InternLM 7B under InternEvo's hybrid ZeRO on 8 to 128 A100",
     source="github.com/InternLM/InternEvo, doc/en/train_performance.md @ c628a8c87411",
-    sets="of each series the row on 8 GPUs; a broadcast's time a rank by all other rows",
-    rule="constant tokens a second of a GPU",
+    sets="the row on 8 GPUs of each series; a broadcast's time per rank by all other rows",
+    rule="constant tokens per second of a GPU",
     judged=judged,
 )

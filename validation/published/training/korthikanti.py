@@ -38,7 +38,7 @@ class Iteration(NamedTuple):
 
     @property
     def model_text(self) -> str:
-        """The model as ``train --model`` takes it."""
+        """The model as a value of ``train --model``."""
         shape = f"layers={self.layers},width={self.width},heads={self.heads},vocabulary={VOCABULARY}"
         return f"gpt3-175b:2048,{shape}"
 
@@ -82,7 +82,7 @@ TABLE = JudgedTable(
     name="korthikanti",
     title="Selective checkpointing on A100",
     source="arXiv:2205.05198, table 5",
-    sets="of each model the row with full checkpointing",
+    sets="the row with full checkpointing of each model",
     rule="3/4 of full checkpointing",
     judged=judged,
 )

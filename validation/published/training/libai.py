@@ -106,7 +106,7 @@ TABLE = JudgedTable(
     name="libai",
     title="BERT and GPT-2 under Megatron-LM on 1 to 32 V100",
     source="github.com/Oneflow-Inc/libai, docs/source/tutorials/get_started/Benchmark.md @ 9dcbe3b281c9",
-    sets="of each model, with and without checkpointing, the row on one GPU",
+    sets="the row on one GPU of each model, with and without checkpointing",
     rule="linear scaling with the pipeline's bubble",
     judged=judged,
 )

@@ -43,7 +43,7 @@ SETTING = 2048
 """Tokens of the sequences whose rows are compared across GPU counts."""
 
 HOST_S = (0.0, 0.005, 0.01, 0.015, 0.02)
-"""Seconds of a step in which GPUs may wait for the host, of which the other models' rows choose."""
+"""Options for the seconds of a step in which GPUs wait for the host; the other models' rows choose."""
 
 
 class MptRun(NamedTuple):
@@ -68,7 +68,7 @@ class MptRun(NamedTuple):
 
     @property
     def decoder(self) -> Decoder:
-        """The same as numbers."""
+        """The model's sizes."""
         return decoder(self.model_text)
 
     @property
@@ -98,7 +98,7 @@ class MptRun(NamedTuple):
 
     @property
     def hfu(self) -> float:
-        """Hardware FLOPs utilization, as the table counts it: the whole square of scores."""
+        """Hardware FLOPs utilization, with the whole square of scores, as in the table."""
         return Utilization(
             decoder=self.decoder, samples=self.samples, step_s=self.step_s, gpus=self.gpus,
             peak=self.device.peak("bfloat16"), checkpointing=self.checkpointing,
@@ -163,7 +163,7 @@ TABLE = JudgedTable(
     name="llm_foundry",
     title="MPT under FSDP1 on 8 to 64 A100 or H100",
     source="github.com/mosaicml/llm-foundry, scripts/train/benchmarking/README.md @ 8c8dd48f7216",
-    sets="of each model and GPU the row on the fewest GPUs; 10 to 20 ms a step by the other models",
+    sets="the row on the fewest GPUs of each model and GPU; 10 to 20 ms per step by the other models",
     rule="constant utilization",
     judged=judged,
 )

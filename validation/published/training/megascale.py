@@ -74,7 +74,7 @@ TABLE = JudgedTable(
     name="megascale",
     title="A 175B model on 256 to 1024 A100, strong scaling",
     source="arXiv:2402.15627, table 2",
-    sets="of each framework the row on 256 GPUs",
+    sets="the row on 256 GPUs of each framework",
     rule="micro-batches and bubble",
     judged=judged,
 )

@@ -80,7 +80,7 @@ TABLE = JudgedTable(
     name="mlperf",
     title="GPT-3 175B in MLPerf on 512 to 10,752 H100",
     source="github.com/mlcommons/training_results_v3.0 and _v3.1",
-    sets="of each round the row on 512 GPUs",
+    sets="the row on 512 GPUs of each round",
     rule="micro-batches and bubble",
     judged=judged,
 )

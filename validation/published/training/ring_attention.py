@@ -1,13 +1,13 @@
 """Ring attention on 8 GPUs of one machine, beside one GPU's kernel on an eighth of the sequence.
 
 github.com/zhuzilin/ring-flash-attention, README.md and benchmark/ @ 899628238f2f (2025-08-04), the batch
-interface: attention of Llama 3 8B (32 heads that ask, 8 that answer, of 128) in bfloat16 with a causal mask,
-8,192 tokens a GPU. One GPU alone sets what scores take. What each step's merge moves is counted by bytes;
-what unmasked blocks save (`UNMASKED` of `ringside.sim.training.tensor.context`) is fitted on the naive ring's
-forward on A100, which is not judged. The naive rule is arithmetic: of n blocks a rank of a naive ring has n -
-1/2 where the mean is n / 2, and a balanced one loses nothing. H800 are H100 with NVLinks of 200 GB/s each
-way. The judged exchange is that of ``train --cp 8 --cp-method ring``, in a program of one layer's attention:
-`train` has whole layers only, which rows of torchtitan judge.
+interface: attention of Llama 3 8B (32 query heads, 8 key-value heads, of 128) in bfloat16 with a causal mask,
+8,192 tokens a GPU. One GPU alone sets the time of scores. A step's merge is counted by its bytes; the saving
+of unmasked blocks (`UNMASKED` of `ringside.sim.training.tensor.context`) is fitted on the naive ring's
+forward on A100, which is not judged. The naive rule is arithmetic: the busiest rank of a naive ring has n -
+1/2 of n blocks, where the mean is n / 2, and a balanced ring has no loss. H800 are H100 with NVLinks of 200
+GB/s each way. The judged exchange is that of ``train --cp 8 --cp-method ring``, in a program of one layer's
+attention: `train` has whole layers only, which rows of torchtitan judge.
 """
 
 from functools import cache
@@ -28,7 +28,7 @@ from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 GPUS, TOKENS, QUERY, KEY_VALUE = 8, 8192, 4096, 1024
 FITTED = ("a100", "forward", "ring")
-"""The row that sets what unmasked blocks save."""
+"""The row that sets the saving of unmasked blocks."""
 
 
 class RingRate(NamedTuple):
@@ -47,7 +47,7 @@ class RingRate(NamedTuple):
 
     @property
     def ideal_per_s(self) -> float:
-        """What 8 GPUs would reach that lose nothing: their sequence has 64 times the scores."""
+        """The rate of 8 GPUs without loss, whose sequence has 64 times the scores."""
         return self.alone_per_s / GPUS
 
     @property
@@ -89,7 +89,7 @@ def predicted_per_s(row: RingRate) -> float:
 
 
 def judged() -> list[JudgedRow]:
-    """Return all rows but the one that sets what unmasked blocks save."""
+    """Return all rows except that which sets the saving of unmasked blocks."""
     return [
         JudgedRow(
             row.gpu, f"{row.method}, {row.phase}", row.iterations_per_s, predicted_per_s(row),
@@ -116,7 +116,7 @@ TABLE = JudgedTable(
     name="ring_attention",
     title="Ring attention of 65,536 tokens on 8 GPUs, iterations",
     source="github.com/zhuzilin/ring-flash-attention, README.md @ 899628238f2f",
-    sets="one GPU's kernels; the naive ring's forward on A100 what unmasked blocks save",
+    sets="one GPU's kernels; the saving of unmasked blocks by the naive ring's forward on A100",
     rule="n / (2 n - 1) of the ideal for a naive ring, all of it for a balanced one",
     judged=judged,
     unit="/s",

@@ -1,4 +1,4 @@
-"""Steps that published tables share: the share of a GPU's peak that one implies, and many micro-batches."""
+"""Shared by published tables: the share of a GPU's peak that a step implies, and many micro-batches."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ NEAR = 1e-4
 
 
 def solved(predicted_s: Callable[[float], float], step_s: float, most: float = 1.0) -> float:
-    """Return the efficiency up to ``most`` that comes nearest to this step time.
+    """Return the efficiency up to ``most`` whose step time is nearest to this one.
 
     A step is nearly linear in the efficiency's inverse; the secant method finds the root.
     """

@@ -4,11 +4,11 @@ github.com/pytorch/torchtitan, benchmarks/ @ b5bcd76c66d0 (2026-08-21): llama3_h
 asyncTP_llama3_h100_2025-06, whose sequences are taken as the model's 8,192; llama3-8b_h200_202506. One
 iteration of one run each. Of each series the first row sets the efficiency of products, with attention proper
 at 35 % of the peak, which FlashAttention-2 reaches on H100 (arXiv:2407.08608, abstract), half its square
-computed. GPUs are H100 of 96 GB with 2.4 TB/s, and H200. By how much GPUs differ is one number, fitted for
-each series on the other series' rows with more GPUs. Long contexts are predicted as a naive ring's: how
-sequences were cut is not said, and with balanced work the rates of 2, 4 and 8 ranks would come out 8, 61 and
-82 % too high, so they themselves say which. The naive rules are the first row's rate, and in long contexts
-that rate over the tokens, as if scores took all the time.
+computed. GPUs are H100 of 96 GB with 2.4 TB/s, and H200. The spread of GPUs is one number, fitted for each
+series on the other series' rows with more GPUs. Long contexts are predicted as a naive ring's: the division
+of sequences is not published, but with balanced work the rates of 2, 4 and 8 ranks would be 8, 61 and 82 %
+too high. The naive rules are the first row's rate, and in long contexts that rate over the tokens, as if
+scores took all the time.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ SPREADS = (0.015, 0.02, 0.025, 0.03, 0.035)
 
 
 class TorchtitanRun(NamedTuple):
-    """A row; ``role`` says whether it sets its series' efficiency, or what it is judged for."""
+    """A row; ``role`` says whether it sets its series' efficiency, or names its judged group."""
 
     series: str
     role: str

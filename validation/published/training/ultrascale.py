@@ -1,13 +1,13 @@
 """The fastest measured layout of Llama shapes of 1 to 80 billion parameters on 8 to 64 H100.
 
 nanotron's sweep for the Ultra-Scale Playbook (huggingface.co/spaces/nanotron/ultrascale-playbook,
-fragments/benchmarks_interactive.html @ 924e4d0b88e0): 1F1B, sequence parallelism, no checkpointing,
-bfloat16 with float32 gradients, 256 sequences of 4,096 tokens a step. Products have the GPU's usual
-efficiency and no row sets it; across machines collectives have the bandwidths measured on the same cluster,
-and stages are cut as nanotron cuts them. What a rank computes of each layer is `train`'s. Its step is not:
-`train` cuts stages as evenly as layers allow, and fits nothing to a framework. What framework and cluster
-add (`FrameworkCosts`) is fitted for each model on the rows of the others. The naive rule is the least product
-of tensor parallelism and pipeline.
+fragments/benchmarks_interactive.html @ 924e4d0b88e0): 1F1B, sequence parallelism, no checkpointing, bfloat16
+with float32 gradients, 256 sequences of 4,096 tokens a step. Products have the GPU's usual efficiency and no
+row sets it; across machines collectives have the bandwidths measured on the same cluster, and stages are cut
+as nanotron cuts them. A rank's compute in each layer is that of `train`. The step is not: `train` cuts stages
+as evenly as layers allow, and has no figures fitted to a framework. The costs of framework and cluster
+(`FrameworkCosts`) are fitted for each model on the rows of the others. The naive rule is the least product of
+tensor parallelism and pipeline.
 
 The form and the options of each figure come from a look at all rows. Two of its terms describe what rows have
 in common without a known cause: `FrameworkCosts.crowded_s`, and that pipelines on several machines whose
@@ -41,7 +41,7 @@ MODELS = {
     "8B": (32, 4096, 32, 14336),
     "80B": (80, 8192, 64, 28672),
 }
-"""Layers, width, heads and width of the feed-forward network; all heads have keys of their own."""
+"""Layers, width, heads and width of the feed-forward network; all heads have their own keys."""
 
 TIED = {"1B", "3B"}
 """Models whose output product has the embedding's weights, of which the last stage has a copy."""
@@ -101,7 +101,7 @@ ROUNDS = 3
 
 
 class NanotronRun(NamedTuple):
-    """A row; ``zero`` is 1 where the optimizer is sharded."""
+    """A row; ``zero`` is 1 if the optimizer is sharded."""
 
     model: str
     gpus: int
@@ -114,14 +114,14 @@ class NanotronRun(NamedTuple):
 
     @property
     def model_text(self) -> str:
-        """The model as ``train --model`` takes it."""
+        """The model as a value of ``train --model``."""
         layers, width, heads, hidden = MODELS[self.model]
         shape = f"layers={layers},width={width},heads={heads},hidden={hidden},vocabulary={VOCABULARY}"
         return f"llama2-7b:{SEQUENCE},longest={SEQUENCE},{shape}"
 
     @property
     def decoder(self) -> Decoder:
-        """The same as numbers."""
+        """The model's sizes."""
         return decoder(self.model_text)
 
     @property
@@ -172,7 +172,7 @@ def predicted_s(run: NanotronRun, fitted: FrameworkCosts) -> float:
     if run.pipeline > 1:
         short = terms.nbytes > GPU.memory - fitted.reserve
         slow = short or (not run.zero and run.replicas > 1 and run.machines > 1)
-        # messages that one waits for after another where sends and receives are exchanged in pairs
+        # messages that are waited for one after another, where sends and receives are exchanged in pairs
         waits = 2 * (run.pipeline - 1) * run.micro_batches / run.pipeline + 2 * (run.pipeline - 2)
         passed_s += waits * (fitted.slow_s if slow else fitted.message_s)
     return passed_s + terms.reduced_s
@@ -210,7 +210,7 @@ def correlation(rows: Sequence[NanotronRun], rank: Callable[[NanotronRun], float
 
 
 def ruled(run: NanotronRun) -> float:
-    """Return the number by which the naive rule ranks layouts."""
+    """Return the naive rule's rank of a layout."""
     return run.tensor * run.pipeline + run.tensor / SAMPLES
 
 
@@ -247,7 +247,7 @@ def correlated() -> list[Correlated]:
 
 @cache
 def _layers(model: str, tensor: int, micro_batch: int) -> tuple[RankLayer, ...]:
-    """Return what a rank computes and exchanges of each layer, as ``train`` has it."""
+    """Return a rank's compute and exchanges of each layer, as in ``train``."""
     machines = ceil(tensor / MACHINE)
     training = StepTime(
         model=model, cluster=f"dgx-h100:{machines}", ranks=tensor, precision="bf16", dtype="bf16", tp=tensor,
@@ -282,8 +282,8 @@ def terms_of(run: NanotronRun) -> StepTerms:
 def cut(model: str, pipeline: int) -> tuple[tuple[int, ...], int]:
     """Return the number of layers of each stage, and the stage of the head, as nanotron cuts them.
 
-    It goes through layers and head with the parameters of their products as their work; a stage is
-    full when what has come so far is more than its share (nanotron, build_model).
+    It weighs layers and head by the parameters of their products; a stage is full when the cumulated weight
+    exceeds its share (nanotron, build_model).
     """
     layers, width, _, hidden = MODELS[model]
     layer, head = 4 * width**2 + 3 * width * hidden, VOCABULARY * width
@@ -337,7 +337,7 @@ def _reduced_s(run: NanotronRun, nbytes: float) -> float:
 
 TABLE = JudgedTable(
     name="ultrascale",
-    title="The quickest of measured layouts on 8 to 64 H100",
+    title="The fastest of measured layouts on 8 to 64 H100",
     source="huggingface.co/spaces/nanotron/ultrascale-playbook",
     sets="none; six figures of framework and cluster by the other models",
     rule="least tensor parallelism times pipeline",

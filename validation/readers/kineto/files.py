@@ -1,6 +1,6 @@
 """The traces of the command line: files, folders, gzip, tar archives, each as one text.
 
-A few kilobytes of gzip may unpack to more than a machine holds: nothing is unpacked beyond `MAX_BYTES`.
+A few kilobytes of gzip may unpack to more than a machine's memory: unpacking stops at `MAX_BYTES`.
 """
 
 import gzip
@@ -76,7 +76,7 @@ def _members(path: Path, packed: IO[bytes]) -> Iterator[tuple[Path, str]]:
 
 
 def _opened(packed: IO[bytes]) -> Any:
-    """Return a file's bytes, or those that it packs, as a file."""
+    """Return a file's bytes, unpacked if necessary, as a file."""
     is_packed = packed.read(len(_GZIP)) == _GZIP
     packed.seek(0)
     return gzip.GzipFile(fileobj=packed) if is_packed else packed
@@ -111,7 +111,7 @@ class _Bounded:
         return where
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes; an archive's headers declare their number themselves."""
+        """Return the next bytes; an archive's headers declare their own number."""
         if size > MAX_BYTES:
             raise _too_large(self._path, MAX_BYTES)
         content: bytes = self._file.read(size)

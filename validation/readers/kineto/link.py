@@ -14,7 +14,7 @@ _DEPTH = 32
 """The maximum number of nested or overlapping calls."""
 
 _SILENT = ("init", "wait")
-"""Calls that move nothing."""
+"""Calls that move no data."""
 
 ON_DEVICE = ("nccl", "xccl")
 """The backends whose collectives kernels carry out, as annotations have them."""

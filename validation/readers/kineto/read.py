@@ -202,7 +202,7 @@ def _why(call: CallFacts | None, source: str) -> str:
     if call is None:
         return source
     if call.kind == "barrier":
-        return "a barrier moves nothing"
+        return "a barrier moves no data"
     return source if source not in ("args", "operator") else "shapes or types were not recorded"
 
 

@@ -24,7 +24,7 @@ class TracePlace:
         self.path, self.text, self.at, self.number = path, text, at, number
 
     def kept(self) -> "TracePlace":
-        """Return a copy that stays while this one advances."""
+        """Return a copy that does not advance with this one."""
         return TracePlace(self.path, self.text, self.at, self.number)
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class TracePlace:
 
 
 def read_json(path: Path, text: str, take: Callable[[Any, TracePlace], None]) -> dict[str, Any]:
-    """Hand each of ``traceEvents`` to ``take``, in order; return all other members.
+    """Call ``take`` with each of ``traceEvents``, in order; return all other members.
 
     A bare array of events, which the Chrome trace format allows, has no others. Raise `TraceError` with the
     place of invalid JSON.

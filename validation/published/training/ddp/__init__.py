@@ -5,15 +5,15 @@ from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 
 def judged() -> list[JudgedRow]:
-    """Return the rows that set nothing, in parts by what limited the measurement."""
+    """Return the held-out rows, in parts by the limit of the measurement."""
     return [row for row in judge_others() if row.part != SETS_COMPUTE]
 
 
 TABLE = JudgedTable(
     name="ddp",
-    title="ResNet-50, VGG-16 and BERT under DDP and its like on 2 to 256 GPUs",
+    title="ResNet-50, VGG-16 and BERT under DDP and similar frameworks on 2 to 256 GPUs",
     source="NVIDIA DeepLearningExamples, DLPerf and others, each named in its file",
-    sets="of each series the first row: one GPU, or one node",
+    sets="the first row of each series: one GPU, or one node",
     rule="linear scaling",
     judged=judged,
     unit="samples/s",

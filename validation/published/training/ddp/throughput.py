@@ -5,9 +5,9 @@ roofline. NCCL's times are those measured on the machine's family where these ar
 estimates of release 2.30; the trainings ran older releases. `train` predicts each row at the throughput of
 its series' first row. A single GPU copies nothing into buckets; an optimizer steps once per step, whatever
 the number of passes. Two facts that no publication states are read off its rows: that a framework hides
-nothing (`HIDE_NOTHING`), and that GPUs reach each other only through the host (`HOST_GB_PER_S`). All wait for
-the slowest GPU; the spread of GPUs (`SPREAD` of `ringside.sim.training.ddp.scaling`) is the one number chosen
-here, for each publication by the others. The naive rule is linear scaling.
+nothing (`HIDE_NOTHING`), and that GPUs reach each other only through the host (`HOST_GB_PER_S`). All ranks
+wait for the slowest GPU; the spread of GPUs (`SPREAD` of `ringside.sim.training.ddp.scaling`) is the one
+number chosen here, for each publication by the others. The naive rule is linear scaling.
 """
 
 from collections.abc import Iterable
@@ -36,12 +36,13 @@ SPREADS = (0.0, 0.01, 0.015, 0.02, 0.03)
 """Options for the spread of GPUs."""
 
 HIDE_NOTHING = ("MindSpore", "tf_cnn_benchmarks")
-"""Frameworks whose trainings lose the same time per step at every batch, so compute hides none of it:
+"""Frameworks whose trainings lose the same time per step at every batch, so all communication is exposed:
 BERT-base with graph kernels under MindSpore loses 66.8 to 70.1 ms on two nodes or four at batches of 32, 64
-and 96, the time of its ring; VGG-16 under TensorFlow 47 to 65 ms on two GPUs at 64 to 512."""
+and 96, the time of its ring; VGG-16 under TensorFlow 47 to 65 ms on two GPUs at 64 to 512.
+"""
 
 ONE_BUCKET_MB = 1e6
-"""A cap that no model fills: one bucket, which nothing can hide."""
+"""A cap that no model fills: one bucket, which is never hidden."""
 
 HOST_GB_PER_S = 24
 """The rate of the link to the host's memory, which every byte crosses on machines whose GPUs cannot reach
@@ -84,7 +85,7 @@ def table(rows: Iterable[JudgedRow]) -> str:
     """Return the rows as text in columns, with their scores."""
     rows = list(rows)
     lines = [
-        "# predicted from each series' first row, which sets its compute time and nothing else;",
+        "# predicted from each series' first row, which sets only its compute time;",
         "# NCCL's times are measured on similar machines, or its tuner's estimates (2.30);",
         "# the spread of GPUs is chosen by the other publications' rows",
         f"# {'series':<34}{'gpus':>5}{'measured':>10}{'predicted':>10}{'error':>8}{'linear':>8}  limit",

@@ -1,12 +1,12 @@
-"""Pipelines that the paper of the zero bubble measured, and how its schedules do in simulation.
+"""Pipelines measured in the paper on zero bubbles, beside its schedules in simulation.
 
 Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024 (arXiv 2401.10241): on up to 32 A100 in four machines
 over RoCE, in a fork of Megatron-LM, with neither tensor nor data parallelism. ``profiled.csv`` has the times
-of a micro-batch's passes on one inner rank (table 9) and the bubbles that the authors calculated of them
-(table 5); ``measured.csv`` the throughputs (tables 4 and 6). What is judged is the schedule alone, as a
-program of profiled passes, and not the nearest question, ``train --pp 8 --schedule zb-h1``: with one replica
-`train` runs pipelines by torch's rules instead of Megatron-LM's, has no ZB-2p, and counts a step until the
-last rank's optimizer.
+of a micro-batch's passes on one inner rank (table 9) and the bubbles that the authors calculated from them
+(table 5); ``measured.csv`` the throughputs (tables 4 and 6). Only the schedule is judged, as a program of
+profiled passes, and not the nearest question, ``train --pp 8 --schedule zb-h1``: with one replica `train`
+runs pipelines by torch's rules instead of Megatron-LM's, has no ZB-2p, and counts a step until the last
+rank's optimizer.
 """
 
 import csv
@@ -31,13 +31,13 @@ from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 HERE = Path(__file__).parent
 
 LAYERS = {"1.5B": 24, "6.2B": 32, "14.6B": 48, "28.3B": 64}
-"""Layers, with the embedding and the head as one each, for the first and the last stage have one less."""
+"""Layers; embedding and head count as one each, because the first and the last stage have one fewer."""
 
 NAMES = {"1F1B": "1f1b", "ZB-H1": "zb-h1", "ZB-H2": "zb-h2", "ZB-1p": "zb-h1", "ZB-V": "zbv"}
-"""Whose tables a schedule has. ZB-1p, which the authors search for, has ZB-H1's bubbles (table 5)."""
+"""The schedule whose tables are used. The authors' ZB-1p, found by search, has ZB-H1's bubbles (table 5)."""
 
 SYNCHRONOUS = ("1F1B", "1F1B-I")
-"""What ends for all ranks at once; ranks of the others step their optimizer when they have done their own."""
+"""Schedules that end for all ranks at once; in the others each rank steps its optimizer when it is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def measured() -> list[MeasuredPipeline]:
 def step_s(
     schedule: str, model: str, ranks: int, micro_batches: int, times: PassTimes, *, whose: str = "decoupled"
 ) -> float:
-    """Return the simulated seconds of a step; ``whose`` runtime sends the messages."""
+    """Return the simulated seconds of a step; ``whose`` names the runtime that sends messages."""
     stages_a_rank = {"1F1B-I": LAYERS[model] // ranks, "ZB-V": 2}.get(schedule, 1)
     name = NAMES.get(schedule, "interleaved1f1b")
     if schedule.startswith("ZB-2p"):
@@ -165,8 +165,8 @@ TABLE = JudgedTable(
     name="zero_bubble",
     title="1F1B and zero bubbles on 8 to 32 A100",
     source="arXiv:2401.10241, tables 4, 5, 6 and 9",
-    sets="profiled passes, and one factor a model and table",
-    rule="the median of model and table, whatever the schedule",
+    sets="profiled passes, and one factor per model and table",
+    rule="the median of model and table, for every schedule",
     judged=lambda: list(judged()),
     unit="samples/s",
 )

@@ -5,8 +5,8 @@ from ringside.validation.scorecard.judged import lines, result
 
 
 def main() -> None:
-    """Print a line a row, then what remains."""
-    print("bubbles, calculated by the authors (table 5) and simulated, messages holding nobody up")
+    """Print a line per row, then the bubbles."""
+    print("bubbles, calculated by the authors (table 5) and simulated with messages that block no rank")
     for row in profiled():
         parts = [
             f"{name} {row.bubbles[name]:.4f} {bubble(name, row):.4f}" for name in ("1F1B", "ZB-H1", "ZB-H2")
