@@ -14,14 +14,14 @@ LIGHTER = {
     "zero1": "zero2", "zero2": "zero3",
     **dict.fromkeys(("ddp", "hsdp", "distributed_optimizer", "zero_redundancy", "hybrid_zero"), "fsdp"),
 }  # fmt: skip
-"""For each strategy one that shards more."""
+"""For each strategy a strategy that shards more."""
 
 
 def peak_nbytes(job: ParallelJob) -> int:
-    """Return about the most that a rank holds at the first and at the last place along the pipeline.
+    """Return the approximate peak of a rank at the first and at the last place of the pipeline.
 
-    Operations are counted in listed order, without simulation;
-    overlapping ones may hold a little more. Without a pipeline two micro-batches hold as much as any number.
+    Operations are counted in listed order, without simulation; overlapping ones may hold a little more.
+    Without a pipeline two micro-batches hold as much as any number.
     """
     if job.mesh.pipeline == 1:
         job = replace(job, batch=job.layout.micro_batch * min(job.micro_batches, 2))
@@ -62,7 +62,7 @@ def _single(layout: Layout) -> Iterator[Layout]:
 
 
 def _changed_fields(layout: Layout) -> Iterator[dict[str, Any]]:
-    """Yield single changes, whether or not they combine."""
+    """Yield single changes, valid or not."""
     if layout.tp > 1 and not layout.sequence_parallel:
         yield {"sequence_parallel": True}
     if layout.micro_batch > 1:

@@ -1,8 +1,8 @@
 """FSDP1's part in a stage: each unit is one flat parameter, gathered into the tensors that its layers use.
 
-From torch/distributed/fsdp/_runtime_utils.py, PyTorch 2.13. Nothing is copied out. The host waits
-before a gather if two flat parameters have been freed and not been waited for yet (`_limiter_utils.py`).
-A unit is reduced once all gradients of its flat parameter are made, whether or not its inputs need any.
+From torch/distributed/fsdp/_runtime_utils.py, PyTorch 2.13. Nothing is copied out. The host waits before a
+gather if two flat parameters were freed and are not yet waited for (`_limiter_utils.py`). A unit is reduced
+once all gradients of its flat parameter are made, whether or not its inputs need any.
 """
 
 from collections.abc import Sequence
@@ -40,10 +40,10 @@ FREES = ("full_shard", "hybrid_shard")
 """Strategies that free parameters after forward."""
 
 RATE_LIMIT = 2
-"""Freed flat parameters that the host does not wait for."""
+"""Number of freed flat parameters for which the host does not wait."""
 
 ALIGNMENT = 16
-"""Alignment in bytes of each parameter within a flat one that keeps them apart (``use_orig_params``)."""
+"""Alignment in bytes of the parameters within a flat one with ``use_orig_params``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ class FlatShard:
         self.rank.take(OPTIMIZER, optimizer.states * nbytes)
 
     def before_forward(self, layer: int) -> None:
-        """Wait for the layer's parameters, after the root's."""
+        """Wait for the root's parameters, then for the layer's."""
         if layer == 0:
             self._passed.clear()
             for stream in (CAST, UNSHARD):
@@ -152,7 +152,7 @@ class FlatShard:
             self._pre_forward(self._of[layer])
 
     def after_forward(self, layer: int) -> None:
-        """Free the layer's parameters if the strategy does so; the root's stay."""
+        """Free the layer's parameters, except the root's, if the strategy does so."""
         if self._wrapped(layer):
             self._post_forward(self._of[layer])
         if layer == len(self._layers) - 1 and ROOT in self._held:
@@ -170,7 +170,7 @@ class FlatShard:
             self.rank.take(UNREDUCED, held.unreduced)
 
     def after_backward(self, layer: int, *, last: bool) -> None:
-        """Sum the gradients of a unit whose first layer this is."""
+        """Sum a unit's gradients after backward of its first layer."""
         if layer in self._of and layer == self._of[layer].unit.layers[0]:
             self._post_backward(self._of[layer], syncs=last or not self._policy.no_sync)
         if layer == 0 and (last or not self._policy.no_sync):
@@ -202,7 +202,7 @@ class FlatShard:
 
     @property
     def _ranks(self) -> int:
-        """The number of ranks that hold one shard each."""
+        """The number of ranks with a shard each."""
         return 1 if self._policy.strategy == "no_shard" else len(self._shard.ranks)
 
     def _own_nbytes(self, held: Flat) -> int:
@@ -215,7 +215,7 @@ class FlatShard:
         return held.numel * ITEMSIZE[self._policy.param_dtype or held.unit.dtype]
 
     def _unshard(self, held: Flat) -> None:
-        """Cast the shard, hold the host if it is too far ahead, gather."""
+        """Cast the shard, block the host if it is too far ahead, and gather."""
         streams, ranks, dtype = self._streams, self._ranks, self._policy.param_dtype or held.unit.dtype
         nbytes, casts = self._gathered_nbytes(held), dtype != held.unit.dtype
         if not held.whole and casts:
@@ -286,7 +286,7 @@ class FlatShard:
             held.prefetched = True
 
     def _reduce(self, held: Flat) -> None:
-        """Cast, divide, sum and divide again, then add, on the one stream of everything after backward."""
+        """Cast, divide, sum, divide again and add, all on the post-backward stream."""
         streams, unit, made = self._streams, held.unit, held.unreduced
         made_dtype = self._policy.param_dtype or unit.dtype
         dtype = self._policy.reduce_dtype or made_dtype

@@ -10,19 +10,19 @@ from ringside.sim.workload.workload import Tensor
 from ringside.topologies.names import one_of
 
 ROOT = "root"
-"""The name of the unit with all parameters that belong to no other."""
+"""The name of the unit with all remaining parameters."""
 
 PARAMETERS = "parameters"
 """The pool of a rank's shards of the parameters."""
 
 GATHERED = "gathered parameters"
-"""The pool of parameters that are whole while they are used."""
+"""The pool of whole parameters while they are used."""
 
 FLAT = "gather buffers"
 """The pool of all-gather outputs, from which whole parameters are copied out."""
 
 UNREDUCED = "unreduced gradients"
-"""The pool of gradients as backward makes them."""
+"""The pool of gradients made by backward."""
 
 BUFFERS = "reduce buffers"
 """The pool of reduction inputs and of their casts."""
@@ -88,7 +88,7 @@ def units(layers: Sequence[RankLayer]) -> tuple[Unit, ...]:
 Reshard = bool | int | None
 """After forward: free whole parameters, keep them, or keep them sharded among this many ranks.
 
-None frees them, except the root's.
+None frees all except the root's.
 """
 
 
@@ -98,7 +98,7 @@ class FullyShardPolicy:
 
     ``reshard_of`` gives the value by unit name where it differs from ``reshard_after_forward``.
     ``forward_prefetch`` and ``backward_prefetch`` name the units to gather as soon as a unit's own parameters
-    are requested; without, backward gathers one ahead. Each backward is reduced, or with ``no_sync``
+    are requested; by default backward gathers one ahead. Each backward is reduced, or with ``no_sync``
     (``set_requires_gradient_sync(False)``) only the last; with ``reshard_after_backward`` False parameters
     stay whole between micro-batches. ``separate_reduce_scatter`` gives reduce-scatters a communicator of
     their own, and ``max_input_buffers`` of them may be pending before backward waits. Parameters are sharded
@@ -158,8 +158,8 @@ class FullyShardPolicy:
             if len({tensor.dtype for tensor in unit.tensors}) > 1:
                 dtypes = ", ".join(sorted({tensor.dtype for tensor in unit.tensors}))
                 raise ValueError(
-                    f"unit {unit.name} has parameters of {dtypes}; FSDP reduces one type a unit, so wrap "
-                    "them apart"
+                    f"unit {unit.name} has parameters of {dtypes}; FSDP reduces one type per unit; wrap "
+                    "them separately"
                 )
 
 
@@ -171,5 +171,5 @@ def check_float(dtype: str | None) -> None:
 
 
 def ahead(units: Sequence[str], count: int) -> dict[str, tuple[str, ...]]:
-    """Return, for each unit, the ``count`` units after it as a list to gather ahead."""
+    """Return for each unit the ``count`` next units, to gather ahead."""
     return {name: tuple(units[place + 1 : place + 1 + count]) for place, name in enumerate(units)}

@@ -1,9 +1,9 @@
-"""FSDP2's part in a stage: when a unit is gathered, freed and reduced.
+"""FSDP2's part in a stage: the times at which a unit is gathered, freed and reduced.
 
-The order is that of PyTorch 2.13's hooks (torch/distributed/fsdp/_fully_shard/_fsdp_state.py):
-the root comes before all others in forward and, once its outputs have gradients, in backward. A unit is
-reduced when the gradients of its inputs are made. A unit whose inputs need none, such as the tokens of a
-language model, has no such hook, and is reduced at the very end.
+The order is that of PyTorch 2.13's hooks (torch/distributed/fsdp/_fully_shard/_fsdp_state.py): the root comes
+before all others in forward and, once its outputs have gradients, in backward. A unit is reduced when the
+gradients of its inputs are made. A unit whose inputs need none, such as the tokens of a language model, has
+no such hook, and is reduced at the very end.
 """
 
 from collections.abc import Sequence
@@ -89,7 +89,7 @@ class FullyShard:
             self._reductions.make(self._of[layer], self._layers[layer])
 
     def after_backward(self, layer: int, *, last: bool) -> None:
-        """Reduce the layer's gradients, or keep them."""
+        """Reduce the layer's gradients, or keep them for later."""
         if layer in self._of and self._name(layer) != ROOT and self._has_hook(layer):
             self._post_backward(self._of[layer], last=last)
         if layer:
@@ -198,7 +198,7 @@ class FullyShard:
             self._reductions.accumulate(held)
 
     def _finish(self) -> None:
-        """End a backward pass: the compute stream waits for it, and the next one begins a new order."""
+        """End a backward pass: the compute stream waits for its reductions, and the order is cleared."""
         self._reductions.finish()
         self._passed.clear()
         for held in self._held.values():
@@ -208,7 +208,7 @@ class FullyShard:
 
 
 class ShardedApart(Apart):
-    """Two `FullyShard` of the same layers, which a pipeline commands as one."""
+    """Two `FullyShard` of the same layers, controlled by a pipeline as one."""
 
     def __init__(self, dense: FullyShard, experts: FullyShard) -> None:
         super().__init__(dense, experts)

@@ -1,4 +1,4 @@
-"""How FSDP2 gathers parameters and frees them.
+"""FSDP2's gathers of parameters, and how it frees these.
 
 From torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, PyTorch 2.13: a shard is copied into its place
 in a flat buffer on one stream, gathered in place on another, and copied out into tensors on the compute
@@ -28,7 +28,7 @@ class Where(Enum):
 
 
 class Pending(NamedTuple):
-    """A unit that is being gathered: by which collective, None if the rank holds all of it."""
+    """A unit that is being gathered, and the collective; None if the rank holds all of it."""
 
     call: int | None
     nbytes: int
@@ -49,13 +49,13 @@ class Held:
     fresh: int = 0
     """Bytes of gradients of this backward."""
     accumulated: int = 0
-    """Bytes of gradients of earlier backwards that are not reduced."""
+    """Bytes of unreduced gradients of earlier backwards."""
     reduced: int | None = None
     """The last operation of its reduction, until the compute stream has waited for it."""
     has_shard: bool = False
     """Whether there is a shard of reduced gradients to add to."""
     over: bool = False
-    """Whether this backward is done with it."""
+    """Whether this backward has finished with it."""
 
 
 class Gathers:
@@ -69,12 +69,12 @@ class Gathers:
         """In forward: the latest copy-out, and the bytes of the buffer that it read."""
 
     def begin(self) -> None:
-        """Have gathers wait for earlier compute, the optimizer above all."""
+        """Make gathers wait for earlier compute, such as the optimizer."""
         for stream in GATHER_STREAMS:
             self._streams.wait(self._streams.last(), stream)
 
     def ask(self, held: Held, *, aside: bool = False) -> None:
-        """Begin to gather a unit; ``aside`` on no stream of its own, as ``unshard(async_op=True)`` does."""
+        """Begin to gather a unit; ``aside`` on the compute stream, as ``unshard(async_op=True)`` does."""
         if held.pending or held.where is Where.WHOLE:
             return
         for stream in GATHER_STREAMS if held.kept is not None else ():
@@ -102,7 +102,7 @@ class Gathers:
         held.pending = Pending(call, nbytes, not aside)
 
     def wait(self, held: Held, *, forward: bool = False) -> None:
-        """Have a unit whole before later compute."""
+        """Make later compute wait for a whole unit."""
         if held.pending is None:
             return
         call, nbytes, beside = held.pending
@@ -134,7 +134,7 @@ class Gathers:
         self._previous = None
 
     def drop(self, held: Held) -> None:
-        """Wait for a unit that was gathered in vain, and free its buffer."""
+        """Wait for a unit that was gathered but not used, and free its buffer."""
         if held.pending is not None and held.pending.call is not None:
             waited = self._streams.wait(held.pending.call)
             assert waited is not None, "it waits for the gather"
@@ -163,12 +163,12 @@ class Gathers:
         return self._policy.keeps(held.unit, len(self._shard.ranks))
 
     def _wait_for(self, copy: int) -> int | None:
-        """Have later gathers wait for a copy-out; return the place on the first stream that has waited."""
+        """Make later gathers wait for a copy-out; return the place on the first stream that has waited."""
         at, _ = [self._streams.wait(copy, stream) for stream in GATHER_STREAMS]
         return at
 
     def _group(self, held: Held) -> Group:
-        """Return the group that a unit is gathered from: all its ranks, or the few that keep it."""
+        """Return the group of a unit's gather: all its ranks, or the few that keep it."""
         if held.where is not Where.KEPT:
             return self._shard
         rank, few = self._streams.rank, self._keeps(held)

@@ -19,7 +19,7 @@ class ParallelJob:
     ``library`` and ``workers`` are those of `ringside.sim.program.Group`. ``ddp`` only matters under the
     strategy of that name. Products are kept in ``precision``, None for the parameters' own type. Layers take
     ``factor`` times the model's times. The slowdown of single ranks in ``costs`` does not apply: all stages
-    are as slow as the slowest of all ranks.
+    have the pace of the slowest rank.
     """
 
     model: RankModel
@@ -77,7 +77,7 @@ class ParallelJob:
 
     @property
     def roles(self) -> tuple[int, ...]:
-        """For each rank the one that is simulated for it: the first of its stage."""
+        """Each rank's representative in the simulation: the first of its stage."""
         stage = self.mesh.ranks // self.mesh.pipeline
         return tuple(rank // stage * stage for rank in range(self.mesh.ranks))
 

@@ -1,8 +1,8 @@
 """One rank's part of a model's layer, and the work of one micro-batch in it.
 
-A layer as it stands on one rank: its parameters and its work after tensor, context and expert
-parallelism, before data parallelism shards it. A model defines its layers, a schedule when and how often
-they are passed, and `ringside.sim.training.stage` what is gathered and reduced around them.
+A layer as it stands on one rank: its parameters and its work after tensor, context and expert parallelism,
+before data parallelism shards it. A model defines its layers, a schedule their passes, and
+`ringside.sim.training.stage` the gathers and reductions around them.
 """
 
 from dataclasses import dataclass, replace
@@ -21,8 +21,7 @@ class Work(NamedTuple):
 class Exchange(NamedTuple):
     """A collective along dimensions of the mesh (`ringside.sim.training.mesh`), which the pass waits for.
 
-    If it ``overlaps``, the next work runs beside it and only later work waits; the same holds
-    for several in a row.
+    If it ``overlaps``, the next work runs concurrently and only later work waits; so do several in a row.
     """
 
     dimensions: tuple[str, ...]
@@ -39,13 +38,13 @@ class RankLayer:
     """One layer on one rank.
 
     Backward is ``recomputed``, then ``backward``. Schedules that split it have ``recomputed`` and
-    ``input_gradient`` first, ``weight_gradient`` later. ``kept_nbytes`` of activations stay from forward
-    to the end of backward, ``recomputed_nbytes`` more are held while backward runs, ``exchanged_nbytes``
-    of others' activations in either pass. ``wrapped`` says that FSDP wraps it as a unit of its own; the
-    parameters of all other layers belong to the root. ``experts`` are parameters that are sharded over
-    expert-parallel ranks. ``arrival`` lists groups of parameters whose gradients backward finishes
-    together, in that order, each with the share of backward's work done since the group
-    before; parameters in no group come with the last, in reverse order of definition.
+    ``input_gradient`` first, ``weight_gradient`` later. ``kept_nbytes`` of activations are held from forward
+    to the end of backward, ``recomputed_nbytes`` more during backward, ``exchanged_nbytes`` of other ranks'
+    activations during either pass. ``wrapped`` says that FSDP wraps it as a unit of its own; the parameters
+    of all other layers belong to the root. ``experts`` are parameters that are sharded over expert-parallel
+    ranks. ``arrival`` lists groups of parameters whose gradients backward finishes together, in that order,
+    each with the share of backward's work done since the group before; parameters in no group come with the
+    last, in reverse order of definition.
     """
 
     name: str

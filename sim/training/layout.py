@@ -28,7 +28,7 @@ COPIES = ("ddp", "data_parallel", "zero_redundancy")
 """Strategies with all parameters and gradients on each data-parallel rank, as in DistributedDataParallel."""
 
 AT_ONCE = ("ddp", "data_parallel")
-"""Strategies that pass the whole batch at once by default, if ranks share nothing but data."""
+"""Strategies that pass the whole batch at once by default, with data parallelism alone."""
 
 BUCKETS = ("ddp", "zero_redundancy")
 """Strategies whose gradients go into DistributedDataParallel's buckets."""
@@ -53,7 +53,7 @@ OFFLOADS = ("offload", "infinity")
 """Words in the names of strategies that keep state in the host's memory or on its disks."""
 
 ULYSSES_STRATEGIES = ("zero1", "zero2", "zero3")
-"""Strategies whose ranks share sequences by all-to-alls and do nothing else, as DeepSpeed-Ulysses does.
+"""Strategies whose ranks share sequences only by all-to-alls, as DeepSpeed-Ulysses does.
 
 Megatron-DeepSpeed, megatron/core/parallel_state.py, initialize_model_parallel.
 """
@@ -71,36 +71,37 @@ CLIPPING = ("distributed_optimizer",)
 """Strategies of frameworks that clip gradients by default: Megatron-LM's ``--clip-grad`` is 1.0."""
 
 FSDP_DTYPES = ("float32", "bfloat16", "float16", "float8_e4m3fn")
-"""Types in which FSDP may gather parameters, the last through torchao; it sums gradients in all but that."""
+"""Types in which FSDP may gather parameters, the last one through torchao; it sums gradients in any of the
+others.
+"""
 
 EXPERT_STRATEGIES = ("ddp", "fsdp", "distributed_optimizer")
 """Strategies whose ranks may shard experts."""
 
 
 class LayoutError(ValueError):
-    """An invalid layout; the message says what would fit."""
+    """An invalid layout; the message gives valid values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """``tp`` ranks share each layer, ``pp`` ranks the layers; the rest is data parallelism.
 
-    ``cp`` ranks share each sequence, by ``cp_method`` (`ringside.sim.training.tensor.context`).
-    ``async_tp`` hides the exchanges of tensor-parallel ranks behind the products, as torch does;
-    ``tp_style`` is one of `STYLES`, None the strategy's default (`style`).
+    ``cp`` ranks share each sequence, by ``cp_method`` (`ringside.sim.training.tensor.context`). ``async_tp``
+    hides the exchanges of tensor-parallel ranks behind the products, as torch does; ``tp_style`` is one of
+    `STYLES`, None the strategy's default (`style`).
 
     ``shard`` ranks hold one copy of the parameters together under ``hsdp``, None those of a machine; under
     ``hybrid_zero`` they share an optimizer, None all of them. ``schedule`` and ``virtual``, stages per rank,
     only matter in a pipeline (`ringside.sim.training.pipeline`). ``tables`` are custom actions of its ranks;
-    ``schedule`` is then only their name. ``micro_batch`` samples pass at once, 0 for all. ``clip`` says that
-    gradients are clipped by their norm over all ranks; ``no_sync`` that gradients are reduced only
-    after the last micro-batch, and held whole until then (`syncs_each`).
-    ``overlap_grad_reduce`` and ``overlap_param_gather`` are Megatron-LM's: its distributed optimizer's
-    exchanges go bucket by bucket beside the passes, not all at once before and after the optimizer.
-    ``ep`` neighbours among the data-parallel ranks shard the experts;
-    `ringside.sim.training.tensor.ExpertParallel` has ``ep_imbalance`` and ``capacity_factor``. FSDP gathers
-    parameters in ``param_dtype``, None for the products' type, and sums gradients in ``reduce_dtype``, None
-    for the parameters'.
+    ``schedule`` is then only their name. A micro-batch has ``micro_batch`` samples, 0 for all. ``clip`` says
+    that gradients are clipped by their norm over all ranks; ``no_sync`` that gradients are reduced only after
+    the last micro-batch, and held whole until then (`syncs_each`). ``overlap_grad_reduce`` and
+    ``overlap_param_gather`` are Megatron-LM's: its distributed optimizer's exchanges go bucket by bucket
+    beside the passes, not all at once before and after the optimizer. ``ep`` neighbours among the
+    data-parallel ranks shard the experts; `ringside.sim.training.tensor.ExpertParallel` has ``ep_imbalance``
+    and ``capacity_factor``. FSDP gathers parameters in ``param_dtype``, None for the products' type, and sums
+    gradients in ``reduce_dtype``, None for the parameters'.
     """
 
     strategy: str = "ddp"
@@ -178,7 +179,7 @@ class Layout:
         self._check_context()
         if self.ep > 1 and self.strategy not in EXPERT_STRATEGIES:
             raise LayoutError(
-                f"`ep` {self.ep} is not known with `strategy` {self.strategy}; write `strategy` "
+                f"`ep` {self.ep} is not modelled with `strategy` {self.strategy}; write `strategy` "
                 f"{', '.join(EXPERT_STRATEGIES)}"
             )
 
@@ -210,23 +211,23 @@ class Layout:
             )
 
     def _check_context(self) -> None:
-        """Raise LayoutError for strategies whose ranks cannot share sequences, or not by this method."""
+        """Raise LayoutError for strategies whose ranks cannot share sequences by this method."""
         if self.cp == 1:
             return
         if self.strategy not in CONTEXT_STRATEGIES:
             raise LayoutError(
-                f"`cp` {self.cp} is not known with `strategy` {self.strategy}; leave `cp` out, or write "
-                f"`strategy` {', '.join(CONTEXT_STRATEGIES)}"
+                f"`cp` {self.cp} is not modelled with `strategy` {self.strategy}; leave `cp` out, or "
+                f"write `strategy` {', '.join(CONTEXT_STRATEGIES)}"
             )
         whole = (self.tp, self.pp) == (1, 1)
         if self.strategy in ULYSSES_STRATEGIES and not (self.cp_method == "ulysses" and whole):
             raise LayoutError(
-                f"DeepSpeed ({self.strategy}) has ranks share sequences by ulysses alone; write "
-                "`cp_method` ulysses and leave `tp` and `pp` out, or write `strategy` fsdp"
+                f"DeepSpeed ({self.strategy}) shares sequences only by ulysses; write `cp_method` "
+                "ulysses and leave `tp` and `pp` out, or write `strategy` fsdp"
             )
 
     def _check_framework(self) -> None:
-        """Raise LayoutError for what the strategy's own framework refuses."""
+        """Raise LayoutError for a layout that the strategy's own framework refuses."""
         if self.strategy in ("zero2", "zero3") and self.pp > 1:
             raise LayoutError(
                 f"DeepSpeed has no pipeline under {self.strategy}; write `strategy` zero1, or leave `pp` out"
@@ -240,8 +241,8 @@ class Layout:
             whose, schedules = _SCHEDULES[self.strategy]
             if self.tables or self.schedule not in schedules:
                 raise LayoutError(
-                    f"{whose}, whose {self.strategy} is, has no {self.schedule} pipeline; write `schedule` "
-                    f"{' or '.join(schedules)}"
+                    f"{whose}, the framework of {self.strategy}, has no {self.schedule} pipeline; write "
+                    f"`schedule` {' or '.join(schedules)}"
                 )
 
     @property
@@ -257,7 +258,7 @@ class Layout:
 
     @property
     def style(self) -> str:
-        """The style of products: Megatron-LM's by default where ranks share layers."""
+        """The style of products: Megatron-LM's by default with tensor parallelism."""
         if self.tp_style:
             return self.tp_style
         fuses = self.tp > 1 or self.strategy in FUSING

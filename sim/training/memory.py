@@ -2,7 +2,7 @@
 
 Not all memory is available. The CUDA context is allocated first, NCCL allocates buffers for each
 communicator, the allocator loses bytes between its blocks, and a training allocates more than is counted
-here, such as workspaces. The reserve covers all of these; an allocation that reaches into it may run or not.
+here, such as workspaces. The reserve covers all of these; an allocation that uses part of it may fail.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,10 +52,10 @@ def find_optimizer(name: str) -> Optimizer:
 
 
 FITS, TIGHT, TOO_LARGE = "fits", "tight", "does not fit"
-"""The verdicts."""
+"""The possible verdicts."""
 
 CONTEXT = 300 * MIB
-"""Bytes that a process takes before it allocates anything (pytorch/pytorch#107667)."""
+"""Bytes that a process uses before its first allocation (pytorch/pytorch#107667)."""
 
 ONE_COMMUNICATOR = 1_600_000_000
 """Bytes of a GPU with one of NCCL's communicators after an all-reduce (NVIDIA/nccl#864)."""
@@ -70,7 +70,7 @@ BESIDE = {
     **dict.fromkeys(("a100", "a100-40gb"), SOME_COMMUNICATORS),
     **dict.fromkeys(("h100", "h100-96gb", "h200", "b200", "mi300x"), ALL_CHANNELS),
 }
-"""Bytes of context and NCCL by GPU; `ONE_COMMUNICATOR` for all others."""
+"""Bytes of context and NCCL by GPU; others have `ONE_COMMUNICATOR`."""
 
 SLACK = 0.075
 """The allocator's overhead over allocated bytes, at most: 0.7 to 7.5 %, 2.9 in the median, of 48 ranks of
@@ -83,7 +83,7 @@ trainings, 12 % in the worst."""
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """A training's share of a GPU of ``memory`` bytes, of which ``reserve`` are kept free."""
+    """The room on a GPU of ``memory`` bytes, of which ``reserve`` are kept free."""
 
     memory: int
     reserve: int
@@ -118,13 +118,13 @@ class MemoryFit(NamedTuple):
 
 
 def fit_of(nbytes: int, gpu: Device, reserve: int | None = None) -> MemoryFit:
-    """Return how a number of bytes fits into a GPU; ``reserve`` is `room_of`'s."""
+    """Return the fit of a number of bytes into a GPU; ``reserve`` is `room_of`'s."""
     room = room_of(gpu, reserve)
     return MemoryFit(nbytes, room.memory, room.reserve, room.margin(nbytes), room.verdict(nbytes))
 
 
 def room_of(gpu: Device, reserve: int | None = None) -> Room:
-    """Return the room of a GPU; the default ``reserve`` is its driver's, NCCL's and the allocator's need."""
+    """Return the room of a GPU; by default ``reserve`` covers the driver, NCCL and the allocator."""
     if reserve is None:
         allocated = gpu.memory - BESIDE.get(gpu.name, ONE_COMMUNICATOR)
         reserve = gpu.memory - int(allocated / ((1 + SLACK) * (1 + UNCOUNTED)))
@@ -135,9 +135,9 @@ def room_of(gpu: Device, reserve: int | None = None) -> Room:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The most that a rank holds: bytes by pool and in all, its begin (s), the operation that begins then.
+    """A rank's peak: bytes by pool and in total, its begin (s), and the operation that begins then.
 
-    If no operation allocates anything it is the constant part.
+    Without allocations it is the constant part.
     """
 
     pools: Mapping[str, int]

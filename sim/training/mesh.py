@@ -10,7 +10,7 @@ from math import prod
 from ringside.sim.program import Group
 
 DIMENSIONS = ("tensor", "context", "shard", "replicate", "pipeline")
-"""From near to far. Data parallelism is ``shard``, which shards parameters, and ``replicate``."""
+"""Dimensions from near to far. Data parallelism is ``shard``, which shards parameters, and ``replicate``."""
 
 DATA = ("context", "shard", "replicate")
 """Dimensions along which gradients are summed: their ranks see different tokens."""
@@ -75,7 +75,7 @@ class Mesh:
         return number
 
     def together(self, rank: int, *dimensions: str) -> tuple[int, ...]:
-        """Return the ranks that differ from this one along these dimensions alone, in ascending order.
+        """Return the ranks that differ from this one only along these dimensions, in ascending order.
 
         `FOLDS` combine with tensor and pipeline only.
         """
@@ -100,8 +100,7 @@ class Mesh:
 class Communicators:
     """The groups of a mesh, each made once; ``library`` and ``workers`` are `ringside.sim.program.Group`'s.
 
-    A ``purpose`` of its own makes a second communicator of the same ranks, whose collectives do not queue
-    behind those of the first.
+    Another ``purpose`` makes a second communicator of the same ranks, with a queue of its own.
     """
 
     mesh: Mesh

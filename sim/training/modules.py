@@ -1,4 +1,4 @@
-"""Layers cut into modules: as DeepSpeed's stage 3 gathers them, and as their gradients arrive."""
+"""Layers cut into modules: for the gathers of DeepSpeed's stage 3, and by the arrival of gradients."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -52,7 +52,8 @@ def as_modules(layers: Sequence[RankLayer]) -> tuple[RankLayer, ...]:
     """Cut the layers into the modules of their parameters, in order.
 
     Each module has a share of the layer's compute in proportion to its parameters; exchanges stay between the
-    same work. Backward begins with a layer's last module, and frees activations when it leaves the layer.
+    same pieces of work. Backward begins with a layer's last module, and frees activations when it leaves the
+    layer.
     """
     return tuple(module for layer in layers for module in _modules(layer))
 
@@ -77,7 +78,7 @@ def _modules(layer: RankLayer) -> list[RankLayer]:
             backward=backward[place],
             input_gradient=inputs[place],
             weight_gradient=weights[place],
-            # the whole layer is recomputed before any of it goes backward
+            # the whole layer is recomputed before its backward begins
             recomputed=layer.recomputed if place == last else (),
             kept_nbytes=0 if place else layer.kept_nbytes,
             recomputed_nbytes=0 if place else layer.recomputed_nbytes,
@@ -121,7 +122,7 @@ def _seconds(parts: Pass) -> float:
 
 
 def _cut(parts: Pass, shares: Sequence[float]) -> list[Pass]:
-    """Cut a pass into pieces with these shares of its work; what overlaps an exchange stays beside it."""
+    """Cut a pass into pieces with these shares of its work; work that overlaps an exchange stays with it."""
     total = _seconds(parts)
     left = [share * total for share in shares]
     pieces: list[list[Work | Exchange]] = [[] for _ in shares]

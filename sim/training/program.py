@@ -1,7 +1,7 @@
 """A training step under a layout as a `Program`, folded to one rank a pipeline stage.
 
-All ranks of a stage act alike, whatever their places along the other dimensions. A rank passes its
-micro-batches in the schedule's order, has its gradients summed, clips them if requested, runs the optimizer.
+All ranks of a stage act alike, at all places along the other dimensions. A rank passes its micro-batches in
+the schedule's order, sums gradients with the others, clips them if requested, and runs the optimizer.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class Writing:
         self._steps: dict[int, RankStep] = {}
         whose = "torch"
         if job.layout.strategy == "distributed_optimizer":
-            # overlap_p2p_comm is on where stages are interleaved, and not known elsewhere
+            # overlap_p2p_comm is on for interleaved stages, and does not exist for others
             whose = "megatron-overlap" if job.layout.schedule == "interleaved1f1b" else "megatron"
         layout = job.layout
         self._pipeline: Pipeline | None = None
@@ -79,7 +79,7 @@ class Writing:
 
     def _written(self, rank: int) -> RankStep:
         job = self.job
-        # what FSDP asks of Gloo is waited for at once, as PyTorch does on CPU
+        # FSDP's collectives on Gloo are waited for at once, as PyTorch does on CPU
         blocks = not RULES[job.library].on_stream and job.layout.strategy not in COPIES
         made = RankList(rank, self._communicators, blocks=blocks)
         own = self._pipeline.stages[job.mesh.place(rank)["pipeline"]] if self._pipeline else (0,)
@@ -128,13 +128,13 @@ class Writing:
         return layers if self.job.mesh.expert > 1 else tuple(layer.undivided for layer in layers)
 
     def _passed(self, layers: tuple[RankLayer, ...]) -> tuple[RankLayer, ...]:
-        """Return the layers as they are passed: as modules if these are gathered or reduced one by one."""
+        """Return the layers to pass, cut into modules if these are gathered or reduced one by one."""
         if self.job.layout.strategy == "zero3":
             return as_modules(layers)
         return arriving(layers) if self.job.layout.strategy in BUCKETS else layers
 
     def _sharing(self, rank: RankList, stage: int, layers: Sequence[RankLayer]) -> Sharing:
-        """Return what data-parallel ranks do about a stage's parameters."""
+        """Return the sharing of a stage's parameters among data-parallel ranks."""
         job = self.job
         if job.mesh.expert == 1:
             return self._sharing_along(rank, stage, layers, DATA)
@@ -154,7 +154,7 @@ class Writing:
     def _sharing_along(
         self, rank: RankList, stage: int, layers: Sequence[RankLayer], along: tuple[str, ...]
     ) -> Sharing:
-        """Return what ranks along some dimensions do about the parameters of a stage's layers."""
+        """Return the sharing of the layers' parameters among ranks along some dimensions."""
         job = self.job
         if job.mesh.degree(*DATA) == 1 or not any(layer.parameters for layer in layers):
             return Unshared()
@@ -235,10 +235,10 @@ def _sum_copies(job: ParallelJob, rank: RankList, stages: Sequence[int], layers:
 
 
 def _clip(job: ParallelJob, rank: RankList, nbytes: int) -> None:
-    """Read gradients for their norm, sum its square among ranks with other parameters, and scale them."""
+    """Compute the gradients' norm, sum its square among ranks with other parameters, and scale them."""
     bandwidth = job.costs.memory_bandwidth
     rank.compute(nbytes / bandwidth, "norm of the gradients", "clip")
-    # ranks that shard parameters have different experts too
+    # ranks that shard parameters also have different experts
     dealt = job.dealt or ("expert",)
     for dimensions in (("tensor",), dealt, ("pipeline",)):
         group = rank.communicators.along(rank.rank, *dimensions)

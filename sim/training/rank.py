@@ -1,8 +1,8 @@
 """A rank's list of operations while strategies write it.
 
-A rank's compute stands on one stream. A collective is beside it in its group's queue: it begins no
-earlier than the stream's operations before its call, and the stream waits for it on request.
-With a blocking library, as Gloo is by default, the stream waits at once.
+A rank's compute runs on one stream. A collective is beside it in its group's queue: it begins no earlier than
+the stream's operations before its call, and the stream waits for it on request. With a blocking library, as
+Gloo is by default, the stream waits at once.
 """
 
 from collections.abc import Sequence
@@ -49,8 +49,8 @@ class RankList:
     ) -> int | None:
         """Call a collective, by default after the stream's latest operation; return its place.
 
-        A group of one rank has nothing to exchange. ``beside`` other work it does not block, even
-        with a blocking library: the caller waits for it.
+        A group of one rank has nothing to exchange. A call ``beside`` other work does not block, even with a
+        blocking library: the caller waits for it.
         """
         if len(group.ranks) == 1:
             return None
@@ -70,12 +70,12 @@ class RankList:
         return self.post(action, name, "message", None, self.last() if after is None else after)
 
     def wait(self, place: int | None, lane: str = STREAM) -> None:
-        """Have a lane wait for an operation, if there is one."""
+        """Make a lane wait for an operation, if there is one."""
         if place is not None:
             self.post(Wait(), f"wait for {self.operations[place].name}", "wait", lane, (place,))
 
     def hold(self, place: int) -> None:
-        """Have the host wait for an operation before it writes later ones."""
+        """Make the host wait for an operation before it posts later ones."""
         name = f"hold until {self.operations[place].name}"
         self.operations.append(Operation(Wait(), None, (place,), True, name, "wait"))
 
@@ -117,7 +117,7 @@ class Streams:
         self.rank = rank
         self._memory_bandwidth = memory_bandwidth
         self._aside: set[int] = set()
-        """Calls that no operation has waited for, whatever the library."""
+        """Calls that no operation has waited for, with any library."""
 
     def lane(self, name: str) -> str:
         """Return the lane of the stream of that name."""
@@ -143,14 +143,14 @@ class Streams:
         return place
 
     def call_aside(self, group: Group, collective: Collective, name: str) -> int:
-        """Run a collective after all compute so far, without waiting for it yet, whatever the library."""
+        """Run a collective after all compute so far, without waiting for it yet, with any library."""
         call = Call(group, collective.kind, collective)
         place = self.rank.post(call, name, collective.kind, None, self.rank.last())
         self._aside.add(place)
         return place
 
     def wait(self, place: int | None, stream: str = STREAM) -> int | None:
-        """Have a stream wait for an operation; return the stream's latest place then."""
+        """Make a stream wait for an operation; return the stream's latest place."""
         waited = self.rank.blocks and place not in self._aside
         if not waited and place != self.last(stream):
             self.rank.wait(place, self.lane(stream))

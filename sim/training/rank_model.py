@@ -18,8 +18,8 @@ class RankModel:
     ``between_nbytes`` pass from layer to layer, one entry for each but the last. ``tokens`` is the number per
     sample, if it has tokens; ``model_flops`` are forward and backward of one sample on all ranks together,
     ``recomputed_flops`` those of checkpointing's recomputation, None if unknown. ``output_nbytes`` are a
-    micro-batch's logits, of a model that returns its loss beside them. ``tied`` is the embedding if
-    the output product uses it too.
+    micro-batch's logits, of a model that returns its loss beside them. ``tied`` is the embedding if the
+    output product shares it.
     """
 
     name: str
@@ -57,11 +57,11 @@ class RankModel:
 
 
 def workload_on_rank(workload: Workload, *, units: bool, model_flops: float | None = None) -> RankModel:
-    """Return a workload, which tensor parallelism does not cut, as a rank has it.
+    """Convert a workload, which tensor parallelism does not cut, to a rank's model.
 
-    With ``units`` the layers of one block, by their names, make one layer, as FSDP wraps them. Between
-    layers passes the later one's kept activation: its input. Logits are what layers after the last
-    parameters keep.
+    With ``units`` the layers of one block, by their names, make one layer, as FSDP wraps them. The tensor
+    between layers is the later one's kept activation, its input. Logits are the activations kept by layers
+    after the last parameters.
     """
     forward = workload.layers[::-1]
     loss = 1 + max((number for number, layer in enumerate(forward) if layer.gradients), default=len(forward))
@@ -79,7 +79,7 @@ def workload_on_rank(workload: Workload, *, units: bool, model_flops: float | No
             ),
             forward=(Work(sum(layer.forward_s for layer in run)),),
             backward=(Work(sum(layer.backward_s for layer in run)),),
-            # half of it is the input's gradient, if there are both
+            # half of it is for the input's gradient, if there are both
             input_gradient=(Work(sum(layer.backward_s for layer in run) / 2),),
             weight_gradient=(Work(sum(layer.backward_s for layer in run) / 2),),
             kept_nbytes=sum(layer.activation_nbytes for layer in run),
@@ -113,7 +113,7 @@ def _block(name: str) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _shortest(seconds: tuple[float, ...], stages: int) -> list[int]:
-    """Return the begin of each stage, and the end: the longest is as short as possible, none is empty."""
+    """Return the begin of each stage, and the end; minimise the longest stage, and leave none empty."""
     low, high = max(seconds), sum(seconds)
     firsts = _filled(seconds, stages, high)
     for _ in range(60):

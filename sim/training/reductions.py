@@ -1,4 +1,4 @@
-"""How FSDP2 sums gradients and leaves each rank its shard.
+"""FSDP2's reductions: gradients are summed, and each rank keeps its shard.
 
 From torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py and _fsdp_collectives.py, PyTorch 2.13: the
 compute stream waits for the oldest of the reduce-scatters that may be pending, then copies a unit's gradients
@@ -70,7 +70,7 @@ class Reductions:
         held.reduced = self._sum(held, nbytes, copy)
 
     def finish(self) -> None:
-        """Have the compute stream wait for all reductions."""
+        """Make the compute stream wait for all reductions."""
         for place in self._last.values():
             self._streams.wait(place)
         self._last.clear()

@@ -1,4 +1,4 @@
-"""A training step under a layout, simulated on a cluster: one rank per stage is played for all of it."""
+"""A training step under a layout, simulated on a cluster: one rank per stage represents all of its ranks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -102,7 +102,7 @@ def simulate_parallel(job: ParallelJob, libraries: Libraries) -> ParallelStep:
 
 
 def simulate_parallel_disturbed(job: ParallelJob, libraries: Libraries, draw: Draw) -> Simulation:
-    """Simulate one draw of a disturbed step: every rank has its own pace, so each is played."""
+    """Simulate one draw of a disturbed step: every rank has its own pace and is simulated."""
     program = Writing(job).program()
     passed = sum(_operations(layer) for layer in job.model.layers)
     consider_operations(job.micro_batches * passed * program.ranks)

@@ -12,11 +12,10 @@ ACTIVATIONS = "activations"
 
 
 class Sharing(Protocol):
-    """One rank's part in it, for the layers of one stage, which have numbers in forward order.
+    """One rank's data-parallel work for the layers of one stage, which are numbered in forward order.
 
-    It writes into the rank's list: gathers before a layer computes, frees afterwards, sums of
-    gradients. ``last`` says that this is the stage's last backward of the step, after which
-    gradients are whole.
+    It writes into the rank's list: gathers before a layer computes, frees afterwards, and sums of gradients.
+    ``last`` says that this is the stage's last backward of the step, after which gradients are whole.
     """
 
     def before_forward(self, layer: int) -> None:
@@ -54,31 +53,31 @@ class Updating(Sharing, Protocol):
         ...
 
     def update(self, seconds: float) -> None:
-        """Run the optimizer's step of ``seconds``, and bring the parameters to all ranks."""
+        """Run the optimizer's step of ``seconds``, and distribute the parameters to all ranks."""
         ...
 
 
 class Unshared:
-    """A rank that alone has the parameters: there is nothing to do."""
+    """A rank that shares its parameters with no other."""
 
     def before_forward(self, layer: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def after_forward(self, layer: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def before_backward(self, layer: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def after_backward(self, layer: int, *, last: bool) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def after_step(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Apart:
-    """Layers whose experts some ranks share, and others all else, which comes first."""
+    """Layers with two sharings: of all parameters except experts, which comes first, and of the experts."""
 
     def __init__(self, *parts: Sharing) -> None:
         self._parts = parts
@@ -127,7 +126,7 @@ class UpdatingApart(Apart):
             part.hold(optimizer)
 
     def update(self, seconds: float) -> None:
-        """Run the optimizer's step over both, and bring the parameters to all ranks."""
+        """Run the optimizer's step over both, and distribute the parameters to all ranks."""
         first, *others = self._updating
         first.update(seconds)
         for part in others:
@@ -191,7 +190,7 @@ class Stage:
 
     def _end(self, number: int, *, last: bool) -> None:
         layer = self.layers[number]
-        # a pass without duration writes no operation: earlier work on the stream is over then
+        # a pass without duration writes no operation: earlier work on the stream has ended by then
         *_, place = (-1, *self.rank.last())
         self.rank.give(ACTIVATIONS, layer.kept_nbytes + layer.recomputed_nbytes, place)
         self.sharing.after_backward(number, last=last)

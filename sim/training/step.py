@@ -22,13 +22,13 @@ class UnderWay(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StageTime:
-    """Time of the ranks at one place along the pipeline, which all act alike; ``rank`` is the first.
+    """Time of the ranks at one place along the pipeline, which act alike; ``rank`` is the first.
 
     ``compute_s`` is compute without contention, ``contention_s`` the time that collectives add to it,
     ``copy_s`` copies and casts; ``busy_s`` is their sum. ``exposed_s`` is the time in which it waited while
     its own bytes moved, ``exposed_by_s`` the same by dimension, ``bubble_s`` the time in which it waited and
-    none did. These and ``busy_s`` make the step.
-    ``communication_s`` is how long its bytes moved, ``communication_by_s`` the same by dimension.
+    none of its bytes moved. These and ``busy_s`` add up to the step. ``communication_s`` is how long its
+    bytes moved, ``communication_by_s`` the same by dimension.
     """
 
     rank: int
@@ -193,7 +193,7 @@ class _Waits:
 
 
 def _without(stretches: list[tuple[float, float]], one: UnderWay) -> tuple[float, list[tuple[float, float]]]:
-    """Return how long some stretches are covered, and their uncovered rest."""
+    """Return the covered length of some intervals, and the uncovered rest."""
     covered, left = 0.0, []
     for begin, end in stretches:
         start, stop = max(begin, one.start), min(end, one.end)

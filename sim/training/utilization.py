@@ -1,4 +1,4 @@
-"""A training's utilization of its GPUs, as publications state it."""
+"""A training's utilization of its GPUs, as reported in publications."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from ringside.sim.workload.decoder import Decoder
 class Utilization:
     """``samples`` sequences per step of ``step_s`` seconds on ``gpus`` GPUs of ``peak`` FLOP/s each.
 
-    FLOPs are the decoder's (`ringside.sim.workload.decoder`): those of the whole square of scores unless
+    FLOPs are the decoder's (`ringside.sim.workload.decoder`), with the whole square of scores unless
     ``causal``.
     """
 

@@ -1,16 +1,16 @@
-"""A model before it meets a device: its tensors, and the work of each layer.
+"""A model independent of a device: its tensors, and the work of each layer.
 
-Compute time is a roofline (Williams, Waterman and Patterson, CACM 52(4), 2009, fig. 1): a layer takes
-as long as the slower of its arithmetic and its memory traffic,
+Compute time is a roofline (Williams, Waterman and Patterson, CACM 52(4), 2009, fig. 1): a layer takes as long
+as the slower of its arithmetic and its memory traffic,
 
     forward = max(flops / (peak x efficiency), bytes / (memory bandwidth x efficiency))
 
-and backward, which does the work of forward once for the gradient of the input and once for that of
-the weights, twice as long: less without some gradients, more with recomputation. Only
-matrix products and convolutions count as flops (a multiply-add is two); everything else is memory traffic,
-in the compute precision. Launch overheads, the optimizer and the input pipeline are not included, so small
-batches are faster here than in reality. With the efficiencies below NVIDIA's published one-GPU throughputs of
-ResNet-50 and BERT (V100 and A100, large batches) are predicted at 0.56 to 1.25 of the measured ones
+and backward, which does the work of forward once for the gradient of the input and once for that of the
+weights, twice as long: less without some gradients, more with recomputation. Only matrix products and
+convolutions count as flops (a multiply-add is two); everything else is memory traffic, in the compute
+precision. Launch overheads, the optimizer and the input pipeline are not included, so small batches are
+faster here than in reality. With the efficiencies below NVIDIA's published one-GPU throughputs of ResNet-50
+and BERT (V100 and A100, large batches) are predicted at 0.56 to 1.25 of the measured ones
 (tests/sim/workload/test_models.py): if the scale matters, measure one GPU and set the efficiency by it.
 """
 
@@ -25,11 +25,10 @@ from ringside.sim.workload.workload import Layer, Tensor, Workload
 class Block:
     """One layer's forward pass on one sample.
 
-    ``flops`` of matrix products and convolutions; ``traffic``, the activations (elements) that are
-    read and written; ``kept``, those that stay for backward; ``gradients``, positions in
-    `Architecture.parameters` in the order in which backward finishes them. ``backward`` is its time
-    over forward's: 1 for each gradient, the input's and the weights', and 1 for recomputation.
-    ``convolves`` says that its flops are a convolution's.
+    ``flops`` of matrix products and convolutions; ``traffic``, the activations (elements) that are read and
+    written; ``kept``, those kept for backward; ``gradients``, positions in `Architecture.parameters` in the
+    order in which backward finishes them. ``backward`` is its time over forward's: 1 for each gradient, the
+    input's and the weights', and 1 for recomputation. ``convolves`` says that its flops are a convolution's.
     """
 
     name: str
@@ -45,7 +44,7 @@ class Block:
 class Architecture:
     """A model: parameters in definition order, buffers, and blocks in forward order.
 
-    ``frozen_nbytes`` are parameters that are held and not trained. ``batch`` is the default batch of a pass;
+    ``frozen_nbytes`` are the bytes of untrained parameters. ``batch`` is the default batch of a pass;
     ``mixed`` says that it is then trained under torch.autocast. ``reentrant`` is
     `ringside.sim.workload.workload.Workload`'s.
     """
@@ -75,9 +74,8 @@ class Architecture:
 class Module:
     """A layer of an unfinished architecture: a `Block` that still holds its tensors.
 
-    ``parameters`` stand in definition order; backward finishes the last one first where
-    ``reversed_arrival``, as autograd does for a linear layer's weight and bias, else the first one.
-    ``convolves`` is `Block`'s.
+    ``parameters`` are in definition order; backward finishes the last one first where ``reversed_arrival``,
+    as autograd does for a linear layer's weight and bias, else the first one. ``convolves`` is `Block`'s.
     """
 
     name: str
@@ -99,7 +97,7 @@ def assemble(
     in another one.
     """
     by_name = {module.name: module for module in modules}
-    assert len(by_name) == len(modules), "module names are unique"
+    assert len(by_name) == len(modules), "module names must be unique"
     defined = [by_name[name] for name in definition or by_name]
     parameters = [tensor for module in defined for tensor in module.parameters]
     position = {tensor.name: index for index, tensor in enumerate(parameters)}

@@ -295,8 +295,8 @@ MOST, MOST_ELSE = {"layers": 5_000}, 10**9
 def decoder(text: str) -> Decoder:
     """Parse ``llama3-8b``, or ``llama3-8b:4096,layers=16`` with another sequence or another shape.
 
-    One key-value head per query head stays so, a network four times as wide as a token's vector
-    too, and all learned positions may be used.
+    Derived sizes follow: one key-value head per query head, a network four times as wide as a token's vector,
+    and the use of all learned positions.
     """
     name, _, settings = text.partition(":")
     if name not in DECODERS:
@@ -309,7 +309,7 @@ def decoder(text: str) -> Decoder:
         if key not in ("sequence", *SHAPE):
             raise ValueError(f"{text!r}: unknown part of a shape {key!r}; write {one_of(SHAPE, key)}")
         if key in numbers:
-            raise ValueError(f"{text!r} says {key} twice; write it once")
+            raise ValueError(f"{text!r} has {key} twice; write it once")
         most = MOST.get(key, MOST_ELSE)
         if not (number.isascii() and number.isdecimal()) or not 1 <= int(number[:20]) <= most:
             example = f"{key}={getattr(known, key)}" if given else f"{name}:2048"

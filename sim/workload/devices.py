@@ -1,7 +1,7 @@
-"""GPUs as a roofline sees them: peak rates and sizes, from their files in ``topologies/gpus``.
+"""GPUs for a roofline: peak rates and sizes, from their files in ``topologies/gpus``.
 
-Rates are dense (without 2:4 sparsity) and those of the tensor cores if there are any for the
-precision. ``tfloat32`` is PyTorch's default for convolutions of float32 tensors on A100 and later
+Rates are dense (without 2:4 sparsity) and those of the tensor cores if there are any for the precision.
+``tfloat32`` is PyTorch's default for convolutions of float32 tensors on A100 and later
 (``torch.backends.cudnn.allow_tf32``), and for matrix products after
 ``torch.set_float32_matmul_precision("high")``.
 """
@@ -17,7 +17,7 @@ from ringside.topologies.names import Lazy, one_of
 GIB, MIB = 2**30, 2**20
 
 STORED = {"float32": "float32", "tfloat32": "float32", "bfloat16": "bfloat16", "float16": "float16"}
-"""The type in which activations are kept, by compute precision."""
+"""The type of stored activations, by compute precision."""
 
 SHORT = {"fp32": "float32", "tf32": "tfloat32", "bf16": "bfloat16", "fp16": "float16", "half": "float16"}
 """Aliases of precisions and types."""
@@ -52,7 +52,7 @@ MEMORY_EFFICIENCY = 0.8
 class Roofline:
     """One GPU's rates in one precision: FLOP/s of products, bytes/s of reading and writing.
 
-    ``itemsize`` are the bytes of an element as the precision keeps it.
+    ``itemsize`` are the bytes of an element in this precision.
     """
 
     flops_per_s: float
@@ -78,10 +78,9 @@ def check_share(what: str, share: float, most: float = 1.0) -> None:
 class Device:
     """One GPU: FLOP/s by precision, bandwidth (bytes/s) and size (bytes) of its memory, its multiprocessors.
 
-    The size is what its driver offers; `ringside.sim.training.memory` keeps some of it free. The
-    efficiencies are the usual shares of both in training; ``wide_efficiency`` is that of the wide
-    products of decoders, if known. Products in 8 bits reach ``narrower`` times the peaks of others,
-    whose share may therefore exceed 1.
+    The size is the driver's; `ringside.sim.training.memory` keeps some of it free. The efficiencies are the
+    usual shares of both in training; ``wide_efficiency`` is that of the wide products of decoders, if known.
+    Products in 8 bits reach ``narrower`` times the peaks of others, whose share may therefore exceed 1.
     """
 
     name: str
@@ -144,7 +143,7 @@ def device_of(cluster: str, values: Mapping[str, str] | None = None) -> Device:
     """Return the GPU of a cluster's machines; plain networks, which have none, get A100."""
     gpu = gpu_of(cluster, values)
     if gpu is None or not gpu.tflops:
-        raise ValueError(f"the peak rates of {cluster}'s GPUs are not known; add --device, for example h100")
+        raise ValueError(f"the peak rates of {cluster}'s GPUs are unknown; add --device, for example h100")
     return _device(gpu)
 
 

@@ -1,12 +1,9 @@
-"""A workload as a YAML file, in and out.
+"""A workload as a YAML file, read and written.
 
-Parameters stand in definition order, layers in backward order, a layer's gradients in the order in
-which backward finishes them::
+Parameters are in definition order, layers in backward order, a layer's gradients in the order in which
+backward finishes them::
 
-name: two layers
-batch: 32
-sample: image
-parameters:                 # in definition order
+name: two layers batch: 32 sample: image parameters:                 # in definition order
   fc1.weight: {count: 1048576}
   fc1.bias: {count: 1024}
   fc2.weight: {count: 10240, dtype: float32}
@@ -69,7 +66,7 @@ def read(path: Path) -> Workload:
     except yaml.YAMLError as error:
         raise WorkloadError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
-        raise WorkloadError(f"{path}: holds no workload; write 'name:', 'parameters:' and 'layers:'")
+        raise WorkloadError(f"{path}: contains no workload; write 'name:', 'parameters:' and 'layers:'")
     try:
         file = _File(**content)
     except ValidationError as error:

@@ -29,7 +29,7 @@ def find_model(text: str) -> Architecture | Decoder:
         return decoder(text)
     if name not in MODELS:
         also = ", FILE.py:NAME, or a file of timed layers (.yaml) or of measured steps (.json)"
-        # a hub puts the owner before a slash
+        # a hub writes the owner before a slash
         known = one_of([*MODELS, *DECODERS], name.rpartition("/")[2], also=also)
         raise ValueError(f"unknown model {name!r}; write {known}")
     return architecture(text)

@@ -1,7 +1,7 @@
 """A workload: one rank's compute in a training step, and the tensors that it shares.
 
-Networks and libraries are unknown here. Times are seconds of one rank on its own; they determine when each
-gradient is ready.
+It is independent of networks and libraries. Times are seconds of one rank on its own; they determine when
+each gradient is ready.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from ringside.sim.collective import ITEMSIZE
 from ringside.topologies.units import MAX_DURATION, MAX_SIZE, shown
 
 MOST = MAX_SIZE
-"""The most elements, bytes or samples on one rank."""
+"""Maximum elements, bytes or samples on one rank."""
 
 
 class WorkloadError(ValueError):
@@ -25,9 +25,9 @@ class WorkloadError(ValueError):
 class Tensor:
     """A parameter or a buffer of a model: ``count`` elements of ``dtype``.
 
-    ``sparse`` says of a parameter that its gradient is a sparse tensor (an embedding made with
-    ``sparse=True``), which data parallelism cannot put into a bucket with others. ``rows`` is its length
-    along dimension 0, in which FSDP shards it; by default ``count``, as of a tensor of one dimension.
+    ``sparse`` says that a parameter's gradient is a sparse tensor (an embedding made with ``sparse=True``),
+    which cannot share a bucket with others. ``rows`` is its length along dimension 0, in which FSDP shards
+    it; by default ``count``, as of a tensor of one dimension.
     """
 
     name: str
@@ -44,12 +44,11 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A stretch of the model computed as one: forward in ``forward_s``, backward in ``backward_s``.
+    """A part of the model computed as one: forward in ``forward_s``, backward in ``backward_s``.
 
-    ``gradients`` are positions in `Workload.parameters`, in the order in which backward finishes
-    them; they are treated as ready when the layer's backward ends. A parameter that several layers
-    use belongs to the one whose backward comes last. ``activation_nbytes`` are the bytes that forward keeps
-    for backward.
+    ``gradients`` are positions in `Workload.parameters`, in the order in which backward finishes them; they
+    are treated as ready when the layer's backward ends. A parameter that several layers use belongs to the
+    one whose backward comes last. ``activation_nbytes`` are the bytes that forward keeps for backward.
     """
 
     name: str
@@ -75,10 +74,10 @@ class Totals(NamedTuple):
 class Workload:
     """One training step of one rank, on ``batch`` samples (of kind ``sample``: an image, a sequence).
 
-    ``parameters`` are the trained ones, in definition order, by which DistributedDataParallel
-    numbers them; ``layers`` stand in backward order. A parameter that no layer names gets no gradient.
-    ``frozen_nbytes`` are parameters that are held and not trained. ``reentrant`` says that checkpoints
-    enter backward again inside backward.
+    ``parameters`` are the trained ones, in definition order, by which DistributedDataParallel numbers them;
+    ``layers`` are in backward order. A parameter that no layer names gets no gradient. ``frozen_nbytes`` are
+    the bytes of untrained parameters. ``reentrant`` says that checkpoints enter backward again inside
+    backward.
     """
 
     name: str

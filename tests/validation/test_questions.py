@@ -66,7 +66,7 @@ def test_a_shape_keeps_what_hangs_together() -> None:
         ({"attention": "flash"}, "unknown attention kernel 'flash'; write one of fused, causal, written"),
         (
             {"model": "resnet50", "attention": "causal"},
-            "are of decoders, and resnet50 is none; leave them out",
+            "apply to decoders, and resnet50 is none; leave them out",
         ),
         ({"attention_efficiency": 1.5}, "write a share from 1e-06 to 1"),
         ({"tp_style": "dtensor"}, "`tp_style` needs tensor-parallel ranks; add `tp` 2"),

@@ -58,7 +58,7 @@ _FIGURES: dict[str, Callable[[str], Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class OfBuckets(Question):
-    """How DistributedDataParallel puts gradients into buckets."""
+    """How DistributedDataParallel assigns gradients to buckets."""
 
     bucket_cap_mb: float | None = option(
         "Bucket size of DistributedDataParallel.",
@@ -89,7 +89,7 @@ class ByBuckets(OfBuckets):
         f"{', '.join(COMM_HOOKS)}; powersgd:rank=4,start=10.",
         metavar="HOOK", default=None, default_text="none",
     )  # fmt: skip
-    accumulation: int = option("Passes a step, each reduced; with --no-sync the last alone.", default=1)
+    accumulation: int = option("Passes per step, each reduced; with --no-sync only the last.", default=1)
 
     @property
     def ddp(self) -> DataParallel:

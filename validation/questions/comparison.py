@@ -39,7 +39,7 @@ class Comparison(ByCalibration):
 class ComparisonAnswer:
     """The answer: a row for each record, and the errors of each set of rows.
 
-    ``notes`` say where the machine's name is from and what the predictions rest on, a sentence each.
+    ``notes`` name the evidence for the machine and the source of the predictions, a sentence each.
     """
 
     question: Comparison

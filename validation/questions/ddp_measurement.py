@@ -83,7 +83,7 @@ class DdpMeasurement(OfBuckets, OnRanks):
             raise QuestionError("sleeping layers leave a GPU idle; write `model` FILE.py:NAME with nccl")
         workload = sleeping_layers() if self.model == SLEEPING else workload_of(Path(self.model))
         if not workload.parameters:
-            raise QuestionError(f"{self.model} has no parameters, so there is nothing to reduce; write some")
+            raise QuestionError(f"{self.model} has no parameters to reduce; add some")
         used = set(workload.arrival)
         unused = [one.name for place, one in enumerate(workload.parameters) if place not in used]
         check_used(unused, self.bucketing)
@@ -92,7 +92,7 @@ class DdpMeasurement(OfBuckets, OnRanks):
         return workload
 
     def check(self, *, force: bool = False) -> None:
-        """Raise ValueError for what cannot be measured, or for too many ranks unless forced."""
+        """Raise ValueError for an impossible measurement, or for too many ranks unless forced."""
         if self.job and not force:
             check_room(self.count, 0)
 

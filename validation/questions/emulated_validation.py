@@ -43,7 +43,7 @@ def _both(cases: list[tuple[C, D]], on_case: Callable[[C, D], None]) -> Callable
 
 @dataclass(frozen=True, kw_only=True)
 class Validation(Question):
-    """The base of validations; ``plan`` has the cases, all or those that the fields choose."""
+    """The base of validations; ``plan`` has the cases, all or those selected by the fields."""
 
     short: bool = option("A few cells in some three minutes, instead of all in some twenty.", default=False)
     plan: Sequence[Any] = field(init=False, repr=False, compare=False)
@@ -76,7 +76,7 @@ class Validations:
 
     @property
     def failed(self) -> list[str]:
-        """What is past its tolerance."""
+        """The figures past their tolerance."""
         raise NotImplementedError
 
     @property
@@ -96,7 +96,7 @@ class CheckedValidations(Validations):
 
     @property
     def failed(self) -> list[str]:
-        """What is past its tolerance."""
+        """The figures past their tolerance."""
         return [check.what for check in self.checks if not check.passed]
 
 
@@ -168,7 +168,7 @@ class DdpValidation(Validation):
 
 @dataclass(frozen=True, slots=True)
 class DdpValidations(CheckedValidations):
-    """The answer: a row for each case, and what is checked over all."""
+    """The answer: a row for each case, and the checks over all."""
 
     @property
     def checks(self) -> Sequence[Check]:
@@ -203,7 +203,7 @@ class TrainingValidation(Validation):
 
 @dataclass(frozen=True, slots=True)
 class TrainingValidations(CheckedValidations):
-    """The answer: a row for each case, and what is checked over all."""
+    """The answer: a row for each case, and the checks over all."""
 
     @property
     def checks(self) -> Sequence[Check]:
@@ -239,7 +239,7 @@ class DisturbanceValidation(Validation):
 
 @dataclass(frozen=True, slots=True)
 class DisturbanceValidations(CheckedValidations):
-    """The answer: a row for each case, and what is checked of each."""
+    """The answer: a row for each case, and the checks of each."""
 
     @property
     def checks(self) -> Sequence[Check]:

@@ -23,14 +23,16 @@ class Explanation(ByCalibration):
     schema: ClassVar[str] = "explain"
 
     def ask(self) -> "Explained":
-        """Try every cause; raise RecordError where nothing is known to compare with."""
+        """Try every cause; raise RecordError without measurements to compare with."""
         measured = self.measured()
         records, cluster = measured.records, measured.cluster
         machine = parse_name(cluster).machine
         calibration = find_calibration(self.calibration, cluster)
         calibration = shipped(machine) if calibration == AUTO else calibration
         if not isinstance(calibration, Calibration):
-            raise RecordError(f"nothing to lay the log beside: {why_not(machine)}; write `calibration`")
+            raise RecordError(
+                f"no calibration to compare the log with: {why_not(machine)}; write `calibration`"
+            )
         family: Family
         if calibration.nccl and any(record.library == Nccl.name for record in records):
             fitted = calibration.settings_on(cluster)
@@ -47,7 +49,7 @@ class Explanation(ByCalibration):
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """The answer: the verdict on what was measured, beside the measurements of ``family``."""
+    """The answer: the verdict on the log, and the measurements of ``family`` for comparison."""
 
     measured: Measurements
     verdict: LogVerdict
@@ -55,5 +57,5 @@ class Explained:
 
     @property
     def notes(self) -> Sequence[str]:
-        """Where NCCL could not do as told, a sentence each."""
+        """Requests that NCCL could not follow, a sentence each."""
         return self.measured.fallbacks

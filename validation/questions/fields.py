@@ -1,4 +1,4 @@
-"""Fields that questions about measurements share, and what is read for them."""
+"""Common fields of questions about measurements, and their parsed values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ class OfRecords(Question):
     settings: Mapping[str, str] = settings_option()
 
     def measured(self, *, pool_sites: bool = False) -> Measurements:
-        """Return what the files hold; raise `ringside.sim.record.RecordError` for files without records."""
+        """Return the measurements in the files; raise `ringside.sim.record.RecordError` for none."""
         return read_measurements(self.files, self.cluster, self.settings, pool_sites=pool_sites)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ByCalibration(OfRecords):
-    """Measurements, and the calibration that they are compared with."""
+    """Measurements, and the calibration for comparison."""
 
     calibration: str | Calibration | None = calibration_option()

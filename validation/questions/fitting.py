@@ -23,7 +23,7 @@ class Fitting(OfRecords):
 
     def ask(self) -> "FittingAnswer":
         """Fit; raise RecordError for records that are too few or must not be mixed."""
-        from ringside.validation.calibrate import calibrate_measurements  # scipy need not wait in the help
+        from ringside.validation.calibrate import calibrate_measurements  # help must not wait for scipy
 
         measured = self.measured(pool_sites=self.pool_sites)
         return FittingAnswer(self, measured, calibrate_measurements(measured, sources_of(self.files)))
@@ -31,7 +31,7 @@ class Fitting(OfRecords):
 
 @dataclass(frozen=True, slots=True)
 class FittingAnswer:
-    """The answer: a calibration of what was measured."""
+    """The answer: a calibration fitted to the measurements."""
 
     question: Fitting
     measured: Measurements
@@ -44,7 +44,7 @@ class FittingAnswer:
 
     @property
     def notes(self) -> Sequence[str]:
-        """Where NCCL could not do as told, a sentence each."""
+        """Requests that NCCL could not follow, a sentence each."""
         return self.measured.fallbacks
 
 

@@ -1,4 +1,4 @@
-"""Where the time of a profiled job's communication goes, and how long it takes on another cluster."""
+"""The communication time of a profiled job by cause, and its time on another cluster."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -43,12 +43,12 @@ class JobProfile(Question):
         lost = self.changed("settings", "library", "placement", "network", "calibration")
         if lost and self.cluster is None:
             names = ", ".join(f"`{name}`" for name in lost)
-            raise QuestionError(f"{names}: nothing is simulated; add `cluster` NAME, or remove it")
+            raise QuestionError(f"{names} has no effect without a cluster; add `cluster` NAME, or remove it")
 
     def ask(self, *, is_replayed: bool = False) -> "ProfiledJob":
-        """Read and analyse the traces; replay them where they are timed, or ``is_replayed``.
+        """Read and analyse the traces; replay them if they are timed, or ``is_replayed``.
 
-        Raise `ringside.validation.readers.kineto.TraceError` if they hold nothing to replay.
+        Raise `ringside.validation.readers.kineto.TraceError` if they contain nothing to replay.
         """
         given = self.calibration
         calibration = (

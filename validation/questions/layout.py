@@ -29,12 +29,12 @@ from ringside.sim.workload.decoder import CHECKPOINTING
 from ringside.sim.workload.devices import full_name
 
 INTERLEAVED = 2
-"""The default number of stages of a pipeline rank where a schedule may have any."""
+"""The default number of stages per pipeline rank of schedules without a fixed one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ByLayout(Question):
-    """How a training is laid out over ranks."""
+    """The layout of a training over ranks."""
 
     strategy: str = option(
         f"What data-parallel ranks do: {', '.join(STRATEGIES)} (docs/parallel.md).",
@@ -42,49 +42,49 @@ class ByLayout(Question):
     )  # fmt: skip
     tp: int = option("Tensor-parallel ranks, which share each layer.", default=1)
     tp_style: str | None = option(
-        "Products of one input as one, or each alone.",
+        "Products of one input: fused, or separate.",
         metavar=choices(STYLES), default=None, default_text="dtensor with --async-tp",
     )  # fmt: skip
     cp: int = option("Context-parallel ranks, which share each sequence.", default=1)
     cp_method: str | None = option(
-        "How they pass keys and values.",
+        "How context-parallel ranks exchange keys and values.",
         metavar=choices(METHODS), default=None, default_text="the framework's own",
     )  # fmt: skip
-    async_tp: bool = option("Hide tensor-parallel exchanges behind products, as torch can.", default=False)
+    async_tp: bool = option("Hide tensor-parallel exchanges behind products (torch).", default=False)
     pp: int = option("Pipeline-parallel ranks, which share the layers.", default=1)
     shard: int | None = option(
-        "hsdp, hybrid_zero: ranks that shard together.", default=None, default_text="a machine's; all"
+        "hsdp, hybrid_zero: number of ranks in a sharding group.",
+        default=None,
+        default_text="a machine's; all",
     )
     schedule: str | None = option(
-        f"Of the pipeline: {', '.join(SCHEDULES)}, or torch's CSV.",
+        f"Pipeline schedule: {', '.join(SCHEDULES)}, or torch's CSV.",
         metavar="NAME|FILE.csv", default=None, default_text="1f1b",
     )  # fmt: skip
     virtual: int | None = option(
-        "Stages of a pipeline rank.", default=None, default_text="2 where interleaved, else 1"
+        "Stages per pipeline rank.", default=None, default_text="2 where interleaved, else 1"
     )
     micro_batch: int | None = option(
-        "Samples that pass at once, of a --batch.",
+        "Samples of a --batch that pass at once.",
         default=None, default_text="1 under a layout, all in data_parallel",
     )  # fmt: skip
     checkpointing: str = option(
         "Which activations are recomputed.", metavar=choices(CHECKPOINTING), default="none"
     )
     sequence_parallel: bool = option(
-        "Cut tokens among tensor-parallel ranks between products.", default=False
+        "Shard tokens among tensor-parallel ranks between products.", default=False
     )
     clip: bool | None = option(
-        "Clip gradients by their norm, which all ranks sum.", "--clip/--no-clip",
-        default=None, default_text="as Megatron-LM does, as others do not",
+        "Clip gradients by their norm over all ranks.", "--clip/--no-clip",
+        default=None, default_text="on for Megatron-LM's strategy, off for others",
     )  # fmt: skip
     overlap_grad_reduce: bool = option(
-        "distributed_optimizer: scatter gradients bucket by bucket in backward.", default=False
+        "distributed_optimizer: reduce-scatter gradients bucket by bucket in backward.", default=False
     )
     overlap_param_gather: bool = option(
-        "distributed_optimizer: gather parameters beside the next forward.", default=False
+        "distributed_optimizer: gather parameters during the next forward.", default=False
     )
-    no_sync: bool = option(
-        "DDP, FSDP: reduce gradients in the last backward alone, not in each (no_sync).", default=False
-    )
+    no_sync: bool = option("DDP, FSDP: reduce gradients only in the last backward (no_sync).", default=False)
     param_dtype: str | None = option(
         "FSDP: type in which parameters are gathered.", default=None, default_text="the products'"
     )
@@ -92,18 +92,20 @@ class ByLayout(Question):
         "FSDP: type in which gradients are summed.", default=None, default_text="the parameters'"
     )
     ep: int = option("Expert-parallel ranks, neighbours among the data-parallel ones.", default=1)
-    ep_imbalance: float = option("Tokens of the busiest expert-parallel rank, over the mean.", default=1.0)
+    ep_imbalance: float = option("Tokens of the busiest expert-parallel rank over the mean.", default=1.0)
     capacity_factor: float | None = option(
-        "Tokens of each expert over the mean, padded and dropped.", default=None, default_text="no limit"
+        "Capacity of each expert over the mean; tokens are padded or dropped.",
+        default=None,
+        default_text="no limit",
     )
 
     @cached_property
     def is_parallel(self) -> bool:
-        """Whether any field changes more than a step of DistributedDataParallel alone has."""
+        """Whether any field differs from plain DistributedDataParallel."""
         return bool(self.changed(*(one.name for one in fields(ByLayout) if one.name != "no_sync")))
 
     def simplified(self, batch: Callable[[], int]) -> Self:
-        """Return the question without usual clipping, and without a micro-batch of all ``batch`` samples."""
+        """Return the question without default clipping and without a micro-batch of the whole ``batch``."""
         question = replace(self, clip=None) if self.clip is (self.strategy in CLIPPING) else self
         plain = replace(question, micro_batch=None)
         is_usual = question.micro_batch is not None and not plain.is_parallel
@@ -113,13 +115,9 @@ class ByLayout(Question):
         """Return the layout; raise LayoutError for an invalid one."""
         if self.pp == 1 and (self.schedule, self.virtual) != (None, None):
             name = "virtual" if self.schedule is None else "schedule"
-            raise LayoutError(
-                f"`{name}` is a pipeline's, of which there is none; add `pp` 2, or leave it out"
-            )
+            raise LayoutError(f"`{name}` needs a pipeline; add `pp` 2, or leave it out")
         if self.cp == 1 and self.cp_method is not None:
-            raise LayoutError(
-                "`cp_method` is of context-parallel ranks, of which there is one; add `cp` 2, or leave it out"
-            )
+            raise LayoutError("`cp_method` needs context-parallel ranks; add `cp` 2, or leave it out")
         schedule = "1f1b" if self.schedule is None else self.schedule
         tables = self._tables()
         if tables:
@@ -144,14 +142,14 @@ class ByLayout(Question):
         )  # fmt: skip
         if layout.strategy == "fsdp1" and layout.pp > 1 and schedule not in ("gpipe", "1f1b"):
             raise LayoutError(
-                f"FSDP1 has no part in {schedule}, which gathers and sums whole stages; write `strategy` "
-                "fsdp, or `schedule` 1f1b or gpipe"
+                f"FSDP1 does not support {schedule}, which gathers and sums whole stages; write "
+                "`strategy` fsdp, or `schedule` 1f1b or gpipe"
             )
         return layout
 
     @property
     def _method(self) -> str:
-        """How context-parallel ranks pass keys and values, by default as the strategy's framework does."""
+        """How context-parallel ranks exchange keys and values; the strategy's framework has the default."""
         if self.cp_method is not None or self.cp == 1:
             return self.cp_method or "zigzag"
         return CONTEXT_METHODS.get(self.strategy, TORCH_CONTEXT_METHOD)
@@ -174,7 +172,7 @@ class ByLayout(Question):
         return actions
 
     def _prove(self, actions: tuple[Table, ...], where: Placement) -> None:
-        """Raise LayoutError for a file's own messages that never meet; those that torch adds always do."""
+        """Raise LayoutError for a file's own messages that never match; those that torch adds always do."""
         layers = (RankLayer(name="layer"),)
         alone = pipeline(str(self.schedule), actions, where, lambda _: layers, find_runtime("torch"))
         verdict = check(alone)

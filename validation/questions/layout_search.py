@@ -1,4 +1,4 @@
-"""The fastest layouts of a training on a number of GPUs, and why all others were left out."""
+"""The fastest layouts of a training on a number of GPUs, and the reasons to leave out others."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ TOP = 5
 """The default number of ranked layouts."""
 
 TOKENS = 1 << 24
-"""The default maximum of tokens per step: 16 Mi, as Llama 3 405B was trained with."""
+"""The default maximum of tokens per step: 16 Mi, as in the training of Llama 3 405B."""
 
 LAYOUT_FIELDS = tuple(one.name for one in options_of(ByLayout))
 
@@ -62,7 +62,7 @@ class Budget:
     layers: int
 
     def batch(self, fixed: Fixed) -> int:
-        """Return the samples per replica; 0 where they do not divide."""
+        """Return the samples per replica; 0 if they do not divide."""
         shared = prod(fixed.get(name, 1) for name in MODEL)
         replicas, rest = divmod(self.ranks, shared)
         return 0 if rest or self.samples % replicas else self.samples // replicas
@@ -73,7 +73,7 @@ def _strategies(budget: Budget, fixed: Fixed) -> Iterable[str]:
 
 
 def _tensor(budget: Budget, fixed: Fixed) -> Iterable[int]:
-    """Yield divisors of one machine's ranks: tensor parallelism delays every layer."""
+    """Yield divisors of one machine's ranks: across machines tensor parallelism is too slow."""
     return _divisors(budget.machine)
 
 
@@ -175,7 +175,7 @@ class LayoutSearch(TrainingOnCluster):
 
     top: int = option("--search: number of ranked layouts.", default=TOP)
     fixed: Sequence[str] = option(
-        "--search: keep this layout option as it is; repeat for more.",
+        "--search: keep this layout option at its value; repeat for more.",
         metavar="NAME", default=(), parse=tuple, repeats=True,
     )  # fmt: skip
 
@@ -191,8 +191,8 @@ class LayoutSearch(TrainingOnCluster):
             )
         if self.throughput is not None:
             raise LayoutError(
-                "`measured` applies to one layout, a search has many; write `compute_efficiency`, or "
-                "remove it"
+                "`measured` applies to one layout, but a search has many; write `compute_efficiency`, "
+                "or remove it"
             )
         for name, number in (("top", self.top), ("global_batch", self.global_batch)):
             if number is not None and number < 1:
@@ -254,7 +254,7 @@ def _batch(budget: Budget, mesh: Mesh) -> int:
 class RankedLayouts:
     """The answer: the layouts that were simulated and fit, the fastest first, and those left out.
 
-    ``options`` are each layout's by its name; all ranked layouts surely fit into the ``room`` of a GPU.
+    ``options`` are each layout's by its name; all ranked layouts certainly fit into the ``room`` of a GPU.
     """
 
     question: LayoutSearch

@@ -9,21 +9,21 @@ from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.models import find_model as named_model
 
 SAMPLE_UNITS = ("samples", "sample", "img", "images", "image", "seq", "sequences", "sequence")
-"""What the rate of a measured throughput may count; each is a sample of the model."""
+"""Units of a measured throughput that count samples of the model."""
 
 TOKEN_UNITS = ("tok", "tokens", "token")
-"""What it may count besides, where samples are sequences."""
+"""Further units if samples are sequences."""
 
 
 def with_tokens(model: str, tokens: int) -> str:
-    """Return the model with samples of this number of tokens; raise ValueError where they have none."""
+    """Return the model with samples of this number of tokens; raise ValueError if they have none."""
     if ":" in model or is_timed(model):
-        raise ValueError(f"`seq` {tokens} and `model` {model}, which says its samples; remove one of them")
+        raise ValueError(f"`seq` {tokens} and `model` {model} both set the samples; remove one of them")
     sample = find_model(model).sample
     if "tokens" not in sample:
         raise ValueError(
-            f"`seq` {tokens} and `model` {model}, whose sample is an {sample}; leave `seq` out, or write the "
-            f"side in pixels as {model}:{tokens}"
+            f"`seq` {tokens}, but a sample of `model` {model} is an {sample}; leave `seq` out, or write "
+            f"the side in pixels as {model}:{tokens}"
         )
     return f"{model}:{tokens}"
 
@@ -48,14 +48,14 @@ def measured_rate(text: str, model: str) -> tuple[float, int]:
     tokens = tokens_of(model)
     if tokens is None:
         raise ValueError(
-            f"`measured` {text} counts tokens, and samples of {model} have none; write samples, for example "
-            f"{parts[1]}samples/s@{ranks}"
+            f"`measured` {text} counts tokens, but samples of {model} have none; write samples, for "
+            f"example {parts[1]}samples/s@{ranks}"
         )
     return rate / tokens, ranks
 
 
 def tokens_of(model: str) -> int | None:
-    """Tokens of one of the model's samples; None where they have none, or nobody says how many."""
+    """Return the tokens of one of the model's samples; None if unknown or without tokens."""
     if is_timed(model):
         return None
     words = re.fullmatch(r"sequence of (\d+) tokens", find_model(model).sample)
@@ -63,7 +63,7 @@ def tokens_of(model: str) -> int | None:
 
 
 def is_timed(model: str) -> bool:
-    """Whether the model is a file that says how long its layers take."""
+    """Return whether the model is a file of timed layers."""
     path = Path(model)
     return not is_model(model) and (path.suffix in (".yaml", ".yml") or path.is_file())
 

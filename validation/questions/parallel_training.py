@@ -1,4 +1,4 @@
-"""A training under a layout: what ``train`` simulates where more than plain data parallelism is asked."""
+"""A training under a layout, which ``train`` simulates unless it is plain data parallelism."""
 
 from dataclasses import dataclass, field, replace
 from math import ceil
@@ -33,7 +33,7 @@ from ringside.validation.questions.training import (
 
 @dataclass(frozen=True, slots=True)
 class ParallelTraining:
-    """A training on ranks of a cluster, under any layout; ``precision`` is None where layers are timed."""
+    """A training on ranks of a cluster, under any layout; ``precision`` is None for timed layers."""
 
     training: Training
     gpu: Device
@@ -49,8 +49,8 @@ class ParallelTraining:
         mesh = layout.mesh(libraries.ranks, libraries.machine)
         if layout.strategy not in COPIES and mesh.degree(*DATA) == 1:
             raise LayoutError(
-                f"{layout.strategy} deals out what data-parallel ranks share, but {layout.degrees} "
-                f"leave one of {mesh.ranks}; write less, or `strategy` ddp"
+                f"{layout.strategy} shards over data-parallel ranks, but {layout.degrees} leave one of "
+                f"{mesh.ranks}; write smaller degrees, or `strategy` ddp"
             )
         batch = batch_of(training, gpu) if batch is None else batch
         layout = replace(layout, micro_batch=layout.micro_batch or batch)
@@ -61,14 +61,14 @@ class ParallelTraining:
         on_cpu = libraries.entry.on_cpu
         if on_cpu and layout.strategy == "fsdp1":
             raise LayoutError(
-                "FSDP1 does not run on CPUs, where Gloo is; write `strategy` fsdp, or `library` nccl"
+                "FSDP1 does not run on CPUs, which Gloo uses; write `strategy` fsdp, or `library` nccl"
             )
         if on_cpu and layout.strategy == "data_parallel":
-            raise LayoutError("data_parallel runs on GPUs, where Gloo is not; write `library` nccl")
+            raise LayoutError("data_parallel runs on GPUs, but Gloo on CPUs; write `library` nccl")
         if on_cpu and training.ddp.compresses:
             raise LayoutError(
-                "PowerSGD over Gloo waits in threads, which is known of plain data parallelism alone; leave "
-                "`comm_hook` out, or write `library` nccl"
+                "PowerSGD over Gloo is modelled only for plain data parallelism; leave `comm_hook` "
+                "out, or write `library` nccl"
             )
         rules = GLOO if on_cpu else NCCL
         return ParallelJob(
@@ -85,7 +85,7 @@ class ParallelTraining:
         )  # fmt: skip
 
     def utilization(self, step: ParallelStep) -> tuple[float | None, float | None]:
-        """Return MFU and HFU of a step, None where FLOPs or the peak are unknown."""
+        """Return MFU and HFU of a step, None if FLOPs or the peak are unknown."""
         return (None, None) if self.precision is None else step.utilization(self.gpu.peak(self.precision))
 
     def _contention(self, mesh: Mesh) -> float:
@@ -126,8 +126,8 @@ class ParallelTraining:
         ):
             if is_given:
                 raise LayoutError(
-                    f"{option} needs to know what is in a layer, as of a decoder, and {name} is none; "
-                    f"leave it out, or write `model` {', '.join(fitting)}"
+                    f"{option} needs a decoder, and {name} is none; leave it out, or write `model` "
+                    f"{', '.join(fitting)}"
                 )
         flops = self._flops(model) if isinstance(model, Architecture) else None
         units = layout.strategy not in COPIES
@@ -135,19 +135,19 @@ class ParallelTraining:
         return workload_on_rank(sized(layout.micro_batch), units=units, model_flops=flops)
 
     def _flops(self, model: Architecture) -> float | None:
-        """Those of a sample's forward and backward; None where convolutions are in a type of their own."""
+        """Return a sample's FLOPs, forward and backward; None if convolutions have a type of their own."""
         apart = self.precision == "float32" and "tfloat32" in self.gpu.flops_per_s
         return None if apart and any(block.convolves for block in model.blocks) else 3 * model.flops
 
 
 def _check_micro_batches(layout: Layout, batch: int) -> None:
-    """Refuse a batch of more or fewer micro-batches than one's own actions pass."""
+    """Raise ValueError for a batch whose micro-batches are not those of the user's own actions."""
     computing = (one for table in layout.tables for one in singles(table) if one.kind in COMPUTES)
     passed, count = len({one.micro_batch for one in computing}), layout.micro_batches(batch)
     if passed != count:
         raise LayoutError(
-            f"{layout.schedule} passes {passed} micro-batches, and a batch of {batch} makes {count}; write "
-            f"`batch` {passed * layout.micro_batch}"
+            f"{layout.schedule} passes {passed} micro-batches, but a batch of {batch} has {count}; "
+            f"write `batch` {passed * layout.micro_batch}"
         )
 
 
@@ -157,7 +157,8 @@ def parallel_training(
     """Return the training on all ranks of the libraries; a measured throughput is under the same layout."""
     if training.ddp.accumulation > 1:
         raise LayoutError(
-            "`accumulation` is what micro-batches are; write `batch` for all and `micro_batch` for one"
+            "`accumulation` does not apply under a layout; write `batch` for all samples and "
+            "`micro_batch` for one pass"
         )
     own = ParallelTraining(training, gpu, libraries, sized_workload(training, gpu)[1])
     if training.throughput is None:
@@ -172,7 +173,7 @@ def parallel_training(
 
 
 def _check_possible(training: ParallelTraining, layout: Layout, samples_per_s: float) -> None:
-    """Refuse a throughput at which GPUs would compute more than they can."""
+    """Raise ValueError for a throughput above the GPUs' peak."""
     if training.precision is None:
         return
     step = simulate_parallel(training.job(layout), training.libraries)
@@ -194,7 +195,7 @@ def _of_ranks(libraries: Libraries, ranks: int) -> Libraries:
 
 
 def notes(libraries: Libraries, mesh: Mesh) -> list[str]:
-    """Return what the libraries of a mesh's groups rest on."""
+    """Return the sources of the times of a mesh's groups."""
     sentences: list[str] = []
     for name in ("tensor", *DATA, *(FOLDS if mesh.expert > 1 else ())):
         group = mesh.together(0, name)

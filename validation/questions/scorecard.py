@@ -30,7 +30,10 @@ class Scorecard(Question):
     schema: ClassVar[str] = "scorecard"
 
     what: str = argument(
-        "What is predicted.", metavar="|".join(SCORECARDS), default=COLLECTIVES, parse=_scorecard
+        "The kind of predictions to score.",
+        metavar="|".join(SCORECARDS),
+        default=COLLECTIVES,
+        parse=_scorecard,
     )
     table: Sequence[str] = option(
         "Only this table of training; repeat for more.", metavar="NAME", factory=tuple, repeats=True
@@ -38,13 +41,13 @@ class Scorecard(Question):
 
     @cached_property
     def judged(self) -> "Sequence[JudgedTable]":
-        """What is judged: a table of rows each, and how they are predicted."""
+        """The tables of rows to judge, with their predictions."""
         if self.what == TRAINING:
             from ringside.validation.scorecard.training import training_tables
 
             return training_tables(self.table)
         if self.table:
-            raise QuestionError("`table` is of training; write training, or leave it out")
+            raise QuestionError("`table` needs training; write training, or leave it out")
         if self.what == MPI:
             from ringside.validation.scorecard.mpi import mpi_tables
 
@@ -83,7 +86,7 @@ class ScorecardAnswer:
 
     @property
     def content(self) -> dict[str, Any]:
-        """Everything, in plain values; None where a rule has no answer."""
+        """Everything, in plain values; None if a rule does not apply."""
         if self.question.what == COLLECTIVES:
             rows = [_plain_group(score) for score in self.scores]
             return {"rows": rows, "sites": [_finite(asdict(site)) for site in self.sites]}

@@ -19,10 +19,8 @@ class SlowNodes(Question):
     files: Sequence[Path] = files_argument(
         "nccl-tests logs of two nodes each, folders of them, or a CSV table.", metavar="LOGS"
     )
-    ranks: int = option(
-        "Ranks of a run, on both nodes, where a file does not say.", "-g", "--ranks", default=2
-    )
+    ranks: int = option("Ranks of a run on both nodes, if missing in a file.", "-g", "--ranks", default=2)
 
     def ask(self) -> PairsVerdict:
-        """Judge the measurements; raise `ringside.sim.record.RecordError` where no pair was measured."""
+        """Judge the measurements; raise `ringside.sim.record.RecordError` if no pair was measured."""
         return judge_files(list(self.files), self.ranks)

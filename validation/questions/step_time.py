@@ -32,7 +32,7 @@ from ringside.validation.questions.training import batch_of, computing, data_par
 from ringside.validation.questions.training_on_cluster import TrainingOnCluster
 
 REMARKABLE = 0.05
-"""The share of a step from which on a note names the broadcasts of buffers."""
+"""The share of a step above which a note mentions the broadcasts of buffers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class StepTime(Disturbances, TrainingOnCluster):
 
     @cached_property
     def simple(self) -> Self:
-        """The question without fields of a layout that change nothing."""
+        """The question without layout fields that have no effect."""
         return self.simplified(lambda: batch_of(self, self.gpu))
 
     @property
@@ -55,7 +55,7 @@ class StepTime(Disturbances, TrainingOnCluster):
 
     @property
     def disturbances(self) -> Disturbances:
-        """What disturbs the step, besides its ``slowdown``."""
+        """The disturbances of the step, besides its ``slowdown``."""
         values = {one.name: getattr(self, one.name) for one in options_of(Disturbances)}
         return Disturbances(**values if self.simple.is_parallel else values | {"straggler": ()})
 
@@ -66,7 +66,7 @@ class StepTime(Disturbances, TrainingOnCluster):
 
     @cached_property
     def job(self) -> ParallelJob:
-        """The training under its layout, of which `ringside.sim.training.simulate` makes a step."""
+        """The training under its layout, for `ringside.sim.training.simulate`."""
         return self.training.job(self._layout)
 
     @cached_property
@@ -74,7 +74,7 @@ class StepTime(Disturbances, TrainingOnCluster):
         return self.simple.layout()
 
     def data_parallel(self, library: Library) -> DataParallelTraining:
-        """Return the training under DistributedDataParallel alone, at its pace, by a library of `bound`."""
+        """Return the training under DistributedDataParallel alone, at its pace, with a library of `bound`."""
         cluster = split(self.cluster)[0] if LIBRARIES[library.name].by_machines else self.cluster
         return data_parallel_training(self, self.gpu, lambda ranks: self._bound(cluster, ranks, PACKED))
 
@@ -132,21 +132,22 @@ class StepTime(Disturbances, TrainingOnCluster):
         )
 
     def _notes(self, scaled: ScaledTraining) -> list[str]:
-        """Return the sources of times, the placement of ranks, and what is remarkable, a sentence each."""
+        """Return the sources of times, the placement of ranks, and remarks, a sentence each."""
         first = scaled.steps[0]
         sentences = placement_notes(self.ranks, self.placement, first.library.placed)
         sentences += [note for one in scaled.steps for note in one.library.notes]
         if first.broadcasts_s > REMARKABLE * first.step.step_s:
             sentences.append(
-                f"the broadcast of buffers before forward takes {format_duration(first.broadcasts_s, 4)} of "
-                f"the step's {format_duration(first.step.step_s, 4)}; --no-broadcast-buffers leaves it out"
+                "the broadcast of buffers before forward takes "
+                f"{format_duration(first.broadcasts_s, 4)} of the step's "
+                f"{format_duration(first.step.step_s, 4)}; --no-broadcast-buffers turns it off"
             )
         if is_timed(self.model) and not scaled.memory.activations:
-            sentences.append(f"memory is without activations, of which {self.model} says nothing")
+            sentences.append(f"memory excludes activations, which {self.model} does not state")
         if scaled.uncompressed_s is not None:
             sentences.append(
-                f"in the first {self.ddp.powersgd.start:,} steps PowerSGD averages gradients whole: "
-                f"{format_duration(scaled.uncompressed_s, 4)} a step"
+                f"in the first {self.ddp.powersgd.start:,} steps PowerSGD averages uncompressed "
+                f"gradients: {format_duration(scaled.uncompressed_s, 4)} a step"
             )
         return list(dict.fromkeys(sentences))
 
@@ -193,8 +194,8 @@ def train(model: str, cluster: str, **options: Any) -> TrainingStep | ParallelSt
 class DataParallelSteps:
     """The answer under DistributedDataParallel: a step, or several.
 
-    ``precision`` is None where layers are timed. ``where`` is the cluster as changed, ``computing`` says what
-    the time of compute rests on, ``fit`` how a GPU's ``memory`` fits.
+    ``precision`` is None for timed layers. ``where`` is the cluster with its changes, ``computing`` the
+    source of compute times, ``fit`` the fit into a GPU's ``memory``.
     """
 
     question: StepTime
@@ -234,8 +235,8 @@ class DataParallelSteps:
 class StepUnderLayout:
     """The answer under a layout.
 
-    ``mesh`` has the number of ranks along each dimension, ``computing`` says what the time of compute rests
-    on. ``mfu`` and ``hfu`` are None where FLOPs or the peak are unknown.
+    ``mesh`` has the number of ranks along each dimension, ``computing`` is the source of compute times.
+    ``mfu`` and ``hfu`` are None where FLOPs or the peak are unknown.
     """
 
     question: StepTime
@@ -257,7 +258,7 @@ class StepUnderLayout:
 
     @cached_property
     def would_fit(self) -> tuple[str, int] | None:
-        """Options that would make it fit, and bytes of the peak then; None if it fits or none is known."""
+        """Options that would make it fit, and the peak with them; None if it fits or none is known."""
         fit, layout = self.fit, self.question.job.layout
         if fit.verdict == FITS:
             return None
@@ -321,7 +322,7 @@ def _peak(stage: StageTime) -> dict[str, Any]:
 
 
 def _margin(fit: MemoryFit) -> dict[str, int]:
-    """Return a GPU's memory, its reserve and the rest."""
+    """Return a GPU's memory, its reserve and the margin."""
     return {"of_gpu": fit.memory, "reserve": fit.reserve, "margin": fit.margin}
 
 

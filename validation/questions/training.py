@@ -1,4 +1,4 @@
-"""What is trained: from a table, a module of the user's own, or a file of timed layers."""
+"""The trained model: from a table, a module of the user's own, or a file of timed layers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -21,43 +21,43 @@ from ringside.topologies.names import one_of
 from ringside.validation.questions.model import find_model, is_timed, measured_rate, with_tokens
 
 BATCH = 32
-"""Samples of a pass of a decoder where nobody says."""
+"""Default samples per pass of a decoder."""
 
 ATTENTION = ("fused", "causal", "written")
-"""Kernels of a decoder's attention: scores stay in the GPU's caches, those that are masked are left out too,
-or all are written to memory and read."""
+"""Kernels of a decoder's attention: scores stay in the GPU's caches, masked scores are skipped too, or all
+are written to memory and read.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training(Question):
-    """What is trained, and how.
+    """The trained model, and its numerics.
 
     ``seq`` becomes part of ``model``. ``batch`` is of one rank and one pass, None for the model's own.
-    ``precision``, ``dtype`` and ``compute_efficiency`` are
-    `ringside.sim.workload.architecture.workload`'s. ``measured`` is a throughput (samples/s of all ranks) and
-    on how many ranks it was measured, which sets the pace of compute. ``spread`` and ``contention`` are
-    `ringside.sim.training.ddp.job.Costs`': by default `SPREAD` of `ringside.sim.training.ddp.scaling`, or
-    none where layers are timed, and `contention` of that module.
+    ``precision``, ``dtype`` and ``compute_efficiency`` are `ringside.sim.workload.architecture.workload`'s.
+    ``measured`` is a throughput (samples/s of all ranks) and its number of ranks, which set the pace of
+    compute. ``spread`` and ``contention`` are `ringside.sim.training.ddp.job.Costs`': by default `SPREAD` of
+    `ringside.sim.training.ddp.scaling`, or none for timed layers, and `contention` of that module.
     """
 
     model: str = option(
         "resnet50, gpt2-xl:512,layers=9, your FILE.py:NAME, or a workload's YAML.", metavar="NAME[:SIZE]|FILE"
     )
     seq: int | None = option(
-        "Tokens of a sample, as NAME:SIZE says it too.", default=None, default_text="the model's own"
+        "Tokens of a sample, the same as NAME:SIZE.", default=None, default_text="the model's own"
     )
-    batch: int | None = option("Samples of a rank and pass.", default=None, default_text="32 or the file's")
+    batch: int | None = option("Samples per rank and pass.", default=None, default_text="32 or the file's")
     device: str | None = option(
         f"One of {', '.join(DEVICES)}.", metavar="GPU", default=None, default_text="the cluster's"
     )
     precision: str | None = option(
-        "What products are computed in: bf16, ...", default=None, default_text="as the model usually is"
+        "Type in which products are computed: bf16, ...", default=None, default_text="as the model usually is"
     )
     dtype: str | None = option(
         "Type of parameters and gradients.", default=None, default_text="the model's own"
     )
     compute_efficiency: float | None = option(
-        "Share of its peak that the GPU reaches.", default=None, default_text="its usual one"
+        "Share of the GPU's peak that products reach.", default=None, default_text="its usual one"
     )
     attention: str = option(
         "Kernels of attention: fused, without masked scores, or unfused.",
@@ -69,9 +69,11 @@ class Training(Question):
     measured: tuple[float, int] | str | None = option(
         "Measured throughput: 2616img/s@1, 116000tok/s@16", metavar="RATE@RANKS", default=None
     )
-    optimizer: str = option("Whose state is kept and updated.", metavar=choices(OPTIMIZERS), default="adam")
+    optimizer: str = option(
+        "Optimizer whose state is kept and updated.", metavar=choices(OPTIMIZERS), default="adam"
+    )
     spread: float | None = option(
-        "How much ranks differ: all wait for one.", default=None, default_text="0.015 on GPUs"
+        "Spread of the ranks' speed; all wait for the slowest.", default=None, default_text="0.015 on GPUs"
     )
     contention: float | None = option(
         "Share of compute that a running collective takes.", default=None, default_text="channels / SMs"
@@ -105,7 +107,7 @@ class Training(Question):
 def sized_workload(training: Training, gpu: Device) -> tuple[Callable[[int | None], Workload], str | None]:
     """Return the workload as a function of a rank's batch, and the precision of its products.
 
-    None is the batch that was asked for, and the precision where layers are timed.
+    A batch of None is the requested one; the precision is None for timed layers.
     """
     if training.batch is not None and training.batch < 1:
         raise ValueError(f"a batch of {training.batch}; write 1 or more samples")
@@ -116,7 +118,7 @@ def sized_workload(training: Training, gpu: Device) -> tuple[Callable[[int | Non
     if is_timed(training.model):
         if training.precision or training.dtype or training.compute_efficiency:
             raise ValueError(
-                f"{path} is timed and typed already; leave `precision`, `dtype` and `compute_efficiency` out"
+                f"{path} already has times and types; leave `precision`, `dtype` and `compute_efficiency` out"
             )
         whole = workload_of(path)
         if not whole.totals.forward_s + whole.totals.backward_s:
@@ -134,8 +136,8 @@ def sized_workload(training: Training, gpu: Device) -> tuple[Callable[[int | Non
         return lambda batch: decoder_workload(model, pace, batch or usual, dtype, how), precision
     if training.attention != "fused" or training.attention_efficiency is not None:
         raise ValueError(
-            f"`attention` and `attention_efficiency` are of decoders, and {training.model} is none; leave "
-            "them out"
+            f"`attention` and `attention_efficiency` apply to decoders, and {training.model} is none; "
+            "leave them out"
         )
     usual = training.batch or model.batch
     precision = usual_precision(model, gpu) if precision is None else precision
@@ -143,7 +145,7 @@ def sized_workload(training: Training, gpu: Device) -> tuple[Callable[[int | Non
 
 
 def numerics(training: Training, gpu: Device, precision: str) -> Numerics:
-    """How a decoder's attention is computed."""
+    """Return the numerics of a decoder's attention."""
     share = training.attention_efficiency
     if share is not None:
         gpu.check_efficiency("an attention", share)
@@ -159,7 +161,7 @@ def batch_of(training: Training, gpu: Device) -> int:
 
 
 def peak_s(training: Training, gpu: Device, precision: str) -> float:
-    """Seconds of a sample's products, forward and backward, at the GPU's peak: nothing trains quicker."""
+    """Seconds of a sample's products, forward and backward, at the GPU's peak, a lower bound."""
     model = find_model(training.model)
     if isinstance(model, Decoder):
         return model.training_flops() / gpu.peak(precision)
@@ -202,13 +204,13 @@ def beyond_peak(measured: tuple[float, int], share: float, gpu: Device, precisio
     """Return the error for a throughput that is ``share`` times the GPUs' peak."""
     samples_per_s, ranks = measured
     return (
-        f"{samples_per_s:g} samples/s on {_counted(ranks)} is {share:.3g} times what {gpu.name} has at its "
-        f"peak in {precision}; write what was measured, or another `precision` or `device`"
+        f"{samples_per_s:g} samples/s on {_counted(ranks)} is {share:.3g} times the peak of {gpu.name} "
+        f"in {precision}; write a measured throughput, or another `precision` or `device`"
     )
 
 
 def computing(training: Training, gpu: Device, precision: str | None) -> str:
-    """Return what the time of compute rests on."""
+    """Return the source of compute times."""
     if precision is None:
         text = f"layers as timed in {training.model}, optimizer and copies on {gpu.name}"
     else:

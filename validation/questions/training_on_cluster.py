@@ -26,19 +26,23 @@ FORMULA = "model FLOPs: three times forward's matrix products, attention as the 
 class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
     """A training on a cluster, and a library for its collectives.
 
-    ``library`` ``auto`` is the cluster's default. ``global_batch`` are the samples of a step that strong
-    scaling and a search of layouts have in common. A GPU keeps ``reserve`` bytes free, by default those of
+    ``library`` ``auto`` is the cluster's default. ``global_batch`` are the samples per step of strong scaling
+    and of a search of layouts. A GPU keeps ``reserve`` bytes free, by default those of
     `ringside.sim.training.memory`.
     """
 
     library: str = option(
-        "Whose times; auto is nccl where it is known.", metavar="auto|ideal|gloo|nccl", default="auto"
+        "Library whose times to use; auto is nccl for machines that it models.",
+        metavar="auto|ideal|gloo|nccl",
+        default="auto",
     )
     network: str = network_option()
     calibration: str | Calibration | None = calibration_option()
     anchor: Anchor | None = anchor_option()
     global_batch: int | None = option(
-        "Samples of a step, for strong scaling.", default=None, default_text="the least for all counts"
+        "Samples of a step, for strong scaling.",
+        default=None,
+        default_text="the fewest that all counts allow",
     )
     reserve: int | None = option(
         "Memory of a GPU that must stay free to fit.",
@@ -52,12 +56,12 @@ class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
 
     @cached_property
     def gpu(self) -> Device:
-        """What each rank computes on, by default the cluster's."""
+        """The GPU of each rank, by default the cluster's."""
         return device_of(self.cluster, self.settings) if self.device is None else device(self.device)
 
     @property
     def where(self) -> str:
-        """The cluster with what is changed on it."""
+        """The cluster with its changes, as text."""
         return " ".join([self.cluster, *(f"{name}={value}" for name, value in self.settings.items())])
 
     @cached_property
@@ -76,7 +80,7 @@ class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
         return scaled(self.calibration, self.anchor, self.cluster, self.settings)
 
     def bound(self, cluster: str | None = None) -> Library:
-        """Return the library of all ranks together, on this cluster or on another of such machines."""
+        """Return the library of all ranks together, on this cluster or on another of the same machines."""
         return self._bound(cluster or self.cluster, self.ranks, self.placement)
 
     def _bound(self, cluster: str, ranks: int | None, placement: str) -> Library:
@@ -87,7 +91,7 @@ class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
         )  # fmt: skip
 
     def understood(self, library: str, precision: str | None) -> dict[str, Any]:
-        """Return the inputs with what is used by default; a library of measured machines has no network."""
+        """Return the inputs with defaults filled in; a library of measured machines has no network."""
         inputs = self.inputs() | {"library": library, "device": self.gpu.name, "precision": precision}
         if LIBRARIES[library].by_machines:
             del inputs["network"]

@@ -86,7 +86,7 @@ class WhatIf(ByAlgorithm):
         return machine, nodes
 
     def _figures(self) -> dict[str, str]:
-        """Return the machines' figures: the catalogue's, or a file's; a drawn graph has none."""
+        """Return the machines' figures: the catalogue's, or a file's; a file's own graph has none."""
         machine, _ = self._machines
         if machine in MAKERS:
             return figures_of(machine)
@@ -120,7 +120,7 @@ class WhatIf(ByAlgorithm):
     def _with(self, key: str, value: str) -> "WhatIf":
         if key in CHANGEABLE:
             if not self.is_collective and key in ("algorithm", "protocol"):
-                raise ValueError(f"{key}={value}: in training the library chooses; remove it")
+                raise ValueError(f"{key}={value}: in training the library chooses it; remove it")
             return replace(self, **{key: from_text(type(self), key, value)})
         machine, nodes = self._machines
         if key == "nodes":
@@ -253,7 +253,7 @@ class Variants:
 def _limit(
     library: Library, collective: Collective, candidate: Candidate, time_s: float
 ) -> tuple[str, float]:
-    """Return what limits a collective, and its share of the time.
+    """Return the limit of a collective, and its share of the time.
 
     Twice the bytes take twice the time if bandwidth is the only cost, and equal time if latency is.
     """
@@ -268,7 +268,7 @@ def _limit(
 
 
 def _recipe(machine: str) -> Mapping[str, Any]:
-    """Return a file's recipe of its machines; empty for a name, or for a drawn graph."""
+    """Return a file's recipe of its machines; empty for a name, or for a file's own graph."""
     return recipe_in(load(machine)) if Path(machine).is_file() else {}
 
 

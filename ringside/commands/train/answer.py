@@ -1,4 +1,4 @@
-"""What ``ringside train`` answers: rows of steps, the memory of a GPU, what they rest on."""
+"""The output of ``ringside train``: rows of steps, the memory of a GPU, and the sources of times."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -31,7 +31,7 @@ class Answer:
 
     @property
     def verdict(self) -> str:
-        """Whether a GPU holds the training, of `ringside.sim.training.memory`."""
+        """Whether the training fits into a GPU: a verdict of `ringside.sim.training.memory`."""
         return self.steps.fit.verdict
 
     @property
@@ -107,7 +107,7 @@ class Answer:
             return f"The step is shortest, {shortest}."
         took = times[self.best_mb]
         return (
-            f"Take {parameter} {self.best_mb:g}: the step takes {format_duration(took, 4)}, "
+            f"Use {parameter} {self.best_mb:g}: the step takes {format_duration(took, 4)}, "
             f"{took / times[quickest] - 1:.1%} more than the shortest, {shortest}."
         )
 
@@ -150,7 +150,7 @@ class Answer:
 
 
 def gib(nbytes: int) -> str:
-    """Memory of a GPU, in GiB."""
+    """Format the memory of a GPU in GiB."""
     return f"{nbytes / 2**30:.2f} GiB"
 
 
@@ -158,16 +158,16 @@ def fitting(fit: MemoryFit) -> str:
     """Return whether a training fits, with the margin."""
     if fit.verdict == FITS:
         return f"fits, {gib(fit.margin)} left beside a reserve of {gib(fit.reserve)}"
-    return f"{fit.verdict}, {gib(-fit.margin)} more than is left beside a reserve of {gib(fit.reserve)}"
+    return f"{fit.verdict}, {gib(-fit.margin)} too much beside a reserve of {gib(fit.reserve)}"
 
 
 def unfit(what: str, verdict: str) -> str:
-    """Return a sentence where something is tight or does not fit."""
+    """Return a sentence if the training is tight or does not fit."""
     return f"{what} is tight in a GPU" if verdict == TIGHT else f"{what} does not fit into a GPU"
 
 
 def _caveat(library: Library) -> str:
-    """On what a library's times rest, and which network they are of where it is not the usual one."""
+    """Return the source of a library's times, and the network if it is not the default."""
     doubt = ", which no measurement has calibrated" if library.has_tuner and not library.measurements else ""
     return f", {library.basis}{doubt}" if library.basis else ""
 

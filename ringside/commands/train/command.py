@@ -30,10 +30,10 @@ from ringside.validation.questions.step_time import StepTime, StepUnderLayout
 from ringside.validation.questions.training_on_cluster import TrainingOnCluster
 
 DDP_STEP = {"sweep", "global_batch"}
-"""Options that only a step of DistributedDataParallel alone has."""
+"""Options of plain DistributedDataParallel only."""
 
 ONE_LAYOUT = {"sweep", "accumulation", *(one.name for one in fields(Disturbances))}
-"""Options that a search leaves no room for."""
+"""Options that do not apply to a search."""
 
 BUCKETS = {one.name for one in fields(ByBuckets)} - {"accumulation"}
 """Options of DistributedDataParallel, under any layout."""
@@ -47,7 +47,7 @@ def command(
         str | None, typer.Option(metavar="PARAMETER=A,B,C", help="bucket-cap-mb=1,5,25 or nodes=1,2,4")
     ] = None,
     must_fit: Annotated[
-        bool, typer.Option("--must-fit", help="Exit with 1 where it is tight or does not fit.")
+        bool, typer.Option("--must-fit", help="Exit with 1 if it is tight or does not fit.")
     ] = False,
     search: Annotated[
         bool, typer.Option("--search", help="Find the fastest layout that fits; given options are fixed.")
@@ -141,20 +141,20 @@ def _swept(question: StepTime, sweep: str, plot: Path | None) -> Answer:
 
 
 def _check_has_effect(given: set[str], strategy: str) -> None:
-    """Refuse options of the command line that mean nothing under a layout."""
+    """Raise ValueError for options without effect under a layout."""
     for name in sorted(
         given & (DDP_STEP if strategy in COPIES and strategy != "data_parallel" else DDP_STEP | BUCKETS)
     ):
         option = f"--{name.replace('_', '-')}"
         raise ValueError(
-            f"{option} is of a step of DistributedDataParallel"
+            f"{option} applies to plain DistributedDataParallel"
             + (" alone" if name in DDP_STEP else f", and --strategy is {strategy}")
             + "; leave it out"
         )
 
 
 def _check_search(given: set[str], *, search: bool) -> None:
-    """Refuse options that a search leaves no room for, and those of a search without it."""
+    """Raise ValueError for options that do not apply to a search, and for options of a search without it."""
     for name in sorted(given & (ONE_LAYOUT if search else {"top", "fixed"})):
         why = "of one layout, and --search has many;" if search else "of --search; add it, or"
         raise ValueError(f"--{name.replace('_', '-')} is {why} leave it out")
@@ -164,13 +164,13 @@ def _checked(question: StepTime, sweep: str) -> tuple[str, list[float]]:
     """Return the parameter and values of a sweep; raise ValueError for options that contradict it."""
     parameter, values = sweep_of(sweep)
     if parameter == "nodes" and (question.ranks is not None or split(question.cluster)[1] is not None):
-        raise ValueError("a sweep of nodes counts for itself; leave -g and the cluster's own count out")
+        raise ValueError("--sweep nodes sets the node count; leave -g and the cluster's own count out")
     if parameter and (disturbed_by := question.disturbances.disturbed_by):
         raise ValueError(
-            f"{disturbed_by}: what disturbs a step is of one, not of a sweep; remove one of them"
+            f"{disturbed_by}: a disturbance applies to one step, not to a sweep; remove one of them"
         )
     has_caps = question.bucket_cap_mb is not None or question.bucket_cap_mb_list
     if parameter == "bucket-cap-mb" and has_caps:
         option = "--bucket-cap-mb-list" if question.bucket_cap_mb_list else "--bucket-cap-mb"
-        raise ValueError(f"{option} and a sweep of bucket-cap-mb; remove one of them")
+        raise ValueError(f"{option} and a sweep of bucket-cap-mb exclude each other; remove one of them")
     return parameter, values

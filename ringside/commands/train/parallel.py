@@ -14,13 +14,13 @@ from ringside.validation.questions.training_on_cluster import FORMULA
 
 @dataclass(frozen=True, kw_only=True)
 class ParallelAnswer:
-    """The answer as it is shown."""
+    """The printed answer."""
 
     answer: StepUnderLayout
 
     @property
     def verdict(self) -> str:
-        """Whether a GPU holds the training, of `ringside.sim.training.memory`."""
+        """Whether the training fits into a GPU: a verdict of `ringside.sim.training.memory`."""
         return self.answer.fit.verdict
 
     @property
@@ -42,7 +42,7 @@ class ParallelAnswer:
         _, *comments = self._comments()
         stages = answer.step.stages
         figures = {
-            "What each stage does with the step": stacked(
+            "Time of each stage": stacked(
                 [f"stage {place}" if len(stages) > 1 else "every rank" for place in range(len(stages))],
                 {
                     "compute": [stage.busy_s for stage in stages],

@@ -1,4 +1,4 @@
-"""``ringside train --search``: layouts of a budget of GPUs, the fastest first, and why others are not."""
+"""``ringside train --search``: layouts of a budget of GPUs, fastest first, and why others are left out."""
 
 import re
 import signal
@@ -24,7 +24,7 @@ SHORT = {"micro_batch": "micro", "checkpointing": "ckpt", "sequence_parallel": "
 """Short heads of columns."""
 
 NUMBER = re.compile(r"(?<![\w.-])\d+(?:,\d+)*(?![\w-]|\.\w)")
-"""One that stands alone: those within names, as of llama3-8b and 1f1b, say what is meant."""
+"""A number on its own; numbers within names, as in llama3-8b and 1f1b, are kept."""
 
 STOPPED = 128 + signal.SIGINT
 """The exit code of a search that was stopped."""
@@ -32,7 +32,7 @@ STOPPED = 128 + signal.SIGINT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchAnswer:
-    """The ranked layouts as they are shown; ``unwritten`` files have no step to show."""
+    """The printed ranked layouts; ``unwritten`` files have no step to show."""
 
     ranked: RankedLayouts
     unwritten: Sequence[Path] = ()
@@ -143,9 +143,9 @@ class SearchAnswer:
             lines.append(f"left out: {counts} (--json names each)")
         for one in self._reasons():
             if one["kind"] == IMPOSSIBLE:
-                lines.append(f"  {one['layouts']} cannot be: {one['reason']}")
+                lines.append(f"  {one['layouts']} invalid: {one['reason']}")
         if left := answer.result.left:
-            lines.append(f"stopped: {len(left)} layouts left that may be quicker, first {left[0]}")
+            lines.append(f"stopped: {len(left)} remaining layouts may be faster, first {left[0]}")
         return lines
 
     def _none(self, kinds: Mapping[str, int]) -> str:
@@ -155,7 +155,7 @@ class SearchAnswer:
         if {TIGHT, TOO_LARGE} & kinds.keys():
             more = "more GPUs, --checkpointing or a smaller --global-batch may"
             return f"no layout is known that fits; {more}"
-        return "none of these layouts can be, for the reasons below; fix fewer or other options"
+        return "none of these layouts is possible, for the reasons below; fix fewer or other options"
 
 
 def run(question: LayoutSearch, *, plot: Path | None, trace: Path | None) -> SearchAnswer:
@@ -174,7 +174,7 @@ def run(question: LayoutSearch, *, plot: Path | None, trace: Path | None) -> Sea
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Have Control-C raise KeyboardInterrupt, which a search ends with what it knows."""
+    """Make Control-C raise KeyboardInterrupt, which ends a search with its result so far."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

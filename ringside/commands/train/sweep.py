@@ -14,7 +14,7 @@ def sweep_of(text: str) -> tuple[str, list[float]]:
         found = []
     if parameter not in SWEEPS or not found or any(not 0 <= value < float("inf") for value in found):
         raise ValueError(
-            f"{text!r} is no sweep of {' or '.join(SWEEPS)}; write for example bucket-cap-mb=1,5,25"
+            f"{text!r} is not a sweep of {' or '.join(SWEEPS)}; write for example bucket-cap-mb=1,5,25"
         )
     if len(set(found)) < len(found):
         raise ValueError(f"{text!r} names a value twice; write each once")
@@ -24,5 +24,7 @@ def sweep_of(text: str) -> tuple[str, list[float]]:
 def whole_nodes(nodes: float) -> int:
     """Return a value of a sweep as a number of machines."""
     if nodes != int(nodes) or not 1 <= nodes <= MAX_LINKS:
-        raise ValueError(f"{nodes:g} is no number of nodes; write 1 to {MAX_LINKS}, for example nodes=1,2,4")
+        raise ValueError(
+            f"{nodes:g} is not a number of nodes; write 1 to {MAX_LINKS}, for example nodes=1,2,4"
+        )
     return int(nodes)

@@ -51,10 +51,9 @@ class Bucket:
 class Bucketing:
     """The arguments of DistributedDataParallel that shape its buckets.
 
-    ``bucket_cap_mb`` is in MiB; any value, even 25, removes the small first bucket.
-    ``bucket_cap_mb_list`` has a cap for each bucket in turn; the last cap holds for all later ones.
-    ``set_last_bucket_cap`` is the environment's ``DDP_SET_LAST_BUCKET_CAP=1``: the small bucket of a
-    rebuilt layout is the last one.
+    ``bucket_cap_mb`` is in MiB; any value, even 25, removes the small first bucket. ``bucket_cap_mb_list``
+    has a cap for each bucket in turn; the last cap applies to all later ones. ``set_last_bucket_cap`` is the
+    environment's ``DDP_SET_LAST_BUCKET_CAP=1``: the small bucket of a rebuilt layout is the last one.
     """
 
     bucket_cap_mb: float | None = None
@@ -136,12 +135,11 @@ def assign(
 ) -> tuple[Bucket, ...]:
     """Cut the tensors, taken in ``order``, into buckets of one dtype each.
 
-    A bucket closes when it holds at least its limit, so it may be far larger. Each dtype then moves on to
-    its next limit, and stays with the last. A tensor with a sparse gradient is alone.
-    Without ``order`` the tensors are taken as they stand and the buckets sorted by their first tensor.
-    With it buckets stand in closing order; those that never close follow, the dtype met last first:
-    reducer.cpp walks a std::unordered_map there, which libstdc++ keeps in that order because no two
-    dtypes fall into the same slot.
+    A bucket closes when it holds at least its limit, so it may be far larger. Each dtype then moves on to its
+    next limit, and stays with the last. A tensor with a sparse gradient is alone. Without ``order`` the
+    tensors are used in their given order and the buckets sorted by their first tensor. With it buckets are in
+    closing order; unclosed ones follow, that of the newest dtype first: reducer.cpp iterates over a
+    std::unordered_map there, which libstdc++ keeps in that order because no two dtypes share a slot.
     """
     closed: list[Bucket] = []
     opened: dict[str, _Open] = {}

@@ -2,14 +2,14 @@
 
 As in torch/nn/parallel/{data_parallel,replicate,comm}.py and torch/csrc/cuda/comm.cpp (PyTorch 2.13). In
 every forward GPU 0 broadcasts all parameters and buffers in chunks of 10 MiB and Python makes new replicas.
-Threads pass them forward, one at a time while they hold the interpreter's lock. Outputs are gathered on
-GPU 0. In backward all gradients are summed there, in chunks, once every replica has its own: that is one node
-of autograd's graph, so none of it overlaps with backward. Only GPU 0 has an optimizer. Its own replica uses
-the parameters themselves.
+Threads run their forward passes, one at a time while they hold the interpreter's lock. Outputs are gathered
+on GPU 0. In backward all gradients are summed there, in chunks, once every replica has its own: that is one
+node of autograd's graph, so none of it overlaps with backward. Only GPU 0 has an optimizer. Its own replica
+uses the parameters themselves.
 
-Models that end with a loss return it beside the logits, as transformers' do, so each replica computes its
-own, and logits are gathered. Outputs and loss of other models are treated as small, like the classes of an
-image; so are inputs copied to the GPUs.
+Models that end with a loss return it with the logits, as those of transformers do, so each replica computes
+its own loss, and logits are gathered. Outputs and loss of other models are treated as small, like the classes
+of an image; so are inputs copied to the GPUs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -77,7 +77,7 @@ class Replica:
             self._rank.give(OUTPUTS, self._outputs)
 
     def after_step(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def _replicate(self) -> None:
         """Broadcast everything, while Python sets attributes and calls layers in each replica."""
@@ -91,7 +91,7 @@ class Replica:
                 self._exchange("broadcast", nbytes, "parameters", dtype)
 
     def _exchange(self, kind: str, nbytes: int, what: str, dtype: str | None = None) -> None:
-        """Run a collective on the stream that also computes."""
+        """Run a collective on the compute stream."""
         if nbytes:
             one = Collective(kind, len(self._group.ranks), nbytes, dtype=dtype)
             self._rank.wait(self._rank.call(self._group, one, f"{kind} of {what}"))

@@ -10,16 +10,16 @@ from ringside.sim.training.ddp.powersgd import PowerSGD
 from ringside.topologies.names import one_of
 
 COMM_HOOKS = {"allreduce": None, "fp16_compress": "float16", "bf16_compress": "bfloat16", "powersgd": None}
-"""Hooks of ``torch...ddp_comm_hooks``, and the dtype in which they reduce, None for the gradients' own."""
+"""Hooks of ``torch...ddp_comm_hooks``, and the dtype in which they reduce; None is the gradients' own."""
 
 MAX_ACCUMULATION = 10_000
-"""The most passes in a step."""
+"""Maximum passes in a step."""
 
 MAX_SLOWDOWN = 1_000_000
-"""The largest slowdown of a rank; a slower rank hangs."""
+"""Maximum slowdown of a rank; anything slower counts as a hang."""
 
 STEADY = 3
-"""The first iteration, counted from 1, whose buckets all later ones keep, whatever the flags."""
+"""The first iteration, counted from 1, whose buckets all later ones keep with any flags."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class DataParallel:
     as torch does by default, or with ``no_sync`` only the last one. ``comm_hook`` is one of `COMM_HOOKS`;
     ``powersgd`` holds its arguments if that is the hook. ``iteration``, counted from 1, selects the bucket
     layout, which differs in the first ones (`ringside.sim.training.ddp.buckets`), and whether PowerSGD has
-    begun; None is any iteration after both. ``set_to_none`` is that of ``zero_grad``: gradients are then
+    begun; None means any later iteration. ``set_to_none`` is that of ``zero_grad``: gradients are then
     allocated again in every step and are views of no bucket.
     """
 
@@ -59,23 +59,23 @@ class DataParallel:
 
     @property
     def compresses(self) -> bool:
-        """Whether PowerSGD compresses: its first iterations only average."""
+        """Whether PowerSGD compresses; in its first iterations it only averages."""
         begun = self.iteration is None or self.iteration > self.powersgd.start
         return self.comm_hook == "powersgd" and begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """The stated overheads of a step; the defaults are none.
+    """Overheads of a step; none by default.
 
-    ``launch_s`` passes between the last gradient of a bucket and the start of its collective, while
-    compute continues. ``memory_bandwidth`` (bytes/s, reads and writes together) is the rate at which
-    gradients are copied into buckets and out of them, divided and cast. ``operator_s`` is the host's time to
-    launch one operator, where many are small (PowerSGD's). ``hook_s``, if given, are the measured seconds of
-    PowerSGD's stretches for each bucket: before its first all-reduce, after the first, the second and the
-    third. ``contention`` is the share of a rank's compute units that a running collective takes: NCCL takes
-    about one SM per channel, so channels / SMs. ``optimizer_s`` ends the step. ``slowdown`` names stragglers:
-    the factor by which a rank's layers and optimizer take longer, 1 for ranks not named.
+    ``launch_s`` passes between the last gradient of a bucket and the start of its collective, while compute
+    continues. ``memory_bandwidth`` (bytes/s, reads and writes together) is the rate at which gradients are
+    copied into buckets and out of them, divided and cast. ``operator_s`` is the host's time to launch one
+    operator, where many are small (PowerSGD's). ``hook_s``, if given, are the measured seconds of PowerSGD's
+    stretches for each bucket: before its first all-reduce, after the first, the second and the third.
+    ``contention`` is the share of a rank's compute units that a running collective takes: NCCL takes about
+    one SM per channel, so channels / SMs. ``optimizer_s`` ends the step. ``slowdown`` names stragglers: the
+    factor by which a rank's layers and optimizer take longer, 1 for ranks not named.
     """
 
     launch_s: float = 0.0
@@ -107,14 +107,14 @@ class Costs:
 
     @property
     def alone(self) -> "Costs":
-        """Return the costs of a single rank: no wrapper copies its gradients, and it never waits."""
+        """Return the costs of a single rank, which copies no gradients and never waits."""
         return replace(self, memory_bandwidth=math.inf, operator_s=0.0, slowdown={})
 
     def classes(self, ranks: int) -> dict[tuple[int, ...], float]:
-        """Return ranks by their compute pace, with its factor: ranks of one pace act at the same times."""
+        """Return ranks by their compute pace, with its factor; ranks of one pace act at the same times."""
         unknown = sorted(rank for rank in self.slowdown if not 0 <= rank < ranks)
         if unknown:
-            raise ValueError(f"a slowdown for rank {unknown[0]}; there are ranks 0 to {ranks - 1}")
+            raise ValueError(f"a slowdown for rank {unknown[0]}; allowed: ranks 0 to {ranks - 1}")
         paces: dict[float, list[int]] = {}
         for rank in range(ranks):
             paces.setdefault(self.slowdown.get(rank, 1.0), []).append(rank)

@@ -13,10 +13,9 @@ from ringside.sim.workload.workload import Workload
 class Memory:
     """Bytes that one GPU holds at the end of forward and during backward, by purpose.
 
-    ``buckets`` are DistributedDataParallel's flat copies of the gradients, none where gradients are
-    views of them; ``compression`` is PowerSGD's state between steps (errors, P and Q) and its memory
-    for the bucket being reduced. The allocator's own losses, the CUDA context and workspaces are not
-    included.
+    ``buckets`` are DistributedDataParallel's flat copies of the gradients, none if gradients are views of
+    them; ``compression`` is PowerSGD's state between steps (errors, P and Q) and its memory for the bucket
+    being reduced. The allocator's own losses, the CUDA context and workspaces are not included.
     """
 
     parameters: int
@@ -29,7 +28,7 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """Their sum."""
+        """The sum of all bytes."""
         return sum(getattr(self, field.name) for field in fields(self))
 
 

@@ -1,4 +1,4 @@
-"""What a step has to do, before it is timed: its buckets, its collectives, its copies."""
+"""The content of a step without times: its buckets, collectives and copies."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ class StepPlan:
         )
 
     def usage(self) -> Collective | None:
-        """Return the all-reduce that tells all ranks which parameters any of them used, if requested."""
+        """Return the all-reduce of the flags of used parameters, if requested."""
         bucketing = self.ddp.bucketing
         if not bucketing.find_unused_parameters or bucketing.static_graph:
             return None
@@ -88,13 +88,13 @@ class StepPlan:
                 yield Collective("broadcast", self.ranks, chunk.nbytes, dtype=chunk.dtype)
 
     def into_bucket_s(self, parameter: int) -> float:
-        """Return the time to bring one gradient into its bucket."""
+        """Return the time to copy one gradient into its bucket."""
         if self.ddp.gradient_as_bucket_view and not self.ddp.set_to_none and self.ddp.comm_hook:
             return 0.0
         return self._moving(2 * self.workload.parameters[parameter].nbytes)
 
     def out_of_bucket_s(self, bucket: Bucket) -> float:
-        """Return the time to bring a bucket's gradients back to their parameters."""
+        """Return the time to copy a bucket's gradients back to their parameters."""
         return 0.0 if self.ddp.gradient_as_bucket_view else self._moving(2 * bucket.nbytes)
 
     def pack_s(self, bucket: Bucket) -> float:
@@ -154,7 +154,7 @@ def plan_of_layers(
 
 
 def plan(workload: Workload, ranks: int, ddp: DataParallel, costs: Costs) -> StepPlan:
-    """Return the plan of a step; raise ValueError where DistributedDataParallel would refuse the workload."""
+    """Return the plan of a step; raise ValueError if DistributedDataParallel would refuse the workload."""
     if not workload.parameters:
         raise ValueError(f"{workload.name}: no parameter requires a gradient, so there is nothing to reduce")
     if not workload.arrival:
@@ -166,18 +166,18 @@ def plan(workload: Workload, ranks: int, ddp: DataParallel, costs: Costs) -> Ste
             "twice, which stops DistributedDataParallel; write use_reentrant=False, or static_graph"
         )
     if ddp.settled == 1 and not bucketing.find_unused_parameters:
-        layout(workload, bucketing, 2)  # what stops the second iteration is refused in the first
+        layout(workload, bucketing, 2)  # an error of the second iteration is raised in the first
     if ddp.comm_hook == "powersgd":
         _check_matrices(workload)
     return StepPlan(workload, ranks, ddp, costs, layout(workload, bucketing, ddp.settled))
 
 
 def _check_matrices(workload: Workload) -> None:
-    """Raise ValueError for gradients that are not matrices of numbers, at which PowerSGD stops."""
+    """Raise ValueError for gradients that PowerSGD cannot compress: sparse ones and ones without elements."""
     for tensor in workload.parameters:
         if tensor.sparse or not tensor.count:
             what = "is sparse" if tensor.sparse else "has no elements"
             raise ValueError(
-                f"{workload.name}: the gradient of {tensor.name} {what}, which PowerSGD cannot take; write "
-                "another `comm_hook`, or leave the parameter out"
+                f"{workload.name}: the gradient of {tensor.name} {what}, which PowerSGD cannot "
+                "compress; write another `comm_hook`, or leave the parameter out"
             )

@@ -20,7 +20,7 @@ from ringside.sim.training.ddp.buckets import Bucket
 from ringside.sim.workload.workload import Tensor
 
 NARROW = ("float16", "bfloat16")
-"""Types in which matrices are made orthonormal by Gram-Schmidt, whatever their rank."""
+"""Types in which matrices of any rank are made orthonormal by Gram-Schmidt."""
 
 FIRST_START = 2
 """Iterations that must pass before state is kept from one to the next: buckets are rebuilt in them."""
@@ -31,8 +31,8 @@ class PowerSGD:
     """The arguments of ``PowerSGDState`` that change what a step costs.
 
     ``rank`` is the highest rank of an approximation (``matrix_approximation_rank``). In the first ``start``
-    iterations (``start_powerSGD_iter``) gradients are averaged whole. A matrix is compressed if that saves
-    more than ``min_rate`` (``min_compression_rate``) times. ``error_feedback`` adds the error of an
+    iterations (``start_powerSGD_iter``) gradients are averaged uncompressed. A matrix is compressed if that
+    saves more than ``min_rate`` (``min_compression_rate``) times. ``error_feedback`` adds the error of an
     approximation to the next gradient; ``warm_start`` begins from the last Q, not a random one; ``batched``
     multiplies matrices of one shape together (``batch_tensors_with_same_shape``).
     """
@@ -52,8 +52,8 @@ class PowerSGD:
         least = FIRST_START if self.error_feedback or self.warm_start else 0
         if self.start < least:
             raise ValueError(
-                f"PowerSGD from iteration {self.start} on; write {least} or more"
-                + (", as buckets are still to be rebuilt before" if least else "")
+                f"PowerSGD from iteration {self.start}; write {least} or more"
+                + (", after buckets have been rebuilt" if least else "")
             )
 
 
@@ -91,7 +91,7 @@ class Compression:
 
     @property
     def uncompressed(self) -> int:
-        """Elements that are summed as they are."""
+        """Elements that are summed uncompressed."""
         return sum(self.whole)
 
     @property

@@ -1,9 +1,9 @@
 """A step of DistributedDataParallel as a `Program`: the passes of a workload, and its gradients' buckets.
 
 With Gloo, PowerSGD's hook continues in the thread that carried its first all-reduce. That thread launches the
-next two and waits for them, so other threads must carry these. If all threads wait, nothing moves any more:
-with two threads, when a bucket is launched before the one in front of it has launched its third all-reduce.
-On NCCL only streams wait.
+next two and waits for them, so other threads must carry these. If all threads wait, the step hangs: with two
+threads, when a bucket is launched before the previous one has launched its third all-reduce. On NCCL only
+streams wait.
 """
 
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ class StepProgram:
     program: Program
     roles: tuple[int, ...]
     steps: dict[tuple[int, ...], RankStep]
-    """By the ranks of one pace, in the order of the first."""
+    """Steps by the ranks of one pace, in the order of their first rank."""
 
 
 def step_program(job: StepPlan, workers: int) -> StepProgram:
@@ -79,7 +79,7 @@ def step_program(job: StepPlan, workers: int) -> StepProgram:
 
 
 class HangError(ValueError):
-    """A training step that never ends; the message says why."""
+    """A training step that never ends; the message gives the reason."""
 
 
 def free_workers(job: StepPlan, workers: int) -> int:
@@ -88,7 +88,7 @@ def free_workers(job: StepPlan, workers: int) -> int:
 
 
 def check_threads(job: StepPlan, chains: Sequence[Chain], ends: Sequence[float], workers: int) -> None:
-    """Raise `HangError` where every thread of a rank waits; ``ends`` are of its operations."""
+    """Raise `HangError` if every thread of a rank waits; ``ends`` are the ends of its operations."""
     if not job.ddp.compresses or workers == 1:
         return
     waiting: list[float] = []
@@ -97,9 +97,9 @@ def check_threads(job: StepPlan, chains: Sequence[Chain], ends: Sequence[float],
         waiting = [*(moment for moment in waiting if moment > launch), _moment(ends, chain.asked)]
         if len(waiting) >= workers:
             raise HangError(
-                f"{job.workload.name}: PowerSGD hangs at bucket {number}, launched while those before it "
-                f"still need a thread: each has one of Gloo's {workers} wait, and none is left to go on; "
-                "write a larger `bucket_cap_mb`, up to one bucket for all, or `library` nccl"
+                f"{job.workload.name}: PowerSGD hangs at bucket {number}, launched while earlier "
+                f"buckets still need a thread: all of Gloo's {workers} wait; write a larger "
+                "`bucket_cap_mb`, up to one bucket for all, or `library` nccl"
             )
 
 

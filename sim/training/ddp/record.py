@@ -40,11 +40,11 @@ class MeasuredNetwork:
 class DdpRecord:
     """Steps of one job, with their setup.
 
-    ``workload`` holds the compute of the same run without communication, ``memory_bandwidth`` (bytes/s)
-    is the measured rate of dividing a bucket in place, None where layers sleep, which hides copies.
-    ``workers`` are those of `ringside.sim.training.ddp.job`. ``contention`` is the measured share of its pace
-    that compute loses beside a collective, ``crowding`` the share that a collective loses beside compute.
-    ``hook_s`` are `ringside.sim.training.ddp.job.Costs`'.
+    ``workload`` holds the compute of the same run without communication, ``memory_bandwidth`` (bytes/s) is
+    the measured rate of dividing a bucket in place, None if layers sleep, which hides copies. ``workers`` are
+    those of `ringside.sim.training.ddp.job`. ``contention`` is the measured share of its pace that compute
+    loses beside a collective, ``crowding`` the share that a collective loses beside compute. ``hook_s`` are
+    `ringside.sim.training.ddp.job.Costs`'.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(allow_inf_nan=False)
@@ -98,7 +98,7 @@ def read(path: Path) -> DdpRecord:
     """Return the record in the file; raise `ringside.sim.record.RecordError` with every error in it."""
     record = read_steps(path, DDP_SCHEMA, _ADAPTER, "ringside measure ddp")
     if not record.steps:
-        raise RecordError(f"{path}: holds no steps; make one with ringside measure ddp")
+        raise RecordError(f"{path}: contains no steps; make one with ringside measure ddp")
     if not all(0 < step.step_s <= MAX_DURATION for step in record.steps):
-        raise RecordError(f"{path}: holds a step that takes no time; make one with ringside measure ddp")
+        raise RecordError(f"{path}: contains a step without duration; make one with ringside measure ddp")
     return record

@@ -21,23 +21,24 @@ AS_GOOD = 0.01
 
 
 SPREAD = 0.015
-"""Spread of speed among GPUs of one kind: fits published trainings once the rest of a loss is explained
-(`ringside.validation.published.training.ddp.throughput`)."""
+"""Spread of speed among GPUs of one kind, fitted to published trainings
+(`ringside.validation.published.training.ddp.throughput`).
+"""
 
 OPERATOR_S = 1e-5
 """The host's time to launch one of PyTorch's operators on a GPU, a round figure."""
 
 MOST = 0.5
-"""The largest share of a GPU that a collective takes, whatever its number of channels."""
+"""Maximum share of a GPU that a collective takes, with any number of channels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataParallelTraining:
     """A training under DistributedDataParallel on GPUs ``gpu``.
 
-    ``workload_of`` returns the workload of a rank's batch, of the usual one for None, whose layers take
-    ``pace`` times as long. Products are computed in ``precision``, None where layers are timed. ``spread``
-    and ``slowdown`` are those of `Costs`, ``contention`` is the share of a GPU that collectives take; None is
+    ``workload_of`` returns the workload of a rank's batch, or of the default one for None; its layers take
+    ``pace`` times as long. Products are computed in ``precision``, None for timed layers. ``spread`` and
+    ``slowdown`` are those of `Costs`, ``contention`` is the share of a GPU that collectives take, by default
     the usual one.
     """
 
@@ -84,8 +85,8 @@ class DataParallelTraining:
     ) -> "ScaledTraining":
         """Simulate a step for each library and each bucket cap; ``on_step`` is called after each.
 
-        Efficiencies of strong scaling are of ``global_batch`` samples, by default the fewest for all
-        libraries. ``reserve`` bytes of a GPU stay free, by default those of `room_of`.
+        Efficiencies of strong scaling are for ``global_batch`` samples, by default the fewest that all
+        libraries allow. ``reserve`` bytes of a GPU stay free, by default those of `room_of`.
         """
         uncompressed_s = None
         if self.ddp.compresses:
@@ -102,7 +103,7 @@ class DataParallelTraining:
 class ScaledStep:
     """One step; efficiencies are throughput per rank over that of one rank alone.
 
-    Weak: with the same batch per rank. Strong: with the same samples in all. ``figures`` are the step in
+    Weak scaling keeps the batch per rank, strong scaling the samples per step. ``figures`` are the step in
     plain values; ``broadcasts_s`` is the time of the broadcasts of buffers.
     """
 
@@ -119,7 +120,7 @@ class ScaledStep:
 class ScaledTraining:
     """Simulated steps of a training, the memory of a GPU, and how it fits.
 
-    ``uncompressed_s`` is the first step before PowerSGD begins; None where nothing is compressed.
+    ``uncompressed_s`` is the first step before PowerSGD begins; None without compression.
     """
 
     training: DataParallelTraining
@@ -206,17 +207,17 @@ def at_pace(workload: Workload, factor: float) -> Workload:
 
 
 def contention(library: Library, gpu: Device) -> float:
-    """Share of a GPU that a library's thread blocks take, one a channel."""
+    """Return the share of a GPU that a library's thread blocks use, one per channel."""
     return min(library.channels / gpu.multiprocessors, MOST)
 
 
 def recommended_cap(sweep: Mapping[float, TrainingStep]) -> float:
     """Return the ``bucket_cap_mb`` (MiB) to use: of those as good as the fastest, the nearest to PyTorch's.
 
-    A change without gain is not worth it, so distance is the ratio to the default of 25 MiB.
+    Distance is the ratio to the default of 25 MiB.
     """
     if not sweep:
-        raise ValueError("no bucket sizes to choose from; write for example 1, 5, 25, 100")
+        raise ValueError("no bucket sizes; write for example 1, 5, 25, 100")
     quickest = min(step.step_s for step in sweep.values())
     good = [cap for cap, step in sweep.items() if step.step_s <= quickest * (1 + AS_GOOD)]
     return min(good, key=lambda cap: (abs(log(max(cap, 1e-6) / DEFAULT_CAP_MB)), cap))

@@ -1,13 +1,13 @@
 """DistributedDataParallel around the passes of a stage: every rank has all of it; gradients are averaged.
 
 Gradients go into their buckets as backward makes them: in every backward, as torch does by default, or under
-``no_sync`` only in the step's last. A bucket is launched when it and all before it are full, and waited for
-when that backward is over. Launch delays, and the cast back of a comm hook, occupy no compute units, so
+``no_sync`` only in the step's last. A bucket is launched when it and all earlier ones are full, and waited
+for when that backward is over. Launch delays, and the cast back of a comm hook, occupy no compute units, so
 they have no lane.
 
 PowerSGD's three all-reduces of a bucket follow one another beside the stream. On NCCL it synchronises the
-device at their end, so the host launches no more of backward before. Gloo has no device; one
-of its threads waits until the third is done (`ringside.sim.training.ddp.program`).
+device at their end, so the host launches no further part of backward until then. Gloo has no device; one of
+its threads waits until the third is done (`ringside.sim.training.ddp.program`).
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from ringside.sim.training.rank import STREAM, RankList
 class Launched:
     """A collective as places in one rank's list: its readiness, its launch, its call, its end.
 
-    ``None`` is the step's begin.
+    ``None`` means the step's begin.
     """
 
     name: str
@@ -80,14 +80,14 @@ class Replicated:
         return [*self.rebuild, *self.buffers, *self.buckets, *self.usage]
 
     def _begin(self) -> None:
-        """Expect the gradients of another backward."""
+        """Begin to collect the gradients of another backward."""
         self._pending = [len(bucket.parameters) for bucket in self.job.buckets]
         self._ready: list[int | None] = [None] * len(self.job.buckets)
         self._under_way: list[Chain] = []
         self._has_begun = False
 
     def before_forward(self, layer: int) -> None:
-        """Broadcast rank 0's buckets and buffers before a first layer whose last backward was reduced."""
+        """Broadcast rank 0's bucket layout and buffers before the first layer, after a reduced backward."""
         if self._has_begun:
             return
         self._has_begun = True
@@ -104,13 +104,13 @@ class Replicated:
         self.buffers += buffers
 
     def after_forward(self, layer: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def before_backward(self, layer: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def after_backward(self, layer: int, *, last: bool) -> None:
-        """Bring the layer's gradients into their buckets, if this backward reduces."""
+        """Copy the layer's gradients into their buckets, if this backward reduces."""
         if self.job.ddp.no_sync and not last:
             return
         if not self.job.delayed:
@@ -140,7 +140,7 @@ class Replicated:
         return f"{name}, backward {self._reduced}" if self._reduced else name
 
     def _reduce(self, gradients: Sequence[int]) -> None:
-        """Bring gradients into their buckets, and launch the buckets that are due."""
+        """Copy gradients into their buckets, and launch full buckets."""
         job = self.job
         for index in job.unused if self._first in gradients[:1] else ():
             self._in_bucket(index)
@@ -171,7 +171,7 @@ class Replicated:
                 self.usage.append(self._launch(self._named("used parameters 0"), usage))
 
     def _chain(self, number: int) -> Chain:
-        """Launch a bucket's collectives; a PowerSGD all-reduce without elements moves nothing."""
+        """Launch a bucket's collectives; a PowerSGD all-reduce without elements sends no data."""
         bucket = self.job.buckets[number]
         self._copy(f"pack bucket {number}", self.job.pack_s(bucket))
         launched: list[Launched] = []

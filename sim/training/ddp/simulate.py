@@ -56,7 +56,7 @@ def simulate_step(
 def simulate_disturbed(
     workload: Workload, group: ProcessGroup, ddp: DataParallel, costs: Costs, draw: Draw
 ) -> Simulation:
-    """Simulate one draw of a disturbed step: every rank has its own pace, so each is played."""
+    """Simulate one draw of a disturbed step: every rank has its own pace and is simulated."""
     job = plan(workload, group.ranks, ddp, costs)
     made = step_program(job, group.workers)
     return play_in_group(
@@ -67,7 +67,7 @@ def simulate_disturbed(
 def _check(step: TrainingStep, bound_s: float) -> None:
     """Raise LawError for a step that breaks a law; ``bound_s`` is the least time of its collectives."""
     what = f"a step of {step.workload} on {step.ranks} ranks"
-    # each collective's time is a difference of two times, which are as exact as the step is long
+    # each collective's time is a difference of two times, whose rounding errors grow with the step
     rounding = 4 * len((*step.buckets, *step.others)) * sys.float_info.epsilon * step.step_s
     check_step(what, step.step_s, step.compute_s, step.communication_s, step.overhead_s, bound_s - rounding)
 
@@ -118,7 +118,7 @@ def _first(made: StepProgram) -> RankStep:
 
 
 def _run(number: int, made: StepProgram, simulation: Simulation) -> Reduction:
-    """Return the times of one collective: it is ready, and launched, with the last rank."""
+    """Return the times of one collective: it is ready, and launched, when the last rank is."""
     sides = [
         (step.sharing.launched[number], simulation.start[index], simulation.end[index])
         for index, step in enumerate(made.steps.values())
@@ -164,7 +164,7 @@ def _moment(ends: list[float], place: int | None) -> float:
 
 
 def predict(record: DdpRecord) -> TrainingStep:
-    """Return the predicted step, without reading the measured ones."""
+    """Return the predicted step, without use of the measured ones."""
     wires = record.wires
     group = SimulatedGroup(
         loads(wires.topology, "the measured topology"), record.ranks, library=wires.library,

@@ -19,7 +19,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Ranks of one compute pace, ``slowdown`` times slower than the workload says, and their spans."""
+    """Ranks of one compute pace, ``slowdown`` times slower than the workload, and their spans."""
 
     ranks: tuple[int, ...]
     slowdown: float
@@ -46,9 +46,9 @@ class Pace:
 class Reduction:
     """One collective of a step, times in seconds from the step's start.
 
-    ``ready_s`` is when the last rank has its input, ``launch_s`` when the last rank has launched
-    it, ``start_s`` and ``end_s`` when its first byte may move and its last has arrived,
-    ``finish_s`` when a comm hook has cast it back. ``nbytes`` are the reduced bytes, after such a hook.
+    ``ready_s`` is when the last rank has its input, ``launch_s`` when the last rank has launched it,
+    ``start_s`` and ``end_s`` are the times of its first and last byte, ``finish_s`` that at which a comm hook
+    has cast it back. ``nbytes`` are the reduced bytes, after such a hook.
     """
 
     name: str
@@ -65,11 +65,10 @@ class Reduction:
 class TrainingStep:
     """One training step on ``ranks`` ranks, ``samples`` samples in all; all times in seconds.
 
-    Compute is the slowest rank's: ``compute_s`` without contention, ``contention_s`` what collectives
-    add to it, ``copy_s`` its copies and casts, ``forward_s`` and ``backward_s`` by the clock.
-    ``communication_s`` is the time in which some collective is under way, ``exposed_s`` the part
-    of that in which the slowest rank only waits. ``overhead_s`` adds up every stated
-    overhead, hidden or not.
+    Compute is the slowest rank's: ``compute_s`` without contention, ``contention_s`` what collectives add to
+    it, ``copy_s`` its copies and casts, ``forward_s`` and ``backward_s`` by the clock. ``communication_s`` is
+    the time in which a collective is under way, ``exposed_s`` the part of it in which the slowest rank only
+    waits. ``overhead_s`` adds up every stated overhead, hidden or not.
     """
 
     workload: str
@@ -91,17 +90,17 @@ class TrainingStep:
 
     @property
     def lower_s(self) -> float:
-        """The step if everything overlaps: the larger of compute and communication."""
+        """The step with full overlap: the larger of compute and communication."""
         return max(self.compute_s, self.communication_s)
 
     @property
     def upper_s(self) -> float:
-        """The step if nothing overlaps: compute, communication and overheads one after another."""
+        """The step without overlap: compute, communication and overheads one after another."""
         return self.compute_s + self.communication_s + self.overhead_s
 
     @property
     def overlap_efficiency(self) -> float:
-        """The share of communication that compute hides; 1 where there is none."""
+        """The share of communication that compute hides; 1 without communication."""
         return 1 - self.exposed_s / self.communication_s if self.communication_s else 1.0
 
     @property

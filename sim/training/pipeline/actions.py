@@ -31,7 +31,7 @@ COMPUTES = frozenset({Kind.FORWARD, Kind.INPUT_GRADIENT, Kind.WEIGHT_GRADIENT, K
 BACKWARDS = frozenset({Kind.INPUT_GRADIENT, Kind.BACKWARD})
 """Kinds that need the gradient of a stage's output, and make that of its input."""
 ENDS = frozenset({Kind.WEIGHT_GRADIENT, Kind.BACKWARD})
-"""A micro-batch's last kinds in a stage, after which it keeps nothing there."""
+"""A micro-batch's last kinds in a stage, after which its activations are freed."""
 OF_STAGES = frozenset({Kind.UNSHARD, Kind.RESHARD, Kind.REDUCE_GRAD})
 """Kinds that act on a stage, not on a micro-batch."""
 

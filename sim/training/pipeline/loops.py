@@ -1,4 +1,4 @@
-"""The orders of pipelines whose stages stand in a loop: rules by which every rank finds its own.
+"""The orders of pipelines whose stages are placed in a loop, as rules for each rank.
 
 A rank's order has ``None`` where torch leaves a time step empty, so that steps of all ranks line up if each
 action takes one. Runtimes skip these.
@@ -69,8 +69,8 @@ def zero_bubble(
 ) -> list[Slot]:
     """Order 1F1B with weights' gradients postponed to fill the bubble (Qi et al. 2024).
 
-    For each hop to the last rank ``lead`` forwards go ahead, and for each from the first one the weights'
-    gradients of ``put_off`` micro-batches wait: ZB-H1 has 1 of both.
+    A rank runs ``lead`` forwards ahead per hop to the last rank, and postpones the weights' gradients of
+    ``put_off`` micro-batches per hop from the first: ZB-H1 has 1 of both.
     """
     hops = placement.ranks - 1 - rank
     forwards, backwards = _passes(placement, group, micro_batches, rank)
@@ -97,7 +97,7 @@ def zb_h2(placement: Placement, micro_batches: int, rank: int) -> list[Slot]:
 
 
 def in_step(orders: Sequence[Sequence[Slot]]) -> tuple[tuple[Slot, ...], ...]:
-    """Yield orders with an empty step before each forward whose input no earlier step has made."""
+    """Yield orders with an empty step before each forward whose input is not ready."""
     made: set[Action] = set()
     left = [list(reversed(order)) for order in orders]
     slots: list[list[Slot]] = [[] for _ in orders]

@@ -10,7 +10,7 @@ from ringside.sim.training.pipeline.actions import BACKWARDS, COMPUTES, ENDS, Ac
 from ringside.sim.training.pipeline.placement import Placement
 
 MOST_ACTIVE = 3
-"""The most stages whose parameters a rank holds whole at once, or is about to."""
+"""Maximum number of stages whose whole parameters a rank holds, or gathers, at once."""
 
 
 def find_placement(tables: Sequence[Table]) -> Placement:
@@ -65,7 +65,7 @@ def lower(tables: Sequence[Table], placement: Placement) -> tuple[Table, ...]:
 def source(action: Action, placement: Placement) -> Action | None:
     """Return the action that makes the input of a computation; None for the first stage's forward.
 
-    It is on another stage, or on its own for the loss. `BACKWARD` stands for both backward kinds.
+    It is on another stage, or on its own for the loss. `BACKWARD` represents both backward kinds.
     """
     if action.kind is Kind.FORWARD:
         return action._replace(stage=action.stage - 1) if action.stage else None
@@ -142,7 +142,7 @@ def _with_parameters(table: Sequence[Action]) -> list[Action]:
 
 
 def _next_stages(table: Sequence[Action], place: int, count: int) -> list[int]:
-    """Return the next ``count`` stages from a place on, or one more where two come at once."""
+    """Return the next ``count`` stages from a place on, or one more if two begin at once."""
     stages: list[int] = []
     while len(stages) < count:
         stages += [single.stage for single in table[place].singles if single.stage not in stages]
@@ -204,7 +204,7 @@ def _ready(single: Action, made: set[Action], placement: Placement) -> bool:
 
 
 def _stuck(left: Sequence[deque[Action]], made: set[Action], placement: Placement) -> Iterable[str]:
-    """Describe who waits for what."""
+    """Describe the waits of the ranks."""
     for rank, rest in enumerate(left):
         for single in rest[0].singles if rest else ():
             needed = source(single, placement)

@@ -127,7 +127,7 @@ class _Steps:
         return [*sent(own, self._placement), *self._around(self._backwards, number, -self._hops)]
 
     def _around(self, own: Sequence[Action], number: int, away: int) -> list[Action]:
-        """Return what the rank at the other end sends then; it is one step behind per hop."""
+        """Return the action whose result the other rank sends then; it is one step behind per hop."""
         if number < self._hops:
             return []
         other = own[number - self._hops]

@@ -16,10 +16,10 @@ SENDS = frozenset({Kind.SEND_FORWARD, Kind.SEND_BACKWARD})
 class Messages:
     """Writes messages into a rank's list: one micro-batch's activations, or their gradient.
 
-    They have ``nbytes``, or between stages s and s + 1 entry s of it.
+    They have ``nbytes``, or entry s of it between stages s and s + 1.
 
-    Waits take places in the list. Unbatched messages are on a communicator of the
-    two ranks where the library has such, as NCCL does, and else on the pipeline's.
+    Waits refer to places in the list. Unbatched messages use a communicator of the two ranks if the library
+    makes one, as NCCL does, otherwise the pipeline's.
     """
 
     def __init__(self, rank: RankList, placement: Placement, nbytes: int | Sequence[int]) -> None:
@@ -41,7 +41,7 @@ class Messages:
         return [self._post(action, self._pair(action, purpose)) for action in actions]
 
     def batch(self, actions: Sequence[Action]) -> list[int]:
-        """Messages that are under way at once, in one call of NCCL's; Gloo takes each on its own."""
+        """Post messages that are under way at once, in one call of NCCL; Gloo handles each separately."""
         if not self._group.rules.on_stream:
             return self.one_by_one(actions)
         parts = [self._message(action, self._group) for action in actions]
@@ -54,12 +54,12 @@ class Messages:
         return self.batch(actions) if len(kinds) > 1 else self.one_by_one(actions)
 
     def free(self, action: Action) -> int:
-        """Post a message that never queues; a receive waits from the step's beginning."""
+        """Post a message that never queues; a receive is posted at the step's beginning."""
         send = action if action.kind in SENDS else met(action)
         return self._post(action, self._pair(action, f"message {send}"), None if send is action else ())
 
     def wait(self, places: Iterable[int]) -> None:
-        """Have the stream wait for them."""
+        """Make the stream wait for messages."""
         for place in places:
             self.rank.wait(place)
 

@@ -10,7 +10,7 @@ from ringside.sim.training.stage import Stage
 
 @runtime_checkable
 class Commanded(Protocol):
-    """A `ringside.sim.training.stage.Sharing` that the pipeline commands, as torch's commands FSDP2.
+    """A `ringside.sim.training.stage.Sharing` controlled by the pipeline, as torch's controls FSDP2.
 
     Between ``unshard`` and ``reshard`` the whole stage's parameters are held, and its other hooks gather and
     free nothing; gradients of all micro-batches are summed on the rank until ``reduce``.
@@ -72,8 +72,8 @@ class Passes:
 def alternates(actions: Sequence[Action], hops: int) -> bool:
     """Return whether a rank of 1F1B, ``hops`` before the last, has a forward after its first backward.
 
-    Then it and the next rank send to each other at once. Otherwise the next one still has its last forward
-    to do before it has a gradient to send, so both receive and send separately.
+    Then it and the next rank send to each other at once. Otherwise the next one must first run its last
+    forward before it can send a gradient, so both receive and send separately.
     """
     return hops < sum(action.kind is Kind.FORWARD for action in actions)
 

@@ -1,4 +1,4 @@
-"""Which stage stands on which rank of a pipeline, and which layers in which stage."""
+"""The placement of stages on the ranks of a pipeline, and of layers in stages."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class Placement:
             )
         if self.v and self.stages_a_rank != 2:
             raise ValueError(
-                f"a V has exactly 2 stages on each rank and not {self.stages_a_rank}; write 2, or a "
+                f"a V has exactly 2 stages on each rank, not {self.stages_a_rank}; write 2, or a "
                 "schedule that loops"
             )
 

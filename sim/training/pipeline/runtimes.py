@@ -1,7 +1,7 @@
-"""Runtimes of a rank's table: when it sends and receives, and when it waits.
+"""Runtimes of a rank's table: its sends, receives and waits.
 
-A runtime is called with the rank's `Messages`, its stages by their numbers in the pipeline, and its
-table. The caller runs `Sharing.after_step` and the optimizer afterwards.
+A runtime is called with the rank's `Messages`, its stages by their numbers in the pipeline, and its table.
+The caller runs `Sharing.after_step` and the optimizer afterwards.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,9 +32,7 @@ def torch_actions(messages: Messages, stages: Mapping[int, Stage], table: Table)
     for action in singles(table):
         if action.kind in SENDS:
             if action not in made:
-                raise ValueError(
-                    f"{action} stands where it has nothing to send; write it once, after its own pass"
-                )
+                raise ValueError(f"{action} has nothing to send here; write it once, after its own pass")
             made.remove(action)
             sends += messages.one_by_one([action])
         elif action.kind in _RECEIVES:
@@ -42,7 +40,7 @@ def torch_actions(messages: Messages, stages: Mapping[int, Stage], table: Table)
         else:
             for needed in received(action, messages.placement):
                 if needed not in arriving:
-                    raise ValueError(f"{action} comes before {needed}; lower the table, or mend it")
+                    raise ValueError(f"{action} precedes {needed}; lower or correct the table")
                 messages.wait(arriving.pop(needed))
             passes.take(action)
             made.update(sent(action, messages.placement))
@@ -52,7 +50,7 @@ def torch_actions(messages: Messages, stages: Mapping[int, Stage], table: Table)
 
 
 def decoupled(messages: Messages, stages: Mapping[int, Stage], table: Table) -> None:
-    """Run messages that block neither ranks nor other messages: the textbook's, for counting bubbles."""
+    """Run messages that block neither ranks nor other messages: the textbook's, to count bubbles."""
     passes = Passes(stages, table)
     for action in computed(table):
         messages.wait([messages.free(one) for one in received(action, messages.placement)])

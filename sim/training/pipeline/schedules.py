@@ -15,7 +15,7 @@ from ringside.topologies.names import one_of
 class Schedule:
     """A schedule; ``stages_a_rank`` is None if a rank may have any number of stages.
 
-    ``steps`` says that idle steps follow lockstep play. At least ``least`` micro-batches per rank are needed;
+    ``steps`` says that idle steps follow from lockstep. At least ``least`` micro-batches per rank are needed;
     a ``grouped`` schedule passes them through a stage in groups of one size.
     """
 
@@ -70,11 +70,11 @@ def orders(
 
 
 def zb_2p(ranks: int, micro_batches: int, times: "PassTimes") -> tuple[Table, ...]:
-    """Return ZB-2p: the least bubble that keeping 2 micro-batches per rank allows, for known pass times.
+    """Return ZB-2p: the least bubble with memory for 2 micro-batches per rank, for known pass times.
 
-    The first rank runs forwards while it waits for its first backward; after its last backward
-    the last rank makes weights' gradients while the others wait for it. Qi et al. (2024) search
-    for such an order; these rules come within 0.8 percent of their bubbles, mostly within 0.2.
+    The first rank runs forwards while it waits for its first backward; after its last backward the last rank
+    makes weights' gradients while the others wait for it. Qi et al. (2024) search for such an order; these
+    rules come within 0.8 percent of their bubbles, mostly within 0.2.
     """
     where = placement("zb-h1", ranks, 1)
     _check("zb-h2", where, micro_batches, None)

@@ -1,4 +1,4 @@
-"""The orders of pipelines in a V: each rank has a stage on the way down and one on the way back.
+"""The orders of pipelines in a V: each rank has one stage on the way down and one on the way back.
 
 Orders may have ``None``: see `ringside.sim.training.pipeline.loops`.
 """
@@ -49,7 +49,7 @@ class _Order:
 def zbv(placement: Placement, micro_batches: int, rank: int) -> list[Slot]:
     """Order ZB-V, without a bubble if all three passes take equal time (Qi et al. 2024).
 
-    With fewer than 2 ranks - 1 micro-batches, the missing ones leave gaps.
+    With fewer than 2 ranks - 1 micro-batches there are gaps.
     """
     order = _Order(placement.of(rank))
     hops = placement.ranks - 1 - rank

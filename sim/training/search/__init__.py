@@ -1,1 +1,1 @@
-"""The search for the fastest layout of a job: bounds, and which candidates are worth simulating."""
+"""The search for the fastest layout of a job: bounds, and the choice of candidates to simulate."""

@@ -1,9 +1,9 @@
 """Lower bounds of a job's step time and of its ranks' memory, without simulation.
 
-A step is no shorter than its passes and messages without any waiting, nor than one
-communicator's traffic. A rank holds no less than its parameters and the activations that wait for backward.
-Both are below the results of `ringside.sim.training.simulate`, mostly by a few percent: a layout
-whose bound is worse than a known result need not be simulated.
+A step is no shorter than its passes and messages without waits, nor than one communicator's traffic. A rank
+holds at least its parameters and the activations that wait for backward. Both are below the results of
+`ringside.sim.training.simulate`, mostly by a few percent: a layout whose bound is worse than a known result
+need not be simulated.
 """
 
 from collections.abc import Sequence
@@ -76,7 +76,7 @@ class Bounds:
         self._costs: dict[tuple[object, ...], tuple[StageCost, ...]] = {}
 
     def nbytes(self, job: ParallelJob) -> int:
-        """Return the bytes that some rank of the job holds at one moment."""
+        """Return the bytes that some rank of the job certainly holds at one moment."""
         costs = self.stages(job)
         most = 0
         for place, every in moments(order_of(job.layout), job.micro_batches):
@@ -138,7 +138,7 @@ class Bounds:
         )  # fmt: skip
 
     def _pass_s(self, parts: Pass, mesh: Mesh, pace: float) -> float:
-        """Return the seconds of a pass on links of its own; work hides earlier exchanges that overlap."""
+        """Return the seconds of a pass without contention; work hides earlier exchanges that overlap."""
         now = beside = 0.0
         for part in parts:
             if isinstance(part, Work):
@@ -187,7 +187,7 @@ class Bounds:
         if job.mesh.degree(*DATA) == 1:
             return passed + update_s
         if job.layout.strategy == "ddp":
-            # the last stage to end is summed from the begin of a micro-batch's backward, each or the last
+            # the last stage to end is summed from the begin of the backward of each, or the last, micro-batch
             longest = max(cost.backward for cost in own)
             reduced_s = min(self._all_reduce_s(job, cost.nbytes) for cost in own)
             return passed + _reduces(job) * max(0.0, reduced_s - longest) + update_s
@@ -202,7 +202,7 @@ class Bounds:
     def _shared_s(self, job: ParallelJob, own: Sequence[StageCost]) -> float:
         """Return the seconds of gathered parameters and reduced gradients on one communicator.
 
-        They go layer by layer, which takes no less than all at once.
+        They go layer by layer, which takes at least as long as all at once.
         """
         layout, ranks = job.layout, job.holders
         if ranks == 1:
@@ -224,7 +224,7 @@ class Bounds:
 
 
 def _reduces(job: ParallelJob) -> int:
-    """Return how often the gradients of a step are reduced."""
+    """Return the number of times that gradients are reduced per step."""
     return job.micro_batches if job.layout.syncs_each else 1
 
 
@@ -282,8 +282,8 @@ def _computed_nbytes(job: ParallelJob, nbytes: int) -> int:
 def _waiting(job: ParallelJob, costs: Sequence[StageCost], moment: Moment) -> int:
     """Return a rank's transient bytes at a moment: activations, and gradients that FSDP has not reduced.
 
-    FSDP reduces gradients beside the last backward, or after it where a pipeline's table says when. FSDP1
-    keeps them in the type in which backward made them.
+    FSDP reduces gradients beside the last backward, or after it, as a pipeline's table defines. FSDP1 keeps
+    them in the type in which backward made them.
     """
     now = costs[moment.stage]
     whole = sum(

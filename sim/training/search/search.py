@@ -1,8 +1,7 @@
 """The fastest of many layouts: promising ones by their bounds are simulated, the others named.
 
-A layout is left out if it is invalid, if its ranks would hold more than there is, or if its bound is
-above the times of the best simulated ones. So the result is the fastest of all, with
-simulated times.
+A layout is left out if it is invalid, if its ranks need too much memory, or if its bound is above the times
+of the best simulated ones. So the result is the fastest of all, with simulated times.
 """
 
 from bisect import insort
@@ -18,9 +17,9 @@ from ringside.sim.training.search.bounds import Bounds
 from ringside.sim.training.simulate import play_parallel
 from ringside.sim.training.step import ParallelStep
 
-IMPOSSIBLE = "cannot be"
+IMPOSSIBLE = "invalid"
 SLOWER = "slower"
-"""Reasons to leave a layout out, beside memory."""
+"""Reasons to leave out a layout, besides memory."""
 
 NOISE = 1e-9
 """The share by which rounding may raise a bound above a time."""
@@ -119,7 +118,7 @@ class _Search:
             self._searched.left = tuple(self._jobs[one.number][0] for one in waiting)
 
     def _consider(self, number: int, candidate: Candidate) -> None:
-        """Leave a layout out, or put it on the agenda with its first bound."""
+        """Leave out a layout, or add it to the agenda with its first bound."""
         try:
             job = candidate.job()
             nbytes = self._bounds.nbytes(job)
@@ -133,7 +132,7 @@ class _Search:
         heappush(self._agenda, Stage(self._bounds.step_s(job, walks=False), False, number))
 
     def _next(self) -> None:
-        """Take the most promising layout: leave it out, compute its better bound, or simulate it."""
+        """Process the most promising layout: leave it out, compute its better bound, or simulate it."""
         one = heappop(self._agenda)
         name, job = self._jobs[one.number]
         slowest = self._slowest_s
@@ -152,7 +151,7 @@ class _Search:
 
     @property
     def _slowest_s(self) -> float:
-        """Return the time that a layout must not exceed to be among the best."""
+        """Return the maximum time of a layout among the best."""
         best = self._searched.found
         return best[-1].step_s if len(best) == self._top else float("inf")
 

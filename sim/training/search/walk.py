@@ -1,6 +1,6 @@
-"""A pipeline's tables alone: the ranks' time, and their memory meanwhile.
+"""The ranks' time and memory by a pipeline's tables alone.
 
-Messages take their time and block no rank.
+Messages take time and block no rank.
 """
 
 from collections.abc import Callable, Iterator, Sequence

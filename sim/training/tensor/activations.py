@@ -1,8 +1,8 @@
-"""Bytes of activations that a micro-batch leaves on a rank for backward.
+"""Bytes of activations that a rank keeps of a micro-batch for backward.
 
 Korthikanti et al., arXiv:2205.05198, section 4, count them for GPT in 16 bits with dropout and an attention
-that stores its scores: s b h (34 + 5 a s / h) per layer. Here the same tensors are added up one by one,
-which extends to gated networks, grouped queries, fused attention and no dropout.
+that stores its scores: s b h (34 + 5 a s / h) per layer. Here the same tensors are added up one by one, which
+extends to gated networks, grouped queries, fused attention and no dropout.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Activations:
 
     @property
     def core(self) -> int:
-        """Bytes of attention proper, beside its inputs and output: selective checkpointing's saving."""
+        """Bytes of attention proper, without its inputs and output: the saving of selective checkpointing."""
         rows = self._tokens * self.cut.heads
         if self.fused:
             return 4 * rows

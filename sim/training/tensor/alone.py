@@ -1,7 +1,7 @@
-"""Times of passes where tensor-parallel ranks have links of their own, and layers without exchanges.
+"""Times of passes of tensor-parallel ranks without contention, and layers without exchanges.
 
-All ranks of a group act alike at the same times, so their exchanges can be replaced by times. The rest
-of a job is then simulated without them.
+All ranks of a group act alike at the same times, so their exchanges can be replaced by times. The rest of a
+job is then simulated without them.
 """
 
 from dataclasses import replace

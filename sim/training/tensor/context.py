@@ -2,10 +2,10 @@
 
 Keys and values go around a ring (Liu et al., arXiv:2310.01889) or are gathered (Llama team, arXiv:2407.21783,
 section 3.3.2), or all-to-alls give each rank all tokens of some heads (Ulysses, Jacobs et al.,
-arXiv:2309.14509). Masks are causal. If a sequence is cut in a row, a rank's blocks of scores grow with its
-place. If it is cut in twice as many pieces as ranks and each rank has the n-th and the n-th from the end, the
-blocks are alike ("zigzag" in github.com/zhuzilin/ring-flash-attention). Steps, their order and their types
-are those of torch.distributed.tensor.experimental (2.13).
+arXiv:2309.14509). Masks are causal. If a sequence is cut into consecutive pieces, a rank's blocks of scores
+grow with its position. If it is cut into twice as many pieces as ranks and each rank has the n-th and the
+n-th from the end, the blocks are equal ("zigzag" in github.com/zhuzilin/ring-flash-attention). Steps, their
+order and their types are those of torch.distributed.tensor.experimental (2.13).
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from ringside.sim.training.layers import Exchange, Pass, Work
 from ringside.sim.workload.devices import Roofline
 
 METHODS = ("ring", "zigzag", "all-gather", "ulysses")
-"""A ring with the sequence cut in a row, a balanced ring, a balanced gather, and all-to-alls by heads."""
+"""A ring over consecutive pieces, a balanced ring, a balanced gather, and all-to-alls by heads."""
 
 BALANCED = ("zigzag", "all-gather")
-"""Methods that cut a sequence in twice as many pieces as there are ranks."""
+"""Methods that cut a sequence into two pieces per rank."""
 
 UNMASKED = 0.887
 """Forward seconds per score without a mask (all blocks but a rank's own) over those with a causal one, as
@@ -99,7 +99,7 @@ class Attention:
 
     @property
     def buffers_nbytes(self) -> int:
-        """Return the most bytes beside inputs and outputs: others' keys and values, and sums in float32."""
+        """Return the maximum bytes besides inputs and outputs: others' keys and values, float32 sums."""
         ranks, itemsize = self.context.degree, self.roofline.itemsize
         if ranks == 1:
             return 0

@@ -26,8 +26,8 @@ class Pull:
     """Reads of other ranks' memory during compute, as in torch's asynchronous tensor parallelism.
 
     A copy runs at ``bytes_per_s``; ranks meet before and after, ``barrier_s`` each time. Products are
-    computed in pieces, each in waves of `TILE` on the ``multiprocessors``: each piece loses the
-    idle part of its last wave. If their number is unknown nothing is lost.
+    computed in pieces, each in waves of `TILE` on the ``multiprocessors``: each piece loses the idle part of
+    its last wave. If the number of multiprocessors is unknown, no loss is assumed.
     """
 
     bytes_per_s: float
@@ -35,7 +35,7 @@ class Pull:
     multiprocessors: int | None = None
 
     def lost(self, rows: int, outputs: int, pieces: int) -> float:
-        """Return the factor by which computing a product of ``rows`` rows in pieces lengthens it."""
+        """Return the factor by which a product of ``rows`` rows takes longer in pieces."""
         if self.multiprocessors is None:
             return 1.0
         whole, piece = (self._waves(count, outputs) for count in (rows, -(-rows // pieces)))
@@ -52,9 +52,9 @@ class TensorParallel:
 
     ``style`` is ``megatron``, which fuses products of one input and computes weights' gradients while those
     of inputs are exchanged, or ``dtensor``, torch's, with separate products. ``sequence`` adds sequence
-    parallelism, for which Megatron gathers inputs again in backward and DTensor keeps them. ``pull`` has
-    DTensor split its gathers and scatters and hide them behind the products. ``gathers_logits`` says
-    that the loss needs the whole vocabulary on each rank, as DTensor's loss does by default.
+    parallelism, for which Megatron gathers inputs again in backward and DTensor keeps them. With ``pull``
+    DTensor splits its gathers and scatters and hides them behind the products. ``gathers_logits`` says that
+    the loss needs the whole vocabulary on each rank, as DTensor's loss does by default.
     """
 
     degree: int = 1
@@ -110,8 +110,8 @@ class Cut:
         if groups % degree and degree % groups:
             fitting = _list(n for n in range(1, decoder.heads + 1) if not (groups % n and n % groups))
             raise ValueError(
-                f"{decoder.name}: {groups} key-value heads neither divide by {degree} tensor-parallel ranks "
-                f"nor can {degree} share them out; write one of {fitting}"
+                f"{decoder.name}: {groups} key-value heads neither divide by {degree} tensor-parallel "
+                f"ranks nor divide these; write one of {fitting}"
             )
         self._divides("columns of its feed-forward network", decoder.hidden)
         if decoder.experts:
@@ -142,7 +142,7 @@ class Cut:
         if self.context.method == "ulysses" and heads % degree:
             raise ValueError(
                 f"{name}: {heads} key-value heads of a rank do not divide by {degree} context-parallel "
-                "ranks, as ulysses wants; write one of "
+                "ranks, as ulysses requires; write one of "
                 f"{_list(n for n in range(1, heads + 1) if heads % n == 0)}, or another `cp_method`"
             )
 

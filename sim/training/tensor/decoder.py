@@ -1,4 +1,4 @@
-"""A decoder as one rank of a layout has it: by tensor parallelism within layers, by the pipeline between."""
+"""One rank's part of a decoder: cut by tensor parallelism within layers, by the pipeline between them."""
 
 from dataclasses import replace
 

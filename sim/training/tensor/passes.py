@@ -123,14 +123,14 @@ class Columns:
 
     @property
     def input_gradient(self) -> Pass:
-        """Return the part of backward that the layer before waits for."""
+        """Return the part of backward that the previous layer waits for."""
         norm = Work(self.costs.between(4))
         if self.costs.parallel.style == "dtensor" and not self.costs.parallel.sequence:
             return (*self._apart(1), norm)
         return (Work(self.costs.hidden(self.products, gradient=True)), *self.costs.reduce(), norm)
 
     def _apart(self, directions: int) -> Pass:
-        """Return products' input gradients, each summed by itself, the last product's first.
+        """Return the products' input gradients, each summed separately, the last product's first.
 
         The first sum overlaps with the next product; then both are waited for, to be added.
         """
@@ -155,7 +155,7 @@ class Branch:
 
     @property
     def forward(self) -> Pass:
-        """Forward."""
+        """Return the forward pass."""
         costs = self.columns.costs
         row = costs.hidden((self.row,))
         return merged([*self.columns.forward, *self.core, Work(row), *costs.reduce(), Work(costs.between(3))])
@@ -207,7 +207,7 @@ class Branch:
 
 
 def merged(parts: Iterable[Work | Exchange]) -> Pass:
-    """Merge consecutive works; an exchange that overlaps hides behind the one product after it alone."""
+    """Merge consecutive works; an overlapping exchange hides only behind the next product."""
     works: list[Work | Exchange] = []
     for part in parts:
         hides = len(works) > 1 and isinstance(works[-2], Exchange) and works[-2].overlaps

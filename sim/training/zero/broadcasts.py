@@ -1,7 +1,7 @@
 """Optimizers whose owners broadcast updated parameters, after every rank has summed all gradients.
 
-Each parameter has one owner in a group. Bytes equal an all-gather's, but there is one broadcast
-per tensor, or per owner, and each must pass all ranks of the group.
+Each parameter has one owner in a group. The bytes equal those of an all-gather, but there is one broadcast
+per tensor, or per owner, and each passes all ranks of the group.
 """
 
 from collections.abc import Sequence
@@ -99,7 +99,7 @@ class HybridZero:
         """Do nothing: the parameters are whole."""
 
     def after_forward(self, layer: int) -> None:
-        """Keep them."""
+        """Keep the parameters."""
 
     def before_backward(self, layer: int) -> None:
         """Allocate the layer's gradients in the step's first backward."""

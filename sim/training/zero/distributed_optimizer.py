@@ -18,11 +18,11 @@ from ringside.sim.training.rank import RankList
 from ringside.sim.training.zero.partition import MASTER, state_nbytes
 
 ALIGNMENT = 128
-"""A bucket's elements are a multiple of this, and of its ranks (`param_and_grad_buffer.py`)."""
+"""Divisor of a bucket's elements, as is its number of ranks (`param_and_grad_buffer.py`)."""
 
 
 def bucket_size(ranks: int) -> int:
-    """Return Megatron's default number of parameters that close a bucket on this number of ranks."""
+    """Return Megatron's default number of parameters at which a bucket closes, for a number of ranks."""
     return max(40_000_000, 1_000_000 * ranks)
 
 
@@ -97,7 +97,7 @@ class DistributedOptimizer:
                 self._gather(number - 1)
 
     def after_forward(self, layer: int) -> None:
-        """Keep them."""
+        """Keep the parameters."""
 
     def before_backward(self, layer: int) -> None:
         """Do nothing: the parameters are whole."""

@@ -27,7 +27,7 @@ def dealt(tensors: Sequence[Tensor], ranks: int) -> tuple[tuple[Tensor, ...], ..
 
 
 def most(parts: Sequence[Sequence[Tensor]]) -> int:
-    """Return the elements of the largest rank, for which all others wait."""
+    """Return the elements of the rank with the largest part, for which all others wait."""
     return max((sum(tensor.count for tensor in own) for own in parts), default=0)
 
 

@@ -1,9 +1,9 @@
-"""DeepSpeed's ZeRO stages 1 and 2: parameters whole on each rank, gradients summed, optimizers in parts.
+"""DeepSpeed's ZeRO stages 1 and 2: whole parameters on each rank, summed gradients, sharded optimizers.
 
-As in deepspeed/runtime/zero/stage_1_and_2.py, 0.16.5, with its default configuration: a bucket is
-flattened, divided and all-reduced, although ``reduce_scatter`` is set, and each rank copies out the slices
-that it owns (``use_multi_rank_bucket_allreduce``); all of it on the compute stream
-(``overlap_comm`` is off). After the step one exposed all-gather makes all parameters whole.
+As in deepspeed/runtime/zero/stage_1_and_2.py, 0.16.5, with its default configuration: a bucket is flattened,
+divided and all-reduced, although ``reduce_scatter`` is set, and each rank copies out the slices that it owns
+(``use_multi_rank_bucket_allreduce``); all of it on the compute stream (``overlap_comm`` is off). After the
+step one exposed all-gather makes all parameters whole.
 """
 
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ class ReducedWhole:
         """Do nothing: the parameters are whole."""
 
     def after_forward(self, layer: int) -> None:
-        """Keep them."""
+        """Keep the parameters."""
 
     def before_backward(self, layer: int) -> None:
         """Allocate the bucket and the layer's gradients."""
@@ -74,7 +74,7 @@ class ReducedWhole:
             self._made.add(layer)
 
     def after_backward(self, layer: int, *, last: bool) -> None:
-        """Put the layer's gradients into the bucket in stage 2; its last layer empties it."""
+        """Put the layer's gradients into the bucket in stage 2; flush it after the last layer."""
         if self._keeps:
             return
         for tensor in reversed(self._layers[layer].parameters):

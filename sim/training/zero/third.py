@@ -32,7 +32,7 @@ class DealtOut:
     """A `Sharing` by ZeRO stage 3, of layers that are modules (`ringside.sim.training.modules`).
 
     All parameters of a module are gathered by one collective; so are those of several modules that are
-    prefetched at once, which are copied apart. Small parameters are never released.
+    prefetched at once, whose tensors are then separated by copies. Small parameters are never released.
     """
 
     def __init__(self, rank: RankList, modules: Sequence[RankLayer], policy: ZeroPolicy) -> None:
@@ -47,7 +47,7 @@ class DealtOut:
         ]
         self._trace = [*range(len(modules)), *reversed(range(len(modules)))]
         self._calls: dict[int, int | None] = {}
-        """The collective that gathers each module that is whole, or is about to be."""
+        """The collective of each module that is gathered, or is being gathered."""
         self._step = 0
         """Position in the trace in this micro-batch."""
         self._queued = 0
@@ -195,7 +195,7 @@ class DealtOut:
             self._calls[layer] = place
 
     def _release(self, layer: int) -> None:
-        """Free the module's parameters, unless the trace has them again within the reuse distance."""
+        """Free the module's parameters, unless they occur again in the trace within the reuse distance."""
         if layer not in self._calls:
             return
         distance = 0

@@ -145,7 +145,7 @@ REFUSED = [
     ),
     (f"{TRAIN} --os-noise 1ms", "write PERIOD=DURATION"),
     (f"{TRAIN} --os-noise 1ms=2ms", "1ms=25us"),
-    (f"{TRAIN} --late 1=5s --sweep bucket-cap-mb=1,5", "not of a sweep"),
+    (f"{TRAIN} --late 1=5s --sweep bucket-cap-mb=1,5", "not to a sweep"),
     (f"{LAID_OUT} --slow-link rail0-nic0=2", "write --library ideal or gloo"),
     (f"{LAID_OUT} --straggler 99=2", "allowed: ranks 0 to 3"),
     ("program job.py -g 4 --late 1=5s", "add --cluster"),

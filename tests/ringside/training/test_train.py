@@ -78,7 +78,7 @@ def test_a_throughput_beyond_the_peak_is_refused(train):
     said = train(*words, f"{0.97 * most:g}img/s@1")
     assert "float32 on a100, gradients" in " ".join(said.split())
     assert "measured on 1 rank," in " ".join(said.split())
-    with pytest.raises(ValueError, match=r"on 8 ranks is 1\.03 times what a100 has at its peak in float32"):
+    with pytest.raises(ValueError, match=r"on 8 ranks is 1\.03 times the peak of a100 in float32"):
         train(*words, f"{8 * 1.03 * most:g}img/s@8")
 
 
@@ -149,8 +149,8 @@ BAD = [
     (("--measured", "100img/s@0"), "write RATE@RANKS"),
     (("--measured", "1e9img/s@1"), "copies, optimizer and collectives alone allow"),
     (("--model", "vgg16", "--compute-efficiency", "2"), "write a share from 1e-06 to 1"),
-    (("--compute-efficiency", "0.4"), "timed and typed already"),
-    (("--model", "resnet50", "--seq", "128"), "whose sample is an image of 224 x 224; leave `seq` out"),
+    (("--compute-efficiency", "0.4"), "already has times and types"),
+    (("--model", "resnet50", "--seq", "128"), "but a sample of `model` resnet50 is an image of 224 x 224"),
     (("--global-batch", "33"), "write 4 or a multiple of it"),
     (("--global-batch", "-4"), "write 4 or a multiple of it"),
     (("--spread", "1"), "write a share from 0 to below 1"),
@@ -165,7 +165,7 @@ BAD = [
     (("--straggler", "3"), "RANK=FACTOR"),
     (("--straggler", "9=2"), "ranks 0 to 3"),
     (("--contention", "1"), "contention"),
-    (("--sweep", "cap=1"), "no sweep of bucket-cap-mb or nodes"),
+    (("--sweep", "cap=1"), "not a sweep of bucket-cap-mb or nodes"),
     (("--sweep", "bucket-cap-mb=1,x"), "no sweep"),
     (("--sweep", "bucket-cap-mb=1,1"), "twice"),
     (("--sweep", "nodes=1,2"), "leave -g"),
@@ -220,7 +220,7 @@ def test_powersgd_says_what_it_compresses_and_what_its_first_steps_take(ringside
     found = json.loads(out)
     assert code == 0
     assert found["inputs"]["comm_hook"] == "powersgd:rank=2,start=10"
-    assert any("in the first 10 steps PowerSGD averages gradients whole" in note for note in found["notes"])
+    assert any("first 10 steps PowerSGD averages uncompressed gradients" in note for note in found["notes"])
     names = [bucket["name"] for bucket in found["rows"][0]["buckets"]]
     assert {"bucket 1", "bucket 1 P", "bucket 1 Q"} <= set(names)
     _, plain, _ = ringside(*words, "--json")
@@ -236,7 +236,7 @@ def test_a_cap_for_each_bucket_cuts_them_in_turn(ringside):
 
 
 def test_a_file_that_says_nothing_of_activations_is_said_to(train, tmp_path):
-    said = "memory is without activations, of which even.yaml says nothing"
+    said = "memory excludes activations, which even.yaml does not state"
     assert said in train(*STAR)
     assert json.loads(train(*STAR, "--json"))["notes"] == [said]
     whole = WORKLOAD.replace("gradients: [b]}", "gradients: [b], activation: 4MiB}")

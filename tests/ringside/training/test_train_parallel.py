@@ -72,23 +72,23 @@ def test_models_with_a_point_in_their_names_take_sequences_of_any_length(model: 
 
 @pytest.mark.parametrize("model", ["gpt3-1.3b:512", "w.yaml", "net.py:Net"])
 def test_a_model_that_says_its_samples_takes_no_other_sequences(model: str) -> None:
-    with pytest.raises(ValueError, match="which says its samples; remove one of them"):
+    with pytest.raises(ValueError, match="both set the samples; remove one of them"):
         with_tokens(model, 1024)
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("0F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0", "0B0 comes before 0RECV_B0"),
+        ("0F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0", "0B0 precedes 0RECV_B0"),
         ("0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0", "actions.csv never ends: rank 0 waits in 0RECV_B0"),
         ("0F0,0RECV_B0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0", "they wait for one another"),
         (
             "0SEND_F0,0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0",
-            "0SEND_F0 stands where it has nothing to send",
+            "0SEND_F0 has nothing to send here",
         ),
         (
             "0F0,0SEND_F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0",
-            "0SEND_F0 stands where it has nothing",
+            "0SEND_F0 has nothing to send here",
         ),
     ],
 )
@@ -260,7 +260,7 @@ def test_actions_of_a_file_are_the_schedule_that_they_are(train: Train, tmp_path
     [
         (("--pp", "4"), "has actions of 2 ranks; write `pp` 2"),
         (("--pp", "2", "--virtual", "3"), "has 2 stages on each rank; leave `virtual` out"),
-        (("--pp", "2", "--micro-batch", "2"), "passes 8 micro-batches, and a batch of 8 makes 4"),
+        (("--pp", "2", "--micro-batch", "2"), "passes 8 micro-batches, but a batch of 8 has 4"),
     ],
 )
 def test_actions_of_a_file_must_be_of_the_layout(tmp_path: Path, words: tuple[str, ...], said: str) -> None:

@@ -121,8 +121,8 @@ def test_where_no_layout_can_be_it_says_so_and_why(train: Run) -> None:
         "--model", "gpt2", "--cluster", "dgx-a100:1", "--search", "--strategy", "fsdp", "--pp", "8"
     )
     assert code == 0
-    assert out.startswith("# none of these layouts can be, for the reasons below")
-    assert "cannot be: fsdp deals out" in out
+    assert out.startswith("# none of these layouts is possible, for the reasons below")
+    assert "invalid: fsdp shards over" in out
     assert all(line.startswith("# ") for line in out.splitlines())
     assert "(GiB)" not in out
 

@@ -29,7 +29,7 @@ def test_tokens_are_those_of_the_size_that_is_said() -> None:
 @pytest.mark.parametrize(
     ("text", "model", "message"),
     [
-        ("116000tok/s@16", "resnet50", "counts tokens, and samples of resnet50 have none; write samples"),
+        ("116000tok/s@16", "resnet50", "counts tokens, but samples of resnet50 have none; write samples"),
         ("116000words/s@16", "gpt2", "counts words/s, an unknown unit; write one of samples/s"),
         ("116000tok/h@16", "gpt2", "invalid throughput '116000tok/h@16'; write RATE@RANKS"),
     ],

@@ -131,7 +131,7 @@ def test_what_it_cannot_do_is_refused(words: dict[str, int], message: str) -> No
 def test_several_machines_and_cpus_are_refused() -> None:
     with pytest.raises(LayoutError, match=r"one process, and 16 ranks are on machines of 8; write -g 8"):
         ringside.train("resnet50", "dgx1-v100:2", strategy="data_parallel")
-    with pytest.raises(LayoutError, match="runs on GPUs, where Gloo is not"):
+    with pytest.raises(LayoutError, match="runs on GPUs, but Gloo on CPUs"):
         ringside.train("resnet50", "dgx1-v100", strategy="data_parallel", library="gloo")
 
 

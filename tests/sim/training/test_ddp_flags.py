@@ -225,7 +225,7 @@ def test_the_tuners_time_stands_in_for_nccl() -> None:
         (lambda: Costs(memory_bandwidth=0), "write more than 0"),
         (lambda: Costs(contention=1), "from 0 to below 1"),
         (lambda: Costs(slowdown={0: 0}), "slowdown of 0 for rank 0"),
-        (lambda: run(costs=Costs(slowdown={4: 2})), "there are ranks 0 to 3"),
+        (lambda: run(costs=Costs(slowdown={4: 2})), "allowed: ranks 0 to 3"),
         (lambda: TimedGroup(0, lambda _: 0.0), "0 ranks"),
         (lambda: TimedGroup(2, lambda _: 0.0, workers=0), "0 workers"),
         (lambda: SimulatedGroup(star(2), 3), "3 ranks, but"),

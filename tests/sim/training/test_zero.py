@@ -317,7 +317,7 @@ def test_a_layer_as_modules_does_the_same(counts: list[int], works: list[float],
         ({"strategy": "zero1", "pp": 2, "schedule": "gpipe"}, "no gpipe pipeline; write `sch"),
         (
             {"strategy": "distributed_optimizer", "pp": 2, "schedule": "zbv", "virtual": 2},
-            "Megatron-LM, whose distributed_optimizer is, has no zbv pipeline; write `schedule` 1f1b or",
+            "Megatron-LM, the framework of distributed_optimizer, has no zbv pipeline; write `schedule`",
         ),
         ({"strategy": "zero_redundancy", "tp": 2}, "cannot handle cut ones; leave `tp` out"),
         ({"strategy": "zero1", "shard": 2}, "`shard` applies to hsdp and hybrid_zero"),

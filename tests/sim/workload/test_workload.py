@@ -170,9 +170,9 @@ def test_a_batch_too_large_for_many_layers_is_told_once() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "holds no workload; write 'name:', 'parameters:' and 'layers:'"),
-        (b"- a", "holds no workload"),
-        (b"1: 2", "holds no workload"),
+        (b"", "contains no workload; write 'name:', 'parameters:' and 'layers:'"),
+        (b"- a", "contains no workload"),
+        (b"1: 2", "contains no workload"),
         (b"name: [", "not YAML"),
         (b"\xff\xfe\x00", "cannot be read"),
         (

@@ -228,7 +228,7 @@ def test_gradients_of_views_have_no_second_place() -> None:
         (
             {"ep": 2, "strategy": "hsdp"},
             8,
-            "`ep` 2 is not known with `strategy` hsdp; write `strategy` ddp",
+            "`ep` 2 is not modelled with `strategy` hsdp; write `strategy` ddp",
         ),
         (
             {"ep": 6},

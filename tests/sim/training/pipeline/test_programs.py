@@ -288,7 +288,7 @@ def test_a_lost_message_is_refused_or_hangs():
     own = lower(tables("1f1b", 2, 1, 2), place)
     no_receive = [table if rank == 0 else tuple(a for a in table if a.kind is not Kind.RECV_FORWARD)
                   for rank, table in enumerate(own)]  # fmt: skip
-    with pytest.raises(ValueError, match="1F0 comes before 1RECV_F0"):
+    with pytest.raises(ValueError, match="1F0 precedes 1RECV_F0"):
         lowered_program(no_receive, place).operations(1)
     no_send = [tuple(a for a in table if str(a) != "0SEND_F1") for table in own]
     verdict = check(lowered_program(no_send, place))
