@@ -72,9 +72,8 @@ def print_table(
 
     All but the rows begin with ``#``, as in nccl-tests.
 
-    Columns are in order of importance: those beyond `WIDTH` need ``--all``, which a comment mentions.
-    rich.table is not used: it truncates or wraps cells, and has no ``#`` by which awk and gnuplot separate
-    heads from rows.
+    Columns are in order of importance: those beyond `WIDTH` need ``--all``. rich.table is not used: it
+    truncates or wraps cells, and has no ``#`` by which awk and gnuplot separate heads from rows.
     """
     heads = [(one_line(name), one_line(unit)) for name, unit in heads]
     texts = [[_text(cell) for cell in row] for row in rows]

@@ -23,8 +23,8 @@ Default = Callable[[int, int], Pair]
 """The library's own choice on n nodes for a number of bytes."""
 
 ERROR = 0.1
-"""Expected relative error of a time: the tuner's own corrections of its trees come in steps of a tenth. A
-smaller margin is too close to call.
+"""Expected relative error of a time, the step of the tuner's corrections of trees; closer is too close to
+call.
 """
 
 

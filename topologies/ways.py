@@ -11,9 +11,7 @@ from math import inf
 from ringside.topologies.graph import Node, Topology, TopologyError
 
 AS_WIDE = 1 - 1e-3
-"""A path with at least this share of the widest path's bandwidth counts as equally wide: noise must not
-decide.
-"""
+"""A path with at least this share of the widest path's bandwidth counts as equally wide."""
 
 
 class Reached:

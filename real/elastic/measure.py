@@ -97,8 +97,8 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
 }
-"""The agent's log shows each stage. Each attempt has its own store: in a shared one, a rank of Gloo may read
-the address of a killed process and fail.
+"""The agent logs each stage. Each attempt has its own store: a shared one may give the address of a killed
+process.
 """
 
 

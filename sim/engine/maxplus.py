@@ -26,9 +26,7 @@ EVERY = 1 << 26
 """Transfers between two progress reports."""
 
 MANY, SMALL = 100_000_000, 5000
-"""Transfers per step from which the compiled recurrence is worth its start-up time. numpy's overhead per step
-equals the time of this number of transfers.
-"""
+"""Transfers per step from which the compiled recurrence is worth its start-up time."""
 
 
 @dataclass(frozen=True, eq=False)

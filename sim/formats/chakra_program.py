@@ -119,8 +119,7 @@ def _figures(
             return [(COMPUTE, round(seconds * 1e6), {"is_cpu_op": False})]
         case Raise(message) | Lost(_, message):
             raise FormatError(
-                f"{program.name}: rank {rank} fails at {operation.where}, which traces cannot express: "
-                f"{message}"
+                f"{program.name}: rank {rank} fails at {operation.where}, unlike traces: {message}"
             )
         case Send() | Recv():
             return [_message(program, rank, action, names)]

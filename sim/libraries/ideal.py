@@ -81,10 +81,7 @@ class Ideal(Scheduled):
         kept = [name for name in names if self._is_light(collective, name)]
         kept = kept or [min(names, key=lambda name: self._effort(collective, name))]
         left = ", ".join(name for name in names if name not in kept)
-        caveat = (
-            f"{left} left out, more than {MAX_TRANSFERS:,} transfers to simulate; write --algorithm to "
-            "time one"
-        )
+        caveat = f"{left} left out, more than {MAX_TRANSFERS:,} transfers to simulate; name one to time it"
         return [Candidate(name, caveat=caveat if left else "") for name in kept]
 
     def choose(self, collective: Collective) -> Candidate:

@@ -3,8 +3,8 @@
 A message is a flow. It sets out, pays the latency of its whole route, and then crosses all links of the route
 at one rate until its bytes are through. The flows of a moment share the links max-min fairly
 (`ringside.sim.network.maxmin`), so none waits for another, and a change of one affects all that share with it
-at once. This is the fluid model of flow-level simulators such as SimGrid, whose CM02 it is if all latencies
-are equal; see docs/model.md.
+at once. This is the fluid model of simulators such as SimGrid, whose CM02 it is if all latencies are equal;
+see docs/model.md.
 
 A connection is one flow at a time, as a queue pair or a TCP connection is: its messages set out when they are
 sent, so latencies overlap, and their bytes cross one after another. A message of no bytes arrives when its

@@ -26,9 +26,7 @@ ALIKE = 1e-12
 """Rates that differ by no more than this share are one rate."""
 
 MUCH = 300_000
-"""Number of filled flows that justifies importing the compiler, half a second; from then on it is used for
-all.
-"""
+"""Number of filled flows that justifies importing the compiler, which takes half a second."""
 
 
 class _State(NamedTuple):

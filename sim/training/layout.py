@@ -71,9 +71,7 @@ CLIPPING = ("distributed_optimizer",)
 """Strategies of frameworks that clip gradients by default: Megatron-LM's ``--clip-grad`` is 1.0."""
 
 FSDP_DTYPES = ("float32", "bfloat16", "float16", "float8_e4m3fn")
-"""Types in which FSDP may gather parameters, the last one through torchao; it sums gradients in any of the
-others.
-"""
+"""Types in which FSDP may gather parameters, the last by torchao; it sums gradients in the others."""
 
 EXPERT_STRATEGIES = ("ddp", "fsdp", "distributed_optimizer")
 """Strategies whose ranks may shard experts."""

@@ -51,9 +51,8 @@ def workload_of(
 def as_modules(layers: Sequence[RankLayer]) -> tuple[RankLayer, ...]:
     """Cut the layers into the modules of their parameters, in order.
 
-    Each module has a share of the layer's compute in proportion to its parameters; exchanges stay between the
-    same pieces of work. Backward begins with a layer's last module, and frees activations when it leaves the
-    layer.
+    Each module has a share of the layer's compute in proportion to its parameters; exchanges stay in place.
+    Backward begins with a layer's last module, and frees activations when it leaves the layer.
     """
     return tuple(module for layer in layers for module in _modules(layer))
 

@@ -27,9 +27,7 @@ QUIET = 0.10
 
 CALM = 0.08
 RERUNS = 2
-"""A cell that spreads more than `CALM` is measured again, at most twice; the run with the smallest spread
-counts.
-"""
+"""A cell that spreads more than `CALM` is measured again, at most twice; the smallest spread counts."""
 
 REPEATS = 5
 _DTYPE = "float32"

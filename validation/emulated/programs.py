@@ -27,9 +27,7 @@ MEDIAN, WORST = 0.04, 0.08
 
 CALM = 0.05
 RERUNS = 2
-"""A program that spreads more than `CALM` is run again, at most twice; the runs with the smallest spread
-count.
-"""
+"""A program that spreads more than `CALM` is run again, at most twice; the smallest spread counts."""
 
 
 @dataclass(frozen=True, slots=True)

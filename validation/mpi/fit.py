@@ -22,9 +22,7 @@ SPREAD = 0.08
 LEAST_NOISE = 0.05
 
 SHARED = ("inside_us", "inside_GBps", "memory_GBps")
-"""Parameters that only rows with several ranks per node determine; if there are others, such rows determine
-only these.
-"""
+"""Parameters determined only by rows with several ranks per node, which then determine no others."""
 
 
 def fit(rows: Sequence[MpiRow]) -> MpiModel:

@@ -157,8 +157,7 @@ def parallel_training(
     """Return the training on all ranks of the libraries; a measured throughput is under the same layout."""
     if training.ddp.accumulation > 1:
         raise LayoutError(
-            "`accumulation` does not apply under a layout; write `batch` for all samples and "
-            "`micro_batch` for one pass"
+            "`accumulation` needs plain ddp; write `batch` for all samples and `micro_batch` for one pass"
         )
     own = ParallelTraining(training, gpu, libraries, sized_workload(training, gpu)[1])
     if training.throughput is None:

@@ -140,7 +140,7 @@ class StepTime(Disturbances, TrainingOnCluster):
             sentences.append(
                 "the broadcast of buffers before forward takes "
                 f"{format_duration(first.broadcasts_s, 4)} of the step's "
-                f"{format_duration(first.step.step_s, 4)}; --no-broadcast-buffers turns it off"
+                f"{format_duration(first.step.step_s, 4)}; --no-broadcast-buffers omits it"
             )
         if is_timed(self.model) and not scaled.memory.activations:
             sentences.append(f"memory excludes activations, which {self.model} does not state")

@@ -24,9 +24,7 @@ BATCH = 32
 """Default samples per pass of a decoder."""
 
 ATTENTION = ("fused", "causal", "written")
-"""Kernels of a decoder's attention: scores stay in the GPU's caches, masked scores are skipped too, or all
-are written to memory and read.
-"""
+"""Kernels of attention: scores stay in caches, masked ones are skipped too, or all are written to memory."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -102,8 +102,8 @@ _RULES = {
         inf binomial 512 linear_nb""",
     "sendrecv": "inf ring",
 }
-"""Some of Open MPI's algorithms are listed under other names: ``segmented_ring`` without segments is a ring,
-``pipeline`` a chain, all_to_all's ``linear_sync`` linear, ``in-order_binary`` binary.
+"""Some algorithms are listed under other names: ``segmented_ring`` without segments is a ring, ``pipeline`` a
+chain, all_to_all's ``linear_sync`` linear, ``in-order_binary`` binary.
 """
 
 Rules = tuple[tuple[float, tuple[float, ...], tuple[str, ...]], ...]

@@ -24,8 +24,7 @@ CONSTANT, VARYING, OCTAVES = 0.2, 0.25, 1.5
 PER_DOUBLING = 0.23
 """Standard deviation in log time that each doubling beyond the measured nodes, or tasks a node, adds.
 
-The smallest for which four of five held-out rows of every published machine are in the interval
-(`ringside.validation.mpi.growth`).
+The smallest that covers four of five held-out rows per published machine (`ringside.validation.mpi.growth`).
 """
 
 Place = tuple[tuple[Way, ...], Floats]
@@ -65,8 +64,8 @@ EXPECTED: dict[str, Expected] = {
 PARAMETERS = tuple(EXPECTED)
 
 KEPT_MIB = (32.0, 0.5)
-"""The sizes from which two equal blocks of scratch memory return to the system after every call: if malloc
-trims early, as by default, and if not.
+"""Sizes from which two equal scratch blocks return to the system after each call: if malloc trims early, and
+if not.
 """
 
 

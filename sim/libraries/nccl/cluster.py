@@ -36,8 +36,8 @@ from ringside.topologies.recipe import DUMP, original, recipe_of
 from ringside.topologies.units import parse_rate
 
 SLOWEST_NIC = 1.2 * GB
-"""Bytes/s of a network card below which NCCL's search tries 0.24 and 0.12 GB/s alone, and its tuner assumes
-five times that for a tree on two nodes.
+"""Bytes/s of a card below which NCCL tries only 0.24 and 0.12 GB/s, and assumes five times that for two-node
+trees.
 """
 
 MAX_RANKS_PER_GPU = 64
@@ -244,10 +244,7 @@ def _of_text(text: str, name: str, source: str, gpus: str) -> System:
                 f"{source} is neither {WHAT['topology']} nor {WHAT['table']}; NCCL's model reads no other"
             )
         case _:
-            raise ValueError(
-                f"{source} is {WHAT[kind]}, which does not describe a whole machine; write it after "
-                "--nccl-graph"
-            )
+            raise ValueError(f"{source} is {WHAT[kind]}, not of a whole machine; write it after --nccl-graph")
 
 
 def _count(text: str) -> int:

@@ -21,9 +21,7 @@ AS_GOOD = 0.01
 
 
 SPREAD = 0.015
-"""Spread of speed among GPUs of one kind, fitted to published trainings
-(`ringside.validation.published.training.ddp.throughput`).
-"""
+"""Spread of speed among GPUs of one kind (`ringside.validation.published.training.ddp.throughput`)."""
 
 OPERATOR_S = 1e-5
 """The host's time to launch one of PyTorch's operators on a GPU, a round figure."""

@@ -47,7 +47,7 @@ FILES = [  # what of the file is replaced, by what, and what is said of it
     ("forward: 1ms", "forwrd: 1ms", "is not known"),
     ("forward: 1ms, backward: 2ms", "forward: 0s, backward: 0s", "no layer takes any time; write"),
     ("[a]}", "[a], activation: -5}", "is negative; write"),
-    ("[a]}", "[a], activation: 1e30}", "more than 1 PiB"),
+    ("[a]}", "[a], activation: 1e30}", "allowed: up to 1 PiB"),
     ("[a]", "[b]", "unknown parameter 'b'"),
     ("[a]", "[a, a]", "more than once"),
     ("[a]", "a", "valid list"),

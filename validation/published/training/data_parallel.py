@@ -21,8 +21,8 @@ from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.judged import Counted, JudgedRow, JudgedTable
 
 HOST_MEMORY = "4.3GB/s"
-"""Two cards share the 16 lanes of a desktop's CPU: 8 of PCIe 3 each. All-reduces reach the same share of
-these 7.9 GB/s as on two RTX 4090 of PCIe 4: 17.3 of 31.5 GB/s (calibration rtx4090-pcie).
+"""Two cards share the 16 lanes of a desktop's CPU: 8 of PCIe 3 each. Their all-reduces reach the share of two
+RTX 4090 of PCIe 4: 17.3 of 31.5 GB/s (calibration rtx4090-pcie).
 """
 
 

@@ -36,9 +36,9 @@ SPREADS = (0.0, 0.01, 0.015, 0.02, 0.03)
 """Options for the spread of GPUs."""
 
 HIDE_NOTHING = ("MindSpore", "tf_cnn_benchmarks")
-"""Frameworks whose trainings lose the same time per step at every batch, so all communication is exposed:
-BERT-base with graph kernels under MindSpore loses 66.8 to 70.1 ms on two nodes or four at batches of 32, 64
-and 96, the time of its ring; VGG-16 under TensorFlow 47 to 65 ms on two GPUs at 64 to 512.
+"""Frameworks that lose the same time per step at every batch, so all communication is exposed: BERT-base with
+graph kernels under MindSpore loses 66.8 to 70.1 ms on two nodes or four at batches of 32, 64 and 96, the time
+of its ring; VGG-16 under TensorFlow 47 to 65 ms on two GPUs at 64 to 512.
 """
 
 ONE_BUCKET_MB = 1e6
