@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Fixtures of all tests."""
 
 import fcntl
 import tempfile
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _one_network_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Tests that make networks in this machine look for what others left, so they wait for each other."""
+    """Run tests that emulate networks one at a time, since they look for leftovers of others."""
     if not request.node.get_closest_marker("netadmin"):
         yield
         return

@@ -1,4 +1,4 @@
-"""What a command that was started has started itself, and what of it other machines could reach."""
+"""Descendants of a process, and the addresses on which they listen."""
 
 from contextlib import suppress
 
@@ -6,14 +6,14 @@ import psutil
 
 
 def descendants(pid):
-    """The processes that a process started, and those that they started."""
+    """Return all descendants of a process."""
     with suppress(psutil.Error):
         return psutil.Process(pid).children(recursive=True)
     return []
 
 
 def listening(pid):
-    """The addresses on which a process, or one that it started, waits for connections; a set for each."""
+    """Return the addresses on which a process and its descendants listen, a set for each."""
     found = {}
     for process in [psutil.Process(pid), *descendants(pid)]:
         with suppress(psutil.Error):

@@ -16,7 +16,7 @@ MOST_FILES, MOST_LINES, MOST_BODY = 20, 400, 60
 
 
 def broken_rules(file):
-    """What a file of the product breaks."""
+    """Return the rules that a file of the product breaks."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     if tree.body and not ast.get_docstring(tree):
         yield "does not begin with why it exists"
@@ -59,7 +59,7 @@ TREES = {
 
 
 def defines(body, names):
-    """Whether a body of statements defines the first name, and that name's body the next one."""
+    """Return whether a body of statements defines the first name, and that name's body the next one."""
     for node in body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         known = [getattr(node, "name", None), *(getattr(target, "id", None) for target in targets)]

@@ -1,4 +1,4 @@
-"""Ringside is one package: what else is called sim, real, topologies or validation is somebody else's."""
+"""Ringside is one package: others may have packages named sim, real, topologies or validation."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ print(answer.time_s)
 
 @pytest.fixture
 def neighbours(tmp_path):
-    """A folder with packages of the user's own by the names of ours."""
+    """Make a folder with a user's own packages of the same names."""
     for name in (*ROOMS, "tests"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("mine = True\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What stands beside the code: versions, tags, the Dockerfile and GitHub's workflows say what is so."""
+"""Versions, tags, the Dockerfile and GitHub's workflows are consistent."""
 
 import os
 import re

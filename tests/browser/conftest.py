@@ -1,4 +1,4 @@
-"""Debian's Chromium, driven by playwright; both may be missing."""
+"""Fixtures for Debian's Chromium, driven by playwright; both are optional."""
 
 import shutil
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ def chromium():
 
 @pytest.fixture
 def opened(chromium):
-    """Open an address; at the end it fits both widths, nothing was complained of, nobody else was asked."""
+    """Open an address; check at the end that it fits both widths, without errors or other requests."""
 
     @contextmanager
     def open_page(address, home="file://"):

@@ -1,4 +1,4 @@
-"""The built pages of the documentation, as a browser shows them."""
+"""The built pages of the documentation in a browser."""
 
 import os
 import subprocess

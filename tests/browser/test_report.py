@@ -1,4 +1,4 @@
-"""The pages that commands write, as a browser shows them."""
+"""The pages that commands write, in a browser."""
 
 import re
 import sys
@@ -24,7 +24,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory, chromium):
-    """The page of each command, made once."""
+    """Make the page of each command, once."""
     folder = tmp_path_factory.mktemp("pages")
     (folder / "job.log").write_text(BLUE_MACHINE, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
@@ -55,7 +55,7 @@ def test_a_page_answers_first_and_shows_values_under_the_pointer(pages, opened, 
 
 
 def pointed_at(page, figure):
-    """What the first mark says that is under the pointer."""
+    """Return the text of the first mark under the pointer."""
     figure.scroll_into_view_if_needed()
     marks = figure.locator(".point path, .points path, .heatmaplayer image")
     assert marks.count(), "the figure shows nothing"

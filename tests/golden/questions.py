@@ -1,7 +1,7 @@
-"""What people ask Ringside, in their own words; `answers.json` holds what every door says to it.
+"""Command lines whose answers are golden: `answers.json` has them.
 
-An answer that changes is a decision: ``python -m tests.golden.questions`` writes the file anew, and the
-commit says why.
+A changed answer is a decision: ``python -m tests.golden.questions`` rewrites the file, and the commit says
+why.
 """
 
 import contextlib
@@ -148,7 +148,7 @@ SWEEP = f"""
 
 
 def questions() -> list[str]:
-    """Every question, as a command line."""
+    """Return every question as a command line."""
     found = []
     for command, lines in (
         ("simulate", SIMULATE),
@@ -166,7 +166,7 @@ def questions() -> list[str]:
 
 
 def ask(question: str) -> Any:
-    """What the command line prints, as JSON where it is; the calibration that it writes; or its error."""
+    """Return the output of a command line, parsed if JSON, the calibration that it writes, or its error."""
     from ringside.__main__ import main
 
     before = sys.argv
@@ -197,7 +197,7 @@ def ask(question: str) -> Any:
 
 
 def main() -> None:
-    """Write the answers of today."""
+    """Write the current answers."""
     import tempfile
 
     found = {}

@@ -1,4 +1,4 @@
-"""Every door gives the answer that it gave; see `questions` for how an answer is changed."""
+"""Golden answers of every command; `questions` describes how to change one."""
 
 import json
 import math
@@ -26,10 +26,10 @@ def test_the_answer_is_as_it_was(question: str, monkeypatch: pytest.MonkeyPatch,
 
 
 def said(found: Any, golden: Any) -> Any:
-    """What was found, with numbers as in ``golden`` where they differ in the last digits alone.
+    """Return ``found`` with numbers as in ``golden`` where they differ only in the last digits.
 
-    Those depend on where numpy's arrays lie in memory, and on the processor; an error near zero is what two
-    nearly equal times leave, so its last digits come sooner.
+    Last digits depend on the alignment of numpy's arrays and on the processor; an error near zero is a
+    difference of nearly equal times, so more of its digits do.
     """
     match found, golden:
         case float(), float():

@@ -1,12 +1,12 @@
-"""What the pages show of the command line, and what of it is run.
+"""The commands on the pages, and which of them tests run.
 
-- A ```` ```console ```` block shows commands with what they print; both are held against each other.
-- A ```` ```sh ```` block behind ``<!-- commands -->`` is run; what it prints is not shown.
+- A ```` ```console ```` block shows commands with their output, which is compared with the real one.
+- A ```` ```sh ```` block behind ``<!-- commands -->`` is run; its output is not shown.
 - One behind ``<!-- not run: WHY -->`` is not run; a test counts them.
 - A block whose title names a file is that file for the commands below it.
 
-Commands of a page run in order, in a folder of the page's own. After a change of an answer
-``python -m tests.pages.console`` writes pages and their pictures anew, and the commit says why it changed.
+Commands of a page run in order, in a folder of the page's own. After a change of an answer ``python -m
+tests.pages.console`` rewrites pages and their pictures, and the commit says why it changed.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ class Block(NamedTuple):
 
     @property
     def commands(self) -> list[tuple[str, str]]:
-        """Each command, and what the page says that it prints."""
+        """Each command with its output on the page."""
         if self.language != "console":
             lines = self.text.replace("\\\n", "").splitlines()
             return [(re.sub(r" +# .*", "", line), "") for line in lines if line.strip()]
@@ -62,7 +62,7 @@ class Block(NamedTuple):
 
     @property
     def shows_commands(self) -> bool:
-        """Whether it shows commands, of whatever program."""
+        """Whether it shows commands of any program."""
         return self.language in _LANGUAGES and bool(_COMMAND.search(self.text))
 
     @property
@@ -72,9 +72,9 @@ class Block(NamedTuple):
 
 
 def misunderstood(line: str) -> str:
-    """What the command line says of words of a command that it does not know; else nothing.
+    """Return the error for unknown options or commands in a line, or an empty text.
 
-    Commands of other programs, and what the words stand for, are not looked at.
+    Commands of other programs, and the values of options, are not checked.
     """
     import typer
 
@@ -101,7 +101,7 @@ def _block(found: re.Match[str]) -> Block:
 
 
 def blocks(page: Path) -> list[Block]:
-    """All fenced blocks of a page, in order."""
+    """Return all fenced blocks of a page, in order."""
     return [_block(found) for found in _BLOCK.finditer(page.read_text(encoding="utf-8"))]
 
 
@@ -110,7 +110,7 @@ PAGES = tuple(page for page in DOCS if any(block.is_run for block in blocks(page
 
 
 def ask(line: str) -> tuple[str, bool]:
-    """What a command prints, its error too, in this process, and whether it failed."""
+    """Run a command in this process; return its output, error included, and whether it failed."""
     from ringside.__main__ import main
 
     line, _, target = line.partition(" > ")
@@ -137,7 +137,7 @@ def ask(line: str) -> tuple[str, bool]:
 
 @contextlib.contextmanager
 def desk() -> Iterator[Path]:
-    """A folder with the repository's examples and measurements, where one works while it lasts."""
+    """Work in a temporary folder with the repository's examples and measurements."""
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
         for part in ("examples", "tests", "validation"):
             Path(part).symlink_to(ROOT / part)
@@ -145,7 +145,7 @@ def desk() -> Iterator[Path]:
 
 
 def rewrite(page: Path) -> None:
-    """Write the page with what its commands print today, and the pictures that it shows."""
+    """Rewrite the page with the current output of its commands, and its pictures."""
 
     def anew(found: re.Match[str]) -> str:
         block = _block(found)

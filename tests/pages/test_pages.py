@@ -1,4 +1,4 @@
-"""Every command that README and the pages show is run, or says why not; what is printed is what they say."""
+"""Every command in README and pages is run, or gives a reason; its output is the one shown."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The references name every key of every file and answer, and no other."""
+"""The references list exactly the keys of files and answers."""
 
 import importlib.util
 import json
@@ -28,7 +28,7 @@ JSON = (REFERENCE / "json.md").read_text(encoding="utf-8")
 
 
 def named(page: str, before: str) -> list[str]:
-    """The keys in the first column of the first table behind some text."""
+    """Return the keys in the first column of the first table after a text."""
     table = re.search(rf"{re.escape(before)}.*?\n\n(?P<table>\|.*?)(?:\n\n|\Z)", page, re.S)
     assert table, before
     rows = table["table"].splitlines()[2:]
@@ -36,7 +36,7 @@ def named(page: str, before: str) -> list[str]:
 
 
 def keys(schema: dict[str, Any]) -> set[str]:
-    """All keys of a JSON schema: ``[]`` is any entry of a list, ``*`` any name."""
+    """Return all keys of a JSON schema: ``[]`` is any entry of a list, ``*`` any name."""
 
     def below(part: dict[str, Any], path: str) -> Iterator[str]:
         if "$ref" in part:
@@ -80,7 +80,7 @@ def test_every_key_of_a_yaml_file_is_there(what, expected):
 
 
 def answered(value: Any, path: str = "") -> Iterator[str]:
-    """The keys of an answer, in the same words."""
+    """Return the keys of an answer in the same notation."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield f"{path}{name}"

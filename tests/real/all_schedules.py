@@ -1,4 +1,4 @@
-"""Run by test_schedules_over_gloo: every algorithm on every rank of 2 to 5, every result exact.
+"""Run by test_schedules_over_gloo: every algorithm on 2 to 5 ranks, with exact results.
 
 Ranks are forked from one process that has torch loaded.
 """

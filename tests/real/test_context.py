@@ -1,4 +1,4 @@
-"""Attention of context-parallel ranks is that of one rank which has all tokens, and so are its gradients."""
+"""Attention of context-parallel ranks, and its gradients, equal those of one rank with all tokens."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ RANKS, TOKENS = 2, 16
 
 
 def own(value: torch.Tensor, rank: int, method: str) -> torch.Tensor:
-    """The tokens that a rank has."""
+    """Return the tokens of a rank."""
     if method not in BALANCED:
         return value.chunk(RANKS, dim=2)[rank].contiguous()
     pieces = value.chunk(2 * RANKS, dim=2)

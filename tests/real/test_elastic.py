@@ -1,4 +1,4 @@
-"""A real job under torchrun, a rank of which is killed: it restarts, reads its checkpoint and ends right."""
+"""A real job under torchrun with a killed rank restarts, reads its checkpoint and ends correctly."""
 
 import json
 

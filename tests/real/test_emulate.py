@@ -46,9 +46,9 @@ def machine() -> Iterator[None]:
 
 
 def outside() -> tuple[list[tuple[int, str]], set[str], str]:
-    """What a user has of network before and after: interfaces, named namespaces, TCP settings.
+    """Return the machine's interfaces, named namespaces and TCP settings.
 
-    Of our own namespaces those of dead makers: other programs of the machine may emulate meanwhile.
+    Of our own namespaces only those of dead owners count: other programs may emulate at the same time.
     """
     from ringside.real.emulate import namespaces
 
@@ -61,7 +61,7 @@ def outside() -> tuple[list[tuple[int, str]], set[str], str]:
 
 
 def goodput(network: EmulatedNetwork, flows: list[tuple[int, int]], nbytes: int) -> list[float]:
-    """Bytes/s at which each flow's receiver gets ``nbytes``, all flows at once."""
+    """Return the bytes/s of each flow of ``nbytes``, with all flows at once."""
     rates: dict[int, float] = {}
 
     def receive(flow: int, listener: socket.socket) -> None:
@@ -95,7 +95,7 @@ def goodput(network: EmulatedNetwork, flows: list[tuple[int, int]], nbytes: int)
 
 
 def drops(network: EmulatedNetwork) -> int:
-    """Packets that any queue of the network has thrown away."""
+    """Return the number of packets dropped by all queues."""
     from pyroute2 import IPRoute, netns  # type: ignore[import-untyped]
 
     dropped = 0
@@ -113,7 +113,7 @@ def drops(network: EmulatedNetwork) -> int:
 
 
 def best_goodput(network: EmulatedNetwork, *flows: tuple[int, int], nbytes: int = 2**21) -> list[float]:
-    """The best of a few attempts: other programs on the machine can only slow one down."""
+    """Return the best of a few attempts, since other programs can only slow one down."""
     return max((goodput(network, list(flows), nbytes) for _ in range(6)), key=sum)
 
 

@@ -101,7 +101,7 @@ def test_a_record_says_what_network_it_was_measured_on(four: EmulatedCluster) ->
 def assert_takes(
     network: EmulatedCluster, what: Measurement, seconds: float, placement: tuple[int, ...] | None = None
 ) -> None:
-    """The quickest run takes `seconds`. A busy machine only ever adds time: where all are slow, run more."""
+    """Assert that the fastest run takes `seconds`; if all are slow, run more, since load only adds time."""
     what = replace(what, iterations=3, warmup=1)
     quickest = inf
     for _ in range(8):
@@ -206,7 +206,7 @@ def test_torchrun_refuses_ranks_that_it_cannot_number_so() -> None:
 
 
 def leave_nothing(runs: int, seed: int) -> None:
-    """So many runs in a row, a fifth of them stopped at random moments; nothing is left of any."""
+    """Run many times, stop a fifth at random moments, and check that nothing is left."""
     if reason := available():
         pytest.skip(reason)
     draw = random.Random(seed)
@@ -226,7 +226,7 @@ def leave_nothing(runs: int, seed: int) -> None:
 
 
 def remains() -> list[str]:
-    """Networks whose makers are dead, and launchers that nobody waits for."""
+    """Return networks of dead owners, and orphaned launchers."""
     from ringside.real.emulate import namespaces
 
     launchers = []

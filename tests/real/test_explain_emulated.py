@@ -1,4 +1,4 @@
-"""A network with one slow link, or one slow host, is measured for real, and the log is explained."""
+"""Explain real measurements of a network with one slow link, or one slow host."""
 
 from dataclasses import replace
 
@@ -24,9 +24,9 @@ SIZES = [2**power for power in range(10, 21, 2)]
 
 
 def log(forks: Forks, slow: tuple[tuple[str, str], ...]) -> list[Record]:
-    """All-reduce by a ring of four hosts, with some directions of cables at a third of the rate.
+    """Measure a ring all-reduce on four hosts, with some directions of cables at a third of the rate.
 
-    A busy machine only ever adds time: of several runs the quickest counts.
+    Load only adds time, so the fastest of several runs counts.
     """
     graph: Topology = star(4, bandwidth=RATE)
     for link in slow:
@@ -52,7 +52,7 @@ def forks():
 
 @pytest.fixture
 def sound(forks: Forks) -> Calibration:
-    """What the network is without a slow link; measured once."""
+    """Measure the network without a slow link, once."""
     if not _SOUND:
         _SOUND.append(calibrate(log(forks, ()), "star:4", {"bandwidth": f"{RATE / 1e6}MB/s"}))
     return _SOUND[0]

@@ -1,4 +1,4 @@
-"""Jobs of this machine alone: no other machine reaches their ports, and SIGTERM leaves nothing of them."""
+"""Jobs on this machine: their ports are unreachable from others, and SIGTERM leaves nothing behind."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ JOB = "def main(dist):\n    for _ in range(300):\n        dist.all_reduce(16 * M
 
 
 def wait_for_ranks(process):
-    """Until the agent and both ranks listen, those to each other: the addresses on which they do."""
+    """Wait until the agent and both ranks listen; return their addresses."""
     end = time.monotonic() + 100
     while time.monotonic() < end and process.poll() is None:
         addresses = list(filter(None, listening(process.pid).values()))

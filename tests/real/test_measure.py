@@ -48,7 +48,7 @@ def records(folder):
 
 
 def workers(process):
-    """The ranks of a running measurement, in order."""
+    """Return the ranks of a running measurement, in order."""
     found = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
@@ -74,7 +74,7 @@ def ancestor(folder, pid):
 
 
 def wait_for_records(folder, process, ranks):
-    """Wait until something has been measured; the process ids of the ranks."""
+    """Wait for the first record; return the process ids of the ranks."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         if (folder / "out.jsonl").exists() and len(workers(process)) == ranks:

@@ -1,4 +1,4 @@
-"""Collectives over MPI: every schedule's sums are exact, what is missing is said, real runs where MPI is."""
+"""Collectives over MPI: exact sums of every schedule, messages for missing parts, real runs."""
 
 import sys
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""A real job under PyTorch's profiler, on two ranks over Gloo, and what is read of it."""
+"""The traces of a real job under PyTorch's profiler, on two ranks over Gloo."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Programs that the proof judges are run on real Gloo, and what happens is what it said."""
+"""Verdicts of the proof against runs of the same programs on real Gloo."""
 
 import random
 import time
@@ -36,7 +36,7 @@ class Run(NamedTuple):
 
     @property
     def is_false(self) -> bool:
-        """Whether that is nothing that the verdict allows."""
+        """Return whether the verdict excludes an outcome."""
         return self.outcome.outcome not in self.verdict.outcomes
 
 
@@ -66,7 +66,7 @@ class _Hesitation:
 
 
 def runs(programs: Iterable[tuple[Any, Callable[[Any], Any], int]]) -> list[Run]:
-    """Programs by a name, with their ranks, judged and run."""
+    """Judge and run programs by name, with their ranks."""
 
     def run(program: tuple[Any, Callable[[Any], Any], int]) -> Run:
         name, main, ranks = program
@@ -77,13 +77,13 @@ def runs(programs: Iterable[tuple[Any, Callable[[Any], Any], int]]) -> list[Run]
 
 
 def random_runs(seeds: Iterable[int]) -> list[Run]:
-    """Random programs of these seeds, run by ranks that hesitate."""
+    """Run random programs of these seeds on ranks with random delays."""
     programs = [Hesitant(random_program(seed), seed) for seed in seeds]
     return runs((program, program, program.program.ranks) for program in programs)
 
 
 def false(several: list[Run]) -> str:
-    """The runs that became what their verdict does not allow, with their programs."""
+    """Return the runs whose outcome contradicts the verdict, with their programs."""
     return "\n".join(
         f"{run.program}\n{run.verdict.verdict}: {'; '.join(run.verdict.story)}\nreally {run.outcome}"
         for run in several

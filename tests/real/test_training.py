@@ -1,4 +1,4 @@
-"""Really trained steps: who says what is what the program of the job says, and what is wrong is told."""
+"""Real training steps: their communication equals the program's, and differences are reported."""
 
 import json
 from dataclasses import replace
@@ -109,7 +109,7 @@ def test_an_uneven_all_to_all_is_each_ranks_own_bytes():
 
 
 def made_up(job):
-    """Steps in which ranks say what the program has."""
+    """Make steps whose communication is the program's."""
     step = tuple(
         MeasuredRankStep(
             0.0, 1.0, tuple(Said(one.kind, one.nbytes, "float32", (0, 1), -1, 0.0, 1.0) for one in asked)

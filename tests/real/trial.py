@@ -1,8 +1,8 @@
-"""A test whether a program really ends: ranks forked from one process that has torch loaded.
+"""Test whether a program really ends, on ranks forked from one process that has torch loaded.
 
-A job that hangs differs from a slow one by what its processes do, not by the clock: it hangs once all its
-threads have slept for a while, or once they have used far more CPU time than it can need. The second is for
-Gloo, which loops where the buffer of a message is gone.
+A hanging job is recognised by its processes, not by the clock: all its threads have slept for a while, or
+they have used far more CPU time than necessary. The second is for Gloo, which loops when the buffer of a
+message is gone.
 """
 
 import multiprocessing

@@ -7,7 +7,7 @@ from ringside.console import WIDTH
 
 
 def unwrapped(text):
-    """The text with every line whole that was parted for the screen's width."""
+    """Return the text with wrapped lines joined."""
     lines, last = [], ""
     for line in text.splitlines():
         words = line.removeprefix("#").split()

@@ -1,4 +1,4 @@
-"""The front door in Python: light, typed, and made of rows."""
+"""The public API in Python: lazy, typed, with rows."""
 
 import subprocess
 import sys
@@ -86,7 +86,7 @@ def results() -> dict[str, list[ringside.Result]]:
 
 
 def pairs() -> dict[str, list[ringside.Result]]:
-    """Eight nodes of whom h3 is slow, and h0 and h6 are slow together."""
+    """Return measurements of eight nodes: h3 is slow, h0 and h6 are slow together."""
     lines = [
         f"h{i},h{j},16777216,{800 + 2 * (i * j % 5) + 300 * (3 in (i, j)) + 900 * ((i, j) == (6, 0))}"
         for i in range(8)

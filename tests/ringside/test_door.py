@@ -1,4 +1,4 @@
-"""Control characters of others' names reach no terminal: in answers, tables, errors and bars alike."""
+"""Control characters in names from outside reach no terminal: in answers, tables, errors and bars."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The same question has the same answer at every door, to the last bit."""
+"""The same question has the same answer by every command and function, to the last bit."""
 
 import json
 import sys
@@ -202,7 +202,7 @@ TABLE = "        GPU0 GPU1 NIC0\nGPU0 X NV12 PIX\nGPU1 NV12 X PIX\nNIC0 PIX PIX 
 
 @pytest.fixture
 def shown(tmp_path):
-    """A topology file and a table, under names that hold colons."""
+    """Make a topology file and a table, with colons in their names."""
     files = tmp_path / "10:30" / "h800:8.xml", tmp_path / "10:30" / "table:2"
     files[0].parent.mkdir()
     files[0].write_text((FILES / "h800-topo.xml").read_text())

@@ -1,8 +1,8 @@
-"""How many doors a question passes: functions of one folder that a file of another folder calls.
+"""The number of doors of a question: functions of one folder called from a file of another.
 
-The fewer there are, the less must be known to follow an answer. A figure may fall; where it rises, folders
-call more functions of each other than before. No question converts the same settings, cluster, calibration,
-layout or records twice.
+With fewer of them an answer is easier to follow. A figure may fall; if it rises, folders call more functions
+of each other than before. No question converts the same settings, cluster, calibration, layout or records
+twice.
 """
 
 import json
@@ -58,7 +58,7 @@ class Watch:
         self._converted: list[tuple[str, dict[str, Any]]] = []
 
     def run(self, question: Callable[[], object]) -> None:
-        """Call a function and watch it."""
+        """Call a function and count its doors."""
         sys.setprofile(self._enter)
         try:
             question()

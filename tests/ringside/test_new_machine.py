@@ -1,4 +1,4 @@
-"""A new machine is one file, given by its name or put into the catalogue; every command answers for it."""
+"""A new machine is one file, given by name or added to the catalogue, and works with every command."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ QUESTIONS = (
 
 @pytest.fixture
 def catalogue(tmp_path, monkeypatch):
-    """A folder of machines beside the product's own."""
+    """Add a folder of machines to the catalogue."""
     monkeypatch.setattr(machine, "FOLDERS", [FILES, tmp_path])
     return tmp_path
 

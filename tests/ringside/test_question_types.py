@@ -1,4 +1,4 @@
-"""An option of another type than a question has for it is refused, in one place."""
+"""An option of the wrong type is refused in one place."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""The README: two commands that set everything up, short, and its links lead somewhere."""
+"""The README: it is short, its two commands set everything up, and its links are valid."""
 
 import re
 from pathlib import Path

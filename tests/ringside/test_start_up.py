@@ -1,4 +1,4 @@
-"""Help comes at once: in less than twice the time of a bare import of numpy, measured beside it."""
+"""Help is fast: it takes less than twice the time of a bare import of numpy, measured beside it."""
 
 import resource
 import subprocess
@@ -11,7 +11,7 @@ ROUNDS = 9
 
 
 def processor_s(*words: str) -> float:
-    """Processor time of a Python with these arguments, from its start to its end."""
+    """Return the processor time of Python with these arguments, from start to end."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,4 +1,4 @@
-"""The wheel, as somebody sees it who has nothing else of Ringside: it runs, and a type checker knows it."""
+"""The wheel on its own: it runs, and a type checker accepts it."""
 
 import os
 import re
@@ -82,7 +82,7 @@ def run(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The source distribution, the wheel that was built from it."""
+    """Build the source distribution, and the wheel from it."""
     folder = tmp_path_factory.mktemp("dist")
     done = run(sys.executable, "-W", "error", "-m", "build", "--outdir", folder, TOP, cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -92,7 +92,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def python(built: tuple[Path, Path]) -> Path:
-    """An interpreter that has the wheel, and what Ringside depends on, but not this checkout."""
+    """Make an interpreter with the wheel and its dependencies, but without this checkout."""
     folder = built[1].parent
     venv.create(folder / "env", with_pip=False)
     python = folder / "env" / "bin" / "python"
@@ -135,7 +135,7 @@ def test_a_type_checker_refuses_what_is_wrong(python: Path, tmp_path: Path) -> N
 
 
 def tracked() -> set[str]:
-    """The files of a checkout, those behind links where the links have them."""
+    """Return the files of a checkout, by their paths through the symbolic links."""
     names = set(run("git", "ls-files", cwd=TOP).stdout.splitlines())
     links = {
         str(link.relative_to(TOP)): link.resolve().name
@@ -172,7 +172,7 @@ def test_the_extras_that_are_told_of_exist(built: tuple[Path, Path]) -> None:
 
 
 def interpreter(version: str) -> Path | str:
-    """The path of a Python of that version; else why there is none."""
+    """Return the path of a Python of that version, or the reason why there is none."""
     found = shutil.which(f"python{version}")
     if found is None:
         return f"python{version} is not on the PATH"
@@ -186,7 +186,7 @@ def interpreter(version: str) -> Path | str:
 
 @pytest.fixture(scope="module")
 def installed(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path | str]:
-    """By version, a Python that has the wheel in an environment of its own, all made at once; or why not."""
+    """Return by version a Python with the wheel in its own environment, or the reason why not."""
     folder = tmp_path_factory.mktemp("versions")
     pythons: dict[str, Path | str] = {}
     installs = {}

@@ -1,4 +1,4 @@
-"""Links count what they carry, and nothing changes for it."""
+"""Links count their traffic, without effect on times."""
 
 import pytest
 from hypothesis import given, settings

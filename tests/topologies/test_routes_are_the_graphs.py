@@ -1,4 +1,4 @@
-"""Routes are a function of the graph, not of the order in which somebody wrote it down."""
+"""Routes are a function of the graph, not of the order of its nodes and links."""
 
 import random
 from collections import Counter
@@ -65,7 +65,7 @@ def torus(side: int) -> Topology:
 
 
 def shuffled(graph: Topology, seed: int) -> Topology:
-    """The same graph, its nodes and its links written down in another order."""
+    """Return the same graph with its nodes and links in another order."""
     order = random.Random(seed)
     other: Topology = nx.DiGraph(**graph.graph)
     nodes, edges = list(graph.nodes(data=True)), list(graph.edges(data=True))
@@ -211,7 +211,7 @@ widths = st.sampled_from([1e9, 1e9 * (1 - 1e-9), 2e9, 4e9])
 
 @st.composite
 def networks(draw: st.DrawFn, *, tiers: bool) -> Topology:
-    """A few hosts and switches with random links, every direction by itself."""
+    """Draw a few hosts and switches with random links, independent per direction."""
     hosts, switches = draw(st.integers(2, 4)), draw(st.integers(1, 5))
     graph: Topology = nx.DiGraph(name="random")
     for rank in range(hosts):
@@ -234,7 +234,7 @@ def is_up_and_down(graph: Topology, way: list[str]) -> bool:
 
 
 def check_best(graph: Topology, ways: list[list[str]]) -> None:
-    """Rank 0 reaches rank 1 by one of the best of these ways."""
+    """Check that rank 0 reaches rank 1 by one of the best of these paths."""
 
     def width(way: list[str]) -> float:
         return min(float(graph.edges[hop]["bandwidth"]) for hop in pairwise(way))

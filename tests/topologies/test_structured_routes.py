@@ -1,4 +1,4 @@
-"""Fabrics by structure: what they are made of, and that their routes are what their names promise."""
+"""Structured fabrics: their parts, and routes that match their definitions."""
 
 import resource
 from collections import Counter
@@ -30,7 +30,7 @@ def kinds(graph: Topology) -> Counter[str]:
 
 
 def cut(graph: Topology, one: set[int]) -> float:
-    """Bytes/s that some ranks can send to the others, whatever the routes."""
+    """Return the bytes/s that some ranks can send to the others over any routes."""
     flow = nx.DiGraph()
     flow.add_edges_from((a, b, {"capacity": link["bandwidth"]}) for a, b, link in graph.edges(data=True))
     for rank, node in enumerate(ranks(graph)):

@@ -1,4 +1,4 @@
-"""Logs whose cause is known: made slow by NCCL's engine with noise, or published."""
+"""Logs with a known cause: slowed by NCCL's engine with noise, or published."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ FREE, UNSET = Options(), Settings()
 
 
 def engine(machine: str, nodes: int, settings: Settings, **figures: object) -> Nccl:
-    """NCCL by its engine's closed forms, which know nothing of what was measured."""
+    """Return NCCL by its engine's closed forms, which are independent of measurements."""
     system = replace(SYSTEMS[machine], **figures)
     return Nccl(communicator(system, nodes, system.gpus, settings=settings), clock="pipeline")
 
@@ -35,7 +35,7 @@ def engine(machine: str, nodes: int, settings: Settings, **figures: object) -> N
 def log(
     machine: str, nodes: int, pins: Options = FREE, settings: Settings = UNSET, **figures: object
 ) -> list[Record]:
-    """All-reduce from 8 B to 1 GiB: the family's times, times what the engine says the change costs."""
+    """Return all-reduces from 8 B to 1 GiB: the family's times, multiplied by the engine's ratio."""
     random = np.random.default_rng(7)
     whole, broken = engine(machine, nodes, UNSET), engine(machine, nodes, settings, **figures)
     family = find_library("nccl", f"{machine}:{nodes}", ranks=whole.ranks, options=pins)
@@ -182,7 +182,7 @@ def test_what_has_no_form_is_refused() -> None:
 
 
 def on_star(share: float) -> list[Record]:
-    """A ring of four over a star, by the simulator, one host's uplink at a share of its rate."""
+    """Simulate a ring of four on a star, with one host's uplink at a share of its rate."""
     graph = star(4)
     graph.edges["gpu2", "switch"]["bandwidth"] *= share
     library = find_library("ideal", graph, options=Options("ring"))

@@ -1,4 +1,4 @@
-"""MPI's model on published rows: what was kept back is predicted, what is shipped is made from them."""
+"""MPI's model on published rows: held-out ones are predicted, shipped calibrations are made from them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +31,7 @@ HEADER = "system,nnodes,tasks_per_node,collective,algorithm,dtype,buffer_bytes,m
 
 @pytest.fixture(scope="module")
 def few_nodes() -> list[TableResult]:
-    """The two calibrations on few nodes."""
+    """Return the two calibrations on few nodes."""
     return [result(split.table) for split, _ in zip(splits(RECORDS), SMALL, strict=False)]
 
 

@@ -23,7 +23,7 @@ def cluster(
     link: dict[tuple[int, int], float] | None = None,
     dropped: float = 0.0,
 ) -> list[Pair]:
-    """Every pair of a made-up cluster; the slower node of a pair sets its time."""
+    """Return every pair of a made-up cluster; the slower node of a pair sets its time."""
     random = np.random.default_rng(seed)
     own = random.normal(0, noise / 2, nodes)
     pairs = []

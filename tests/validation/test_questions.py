@@ -1,4 +1,4 @@
-"""A training as a question: what its options mean, and which are refused."""
+"""A training as a question: the meaning of its options, and their errors."""
 
 from dataclasses import asdict
 from typing import Any

@@ -1,4 +1,4 @@
-"""What people see: tables, JSON and files of the commands that need no real run."""
+"""Tables, JSON and files of the commands that need no real run."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The main job, end to end, as a newcomer runs it."""
+"""The demo, end to end."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What disturbs a question: simulate, train and program answer in quantiles, and say who waits for whom."""
+"""Disturbances: simulate, train and program answer in quantiles, and report which ranks wait for which."""
 
 import json
 import shlex
@@ -32,7 +32,7 @@ PROGRAM = "program job.py -g 4 --cluster star:4"
 
 @pytest.fixture
 def asked(ringside, tmp_path):
-    """Ask in a folder where there is a script; what is answered, as JSON."""
+    """Run a command in a folder with a script; return its JSON."""
 
     def ask(words: str) -> dict:
         (tmp_path / "job.py").write_text(SCRIPT, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`ringside goodput`: what people see and may write, and what is refused with what to write instead."""
+"""`ringside goodput`: its output, its options and its error messages."""
 
 import json
 from dataclasses import replace

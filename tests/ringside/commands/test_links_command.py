@@ -1,4 +1,4 @@
-"""``simulate --links``, its picture, and rates that change nothing."""
+"""``simulate --links``, its picture, and rates without effect."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""``measure train`` and what judges it: jobs from words, refusals, and tables of made-up steps."""
+"""``measure train`` and its comparison: jobs from options, errors, and tables of made-up steps."""
 
 import json
 from dataclasses import replace
@@ -23,7 +23,7 @@ def job_of(ranks, model="sleeping", **options):
 
 
 def made_up(job=JOB, step_s=1.0):
-    """A record whose ranks say what they should, in steps of so many seconds."""
+    """Make a record with the program's communication, in steps of these seconds."""
     network = MeasuredNetwork(topology=dumps(star(job.mesh.ranks, bandwidth=12.5e6)), library="gloo")
     step = tuple(
         MeasuredRankStep(0.0, step_s, tuple(

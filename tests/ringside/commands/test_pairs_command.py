@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def table(tmp_path):
-    """Eight nodes whose h3 is slow at eight GPUs per node, and whose h0 and h6 are slow together."""
+    """Return a table of eight nodes: h3 is slow at eight GPUs per node, h0 and h6 are slow together."""
     random = np.random.default_rng(4)
     path = tmp_path / "pairs.csv"
     with path.open("w", newline="") as file:

@@ -1,4 +1,4 @@
-"""`ringside pick`: one size, and counts of machines wherever they stand."""
+"""`ringside pick`: one size, and counts of machines in the cluster's name or in --nodes."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""``ringside program`` as people meet it."""
+"""``ringside program`` on the command line."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""``ringside program --real`` as people meet it."""
+"""``ringside program --real`` on the command line."""
 
 import json
 from pathlib import Path

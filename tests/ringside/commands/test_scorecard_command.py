@@ -1,4 +1,4 @@
-"""``ringside scorecard training``: what it prints, keeps and draws."""
+"""``ringside scorecard training``: its table, JSON and picture."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""``ringside trace``: what people see of traces of PyTorch's profiler."""
+"""``ringside trace``: its output for traces of PyTorch's profiler."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""``ringside validate``: what it prints, draws and how it ends, with measurements that are made up."""
+"""``ringside validate``: its output, picture and exit code, with made-up measurements."""
 
 import json
 from dataclasses import replace
@@ -33,7 +33,7 @@ def cell(error, **changes):
 
 @pytest.fixture
 def measured(monkeypatch):
-    """Put cells, and perhaps an error behind them, in place of what would be measured."""
+    """Replace measurements by cells, perhaps followed by an error."""
 
     def put(cells, error=None):
         def validate(plan, on_cell):

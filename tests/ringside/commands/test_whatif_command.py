@@ -1,4 +1,4 @@
-"""`ringside whatif`: changes beside a question as it is, with the limit that then holds."""
+"""`ringside whatif`: the original question and its changes, each with its limit."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def rows(ringside):
-    """The rows of a question, by their change."""
+    """Return the rows of a question, by their change."""
 
     def ask(words: str) -> dict:
         code, out, err = ringside("whatif", *words.split(), "--json")

@@ -1,4 +1,4 @@
-"""Whatever is wrong with the input: one clear message on stderr, exit code 2, nothing written."""
+"""Any invalid input: one clear message on stderr, exit code 2, nothing written."""
 
 import socket
 

@@ -35,7 +35,7 @@ NOT_OF_A_FRAMEWORK = {
 
 
 def theirs(function: object, name: str) -> object:
-    """The default of a parameter of torch's."""
+    """Return the default of a parameter of torch."""
     return inspect.signature(function).parameters[name].default  # type: ignore[arg-type]
 
 

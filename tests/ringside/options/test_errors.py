@@ -1,4 +1,4 @@
-"""An error of ours is never printed as the user's, nor one of the user's as ours."""
+"""Defects are never reported as user errors, nor user errors as defects."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def missing(name: str) -> Callable[[], None]:
 
 
 def raised(error: type[Exception]) -> Callable[[], None]:
-    """A defect that somebody else's module meets, as this one is."""
+    """Raise a defect in a module other than the product's."""
 
     def fail() -> None:
         raise error("no word for people")
@@ -102,7 +102,7 @@ def test_a_value_error_from_inside_our_own_code_is_a_defect_unless_we_raised_it(
 
 @pytest.fixture
 def broken(monkeypatch):
-    """A command line whose first word runs into a defect."""
+    """Return a command line whose command has a defect."""
 
     def app() -> None:
         {}["key"]

@@ -1,4 +1,4 @@
-"""`--help`: every option of every command with its default, no word lost, nothing heavy imported."""
+"""`--help`: every option of every command with its default, untruncated, without heavy imports."""
 
 import json
 import os
@@ -50,12 +50,12 @@ def swept():
 
 @pytest.fixture(scope="module")
 def shown(swept):
-    """The help of each command."""
+    """Return the help of each command."""
     return {name: swept[f"{name} --help"][0] for name in COMMANDS}
 
 
 def solid(text):
-    """Signs alone: where lines end is the terminal's."""
+    """Remove blanks, since line ends depend on the terminal."""
     return "".join(text.split())
 
 

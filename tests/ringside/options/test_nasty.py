@@ -1,4 +1,4 @@
-"""Command lines that nobody means: each ends in words and its exit code, soon, and harms no file."""
+"""Absurd command lines: each ends soon with a message and an exit code, and harms no file."""
 
 import json
 import os
@@ -200,7 +200,7 @@ LINES += [("compare fit.jsonl --cluster star --max-error 1%", 1)]
 
 @contextmanager
 def soon(seconds):
-    """Fail what works longer, on whatever busy machine, or waits without end."""
+    """Fail a test that works too long on any machine, or waits forever."""
 
     def late(*_):
         raise AssertionError(f"took more than {seconds} s")
@@ -221,7 +221,7 @@ def soon(seconds):
 
 
 def snapshot(folder):
-    """All that lies in a folder, and what it holds."""
+    """Return all files in a folder, with their content."""
     found = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
@@ -232,7 +232,7 @@ def snapshot(folder):
 
 
 def laid_out(folder):
-    """The folder, full of all sorts of files."""
+    """Fill a folder with files of all kinds."""
     for name, content in FILES.items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     (folder / "folder").mkdir()

@@ -1,4 +1,4 @@
-"""``--network``: every door that plays schedules takes it, and says which it took."""
+"""``--network``: every command and function that simulates schedules accepts and reports it."""
 
 import json
 from pathlib import Path

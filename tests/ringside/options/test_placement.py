@@ -1,4 +1,4 @@
-"""Fewer ranks than a cluster has stand on its machines by one rule, whatever is asked of which library."""
+"""Fewer ranks than a cluster has are placed by one rule for every question and library."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Words that say what is so anyway change nothing, to the last bit, at any door."""
+"""Options equal to their defaults change nothing, to the last bit, on any way in."""
 
 import json
 import sys
@@ -109,7 +109,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 
 
 def answer(content: dict[str, Any]) -> dict[str, Any]:
-    """What is said, without what was asked: the words, what they do nothing to, and where ranks stand."""
+    """Return the answer without its question: options, settings without effect, placement."""
     for key in ("inputs", "no_effect"):
         content.pop(key, None)
     content["notes"] = [note for note in content.get("notes", ()) if not note.startswith("placement ")]

@@ -1,4 +1,4 @@
-"""Mistakes that people make, and what the command line thinks that they mean."""
+"""Suggestions of the command line for common mistakes."""
 
 import re
 import shlex
@@ -65,7 +65,7 @@ MISTAKES = [
 
 
 def suggested(ringside, line):
-    """What stands behind the words that say what may be meant."""
+    """Return the suggested names."""
     code, out, err = ringside(*shlex.split(line))
     assert code == 2, (line, out, err)
     found = re.search(r"did you mean|possible options", err, re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""A cluster that a file describes in ten lines goes through every command that predicts."""
+"""A cluster described in ten lines works with every command that predicts."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A file of ``topo -o`` answers exactly as the cluster that it was written from."""
+"""A file of ``topo -o`` gives exactly the answers of its cluster."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +39,7 @@ def some(draw: st.DrawFn, choices: dict[str, list[str]]) -> dict[str, str]:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> tuple[str, dict[str, str]]:
-    """A cluster as it is named, with settings; ``dump``, ``table`` and ``ten:...`` are files to be made."""
+    """Draw a cluster's name with settings; ``dump``, ``table`` and ``ten:...`` are files to be made."""
     named = draw(st.sampled_from([*MAKERS, "dump", "table", "ten"] + list(OF_FABRIC) * 4))
     fabric = {}
     if named in OF_FABRIC:
@@ -57,7 +57,7 @@ def clusters(draw: st.DrawFn) -> tuple[str, dict[str, str]]:
 
 
 def named_in(folder: Path, drawn: str) -> str:
-    """The cluster's name on the command line, its file written first where it is one."""
+    """Return the cluster's name on the command line; write its file first if it is one."""
     kind, _, count = drawn.rpartition("/")
     match kind.partition(":"):
         case "dump", "", "":
@@ -73,7 +73,7 @@ def named_in(folder: Path, drawn: str) -> str:
 
 
 def told(ask: Callable[[], Any]) -> Any:
-    """What is answered, or that it is refused."""
+    """Return the answer, or that it is refused."""
     try:
         return ask()
     except ValueError:

@@ -1,4 +1,4 @@
-"""What is said while work goes on."""
+"""Progress output."""
 
 import time
 

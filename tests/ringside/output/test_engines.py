@@ -1,4 +1,4 @@
-"""Which engine answered, and on what the time rests: said in the table, in JSON and while it works."""
+"""The engine used and the source of the time, in tables, JSON and progress output."""
 
 import importlib.util
 import json

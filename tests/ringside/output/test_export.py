@@ -1,4 +1,4 @@
-"""What is written for other tools and read from them, at the doors of the command line."""
+"""Export to other tools' formats, and import, on the command line."""
 
 import json
 import re

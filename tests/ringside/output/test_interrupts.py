@@ -1,4 +1,4 @@
-"""Control-C, whatever code it meets: said in words, exit code 130, no traceback."""
+"""Control-C at any point: a message, exit code 130, no traceback."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""`--json` of `calibrate` and `measure`: what people read as one object, and nothing else on stdout."""
+"""`--json` of `calibrate` and `measure`: one object, and nothing else on stdout."""
 
 import json
 from pathlib import Path

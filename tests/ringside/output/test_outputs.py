@@ -1,4 +1,4 @@
-"""Whatever a command writes: links stay links, devices stay devices."""
+"""Outputs of all commands: links remain links, devices remain devices."""
 
 import json
 import os
@@ -40,7 +40,7 @@ OUTPUTS = [
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Measurements in it, and a measure that does not measure."""
+    """Make a folder of measurements, and replace the measurement."""
     lines = [to_line(RECORD)] * 4
     (tmp_path / "fit.jsonl").write_text("\n".join(lines).replace('"nbytes": 1024', '"nbytes": 4096', 2))
 
@@ -182,7 +182,7 @@ READ = {"nccl_graph", "anchor"}
 
 
 def outputs() -> list[tuple[str, str]]:
-    """Every option of every command that names a file or a folder to be written."""
+    """Return every option of every command that names an output."""
     found = []
     for command in COMMANDS:
         hints = get_type_hints(command_of(command), include_extras=True)

@@ -1,4 +1,4 @@
-"""What pictures show: their lanes, what their legends name, and that no word stands on another."""
+"""Pictures: their lanes, their legends, and texts without overlap."""
 
 import json
 from dataclasses import replace
@@ -30,7 +30,7 @@ TREE = "simulate all_reduce --cluster star:8 --algorithm double_binary_tree --si
 
 @pytest.fixture
 def draw(ringside, monkeypatch):
-    """Run a command and take what it draws, every text of it on the page."""
+    """Run a command and return its figure, after checking that all texts are on the page."""
     drawn = []
 
     def keep(figure, path):
@@ -61,7 +61,7 @@ def draw(ringside, monkeypatch):
 
 
 def texts(figure):
-    """What is written: ticks beyond an axis' ends are kept but not drawn."""
+    """Return the visible texts; ticks beyond an axis' ends are not drawn."""
     beyond = {
         tick.label1
         for axes in figure.axes

@@ -1,4 +1,4 @@
-"""The page that commands write with ``--html``: what is in it, and when it is refused."""
+"""The page that commands write with ``--html``: its content, and its errors."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def log(tmp_path):
 
 
 def text_of(page):
-    """What people read: the page without its scripts and style."""
+    """Return the page's text, without scripts and style."""
     page = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.DOTALL)
     return " ".join(re.sub(r"<[^>]*>", " ", page).split())
 

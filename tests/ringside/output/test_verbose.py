@@ -1,4 +1,4 @@
-"""`-v`: what was decided and why, on stderr alone; and what is said of an interrupt."""
+"""`-v`: decisions and their reasons on stderr; and the message of an interrupt."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""No line that people read is wider than 80 columns, unless they ask for all; then nothing is left out."""
+"""No printed line is wider than 80 columns without --all, which omits nothing."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""What a study keeps."""
+"""Rows of a study."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pandas as pd
 
 
 def rows(folder):
-    """All rows but for the clock, by point, from files that each are whole."""
+    """Return all rows except their clock, by point, after checking that each file is complete."""
     parts = [pd.read_parquet(part) for part in sorted(Path(folder).rglob("*.parquet"))]
     found = pd.concat(parts).sort_values("point", ignore_index=True)
     return found.drop(columns="elapsed_s")

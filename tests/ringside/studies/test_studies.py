@@ -1,4 +1,4 @@
-"""Studies: what they ask, at which points, what a row is, and what a folder keeps."""
+"""Studies: their questions, points, rows and folders."""
 
 import json
 import os
@@ -216,7 +216,7 @@ def test_a_file_that_holds_no_study_is_refused(text):
 
 
 def rows(found, errors=()):
-    """Rows as workers make them, without asking."""
+    """Make rows as workers do, without answering questions."""
     return [
         {"point": number, **values, "time_s": 0.5 + number, "engine": "x", "error": None, "elapsed_s": 1.0}
         if number not in errors

@@ -1,4 +1,4 @@
-"""Every row of a study is made from the same files: they are noted, and changed ones are refused."""
+"""Every row of a study uses the same files: they are recorded, and changed ones are refused."""
 
 import json
 import os
@@ -41,7 +41,7 @@ STUDY = "ask: program\noptions: {file: job.py, cluster: star.yaml}\ngrid: {ranks
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A cluster's file and a script with its modules, in the folder that commands run in."""
+    """Make a cluster's file and a script with its modules, in the working directory."""
     monkeypatch.chdir(tmp_path)
     for name, text in {**FILES, "study.yaml": STUDY, "star.yaml": dumps(star(4))}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -50,7 +50,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def program(ranks):
-    """A study of the script on several numbers of ranks."""
+    """Return a study of the script on several numbers of ranks."""
     return made({**PROGRAM._asdict(), "grid": {"ranks": ranks}}, "study")
 
 
@@ -59,7 +59,7 @@ _out = []
 
 @pytest.fixture
 def finished(folder):
-    """The same, and the study's rows, which are made once for all tests."""
+    """Make the same folder with the study's rows, once for all tests."""
     if not _out:
         package.sweep("study.yaml", "out", workers=1)
         _out.extend((part.name, part.read_bytes()) for part in Path("out").iterdir())
@@ -70,7 +70,7 @@ def finished(folder):
 
 
 def changed(path):
-    """Something else, in a line that is no answer's; no other time of change and no other length."""
+    """Change a file without effect on answers, keeping its time and length."""
     before = path.stat()
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("4", "8", 1) if "4" in text else text + "\n", encoding="utf-8")
@@ -275,7 +275,7 @@ def test_an_unfinished_study_where_nothing_can_be_written_is_refused(finished, r
 
 
 def protect():
-    """Let nothing be written to the study; root may write wherever a disk lets it."""
+    """Make the study read-only; for root this needs a read-only disk."""
     Path("out/.lock").unlink()
     Path("out/.lock").mkdir()
 

@@ -1,4 +1,4 @@
-"""`ringside sweep`: what people see and what is kept, on other clusters too."""
+"""`ringside sweep`: its output and its files, also on other Dask clusters."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`ringside sweep` as a process: what kills, interrupts and a cluster that goes do to a study."""
+"""`ringside sweep` as a process: kills, interrupts, and a Dask cluster that disappears."""
 
 import json
 import os
@@ -101,7 +101,7 @@ def test_an_interrupt_keeps_what_is_there_and_says_so(tmp_path, number, kill, sa
 
 
 def starting(folder, study, count):
-    """A study whose processes, so many at least, are at their imports."""
+    """Start a study and wait until enough of its processes import modules."""
     study.write_text(LONGER, encoding="utf-8")
     process = start(study, "-o", folder, "--workers", 2)
     workers, end = [], time.monotonic() + 60
@@ -132,7 +132,7 @@ def test_a_process_that_is_killed_while_it_starts_is_told_as_one(tmp_path):
 
 
 def _is_worker_of(session, process):
-    """Whether a process is of that session, and one of Dask's that is at its imports."""
+    """Return whether a process is a Dask worker of that session during its imports."""
     try:
         if os.getsid(int(process.name)) != session:
             return False

@@ -1,4 +1,4 @@
-"""``ringside train``: what it prints, that it adds up, and what it says to bad input."""
+"""``ringside train``: its output, its sums, and its error messages."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""An option of ``train`` that is given as what it is anyway changes nothing, to the last bit, at any door."""
+"""An option of ``train`` equal to its default changes nothing, to the last bit, on any way in."""
 
 import json
 import sys
@@ -88,7 +88,7 @@ def test_an_option_at_its_resolved_default_changes_nothing(strategy: str, train:
 
 
 def questions(strategy: str, chance: np.random.Generator) -> Iterator[Words]:
-    """Words of trainings under the strategy that can be; every other one has no other words of a layout."""
+    """Draw options of valid trainings under the strategy; every other one has a default layout."""
     found = 0
     for number in range(400):
         words: Words = {
@@ -128,7 +128,7 @@ def _layout(chance: np.random.Generator) -> Words:
 
 
 def resolved(words: Words) -> Words:
-    """Every option that was not said, as what it is then; how that depends on the strategy is stated here."""
+    """Return every omitted option with its default, which may depend on the strategy."""
     strategy, cluster = words.get("strategy", "ddp"), words["cluster"]
     gpu = device_of(cluster)
     training = Training(**{name: words[name] for name in ("model", "batch", "precision") if name in words})
@@ -180,7 +180,7 @@ def resolved(words: Words) -> Words:
 
 
 def in_python(words: Words) -> ringside.TrainingStep | ringside.ParallelStep:
-    """The same by the function."""
+    """Return the same answer by the Python function."""
     named = {
         name: value for name, value in words.items() if name not in ("model", "cluster", "seq", "reserve")
     }

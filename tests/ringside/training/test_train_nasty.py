@@ -1,4 +1,4 @@
-"""``ringside train`` and wrong input: refused in words, or answered with numbers that make sense."""
+"""``ringside train`` with wrong input: a clear error, or an answer with valid numbers."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""``ringside train`` under a layout: what it prints, that it adds up, and that all doors say the same."""
+"""``ringside train`` under a layout: its output, its sums, and equal answers by all ways in."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""``ringside train --search``: what it prints, that plain simulation says the same, and what it refuses."""
+"""``ringside train --search``: its output, agreement with plain simulation, and its errors."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""What words of ``ringside train`` mean that are more than one number."""
+"""Options of ``ringside train`` with values of more than one number."""
 
 import numpy as np
 import pytest

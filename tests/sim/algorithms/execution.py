@@ -1,10 +1,10 @@
-"""A schedule carried out with real numbers, in a random order that its meaning allows.
+"""Carry out a schedule with real numbers, in a random legal order.
 
-It shares nothing with the proof but the schedule: docs/design.md ("What a schedule means") once more,
-as events that happen one at a time. A transfer starts, arrives and, where it adds, is added some time
-later. Its source is read at the start or at the arrival, whichever is drawn; where ranks send copies, when
-what it sends is complete, and nothing is added to that before. Connections start and arrive in order, with
-`credits` transfers on the way at most.
+It shares only the schedule with the proof: it implements docs/design.md ("What a schedule means")
+independently, one event at a time. A transfer starts, arrives and, where it adds, is added some time later.
+Its source is read at the start or at the arrival, whichever is drawn; where ranks send copies, when what it
+sends is complete, and nothing is added to that before. Connections start and arrive in order, with `credits`
+transfers on the way at most.
 """
 
 import heapq
@@ -78,7 +78,7 @@ def connection_of(move: Move) -> Connection:
 
 
 def urgency(program: Program, chance: random.Random) -> Callable[[int, int], float]:
-    """What happens first of all that may: anything, or some transfers, connections or ranks are slow."""
+    """Return priorities of events: random, or with some slow transfers, connections or ranks."""
     number = len(program.moves)
     match chance.randrange(5):
         case 0:
@@ -200,7 +200,7 @@ class Execution:
 
 
 def right(program: Program, chance: random.Random) -> bool:
-    """Whether a random legal order comes to an end and gives every rank what it must have."""
+    """Return whether a random legal order ends with the correct result on every rank."""
     done = Execution(program, chance)
     return done.finished == len(program.moves) and all(
         done.data[rank][chunk] == total for rank, chunk, total in program.wanted

@@ -1,4 +1,4 @@
-"""Small schedules as they are shipped, and what becomes of them when something is changed at random."""
+"""Small shipped schedules, and random mutations of them."""
 
 import random
 from collections.abc import Callable
@@ -19,7 +19,7 @@ BUILDS = [
 
 
 def shipped(chance: random.Random, most_ranks: int = 5) -> Schedule:
-    """An algorithm on a few ranks, with a few chunks."""
+    """Draw an algorithm on a few ranks, with a few chunks."""
     kind, build = chance.choice(BUILDS)
     ranks = chance.randint(2, most_ranks)
     root = chance.randrange(ranks) if kind in ("broadcast", "reduce", "gather", "scatter") else 0
@@ -27,7 +27,7 @@ def shipped(chance: random.Random, most_ranks: int = 5) -> Schedule:
 
 
 def mutated(plan: Schedule, chance: random.Random) -> Schedule:
-    """The schedule with one to three changes, mostly for the worse."""
+    """Return the schedule with one to three changes, most of them harmful."""
     waves = moves(plan)
     for _ in range(chance.choice([1, 1, 1, 2, 3])):
         chance.choice(MUTATIONS)(waves, chance, plan)
@@ -83,7 +83,7 @@ def _change(waves: Waves, chance: random.Random, plan: Schedule) -> None:
 
 
 def _detour(waves: Waves, chance: random.Random, plan: Schedule) -> None:
-    """What goes straight goes through a third rank."""
+    """Route a direct transfer through a third rank."""
     where = chance.randrange(len(waves))
     move = chance.choice(waves[where])
     others = [rank for rank in range(plan.ranks) if rank not in (move.src, move.dst)]
@@ -95,7 +95,7 @@ def _detour(waves: Waves, chance: random.Random, plan: Schedule) -> None:
 
 
 def _stray(waves: Waves, chance: random.Random, plan: Schedule) -> None:
-    """One sum more, to or from a rank whose part is overwritten later."""
+    """Add a sum to or from a rank whose part is overwritten later."""
     where = chance.randrange(len(waves))
     move = chance.choice(waves[where])
     others = [rank for rank in range(plan.ranks) if rank != move.dst]

@@ -1,4 +1,4 @@
-"""Schedules taken apart into single transfers, and put together again from changed ones."""
+"""Split schedules into single transfers, and build schedules from changed ones."""
 
 import random
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def with_moves(plan: Schedule, changed: list[list[Move]]) -> Schedule:
 
 
 def in_channels(plan: Schedule, channels: int, chance: random.Random) -> Schedule:
-    """Each transfer in any of so many channels, so that several connections lead from rank to rank."""
+    """Put each transfer on a random channel, so that two ranks have several connections."""
     return with_moves(
         plan, [[move._replace(channel=chance.randrange(channels)) for move in wave] for wave in moves(plan)]
     )

@@ -48,7 +48,7 @@ def broken(draw: st.DrawFn) -> tuple[str, Schedule]:
 
 
 def sums_right(plan: Schedule) -> bool:
-    """Whether the goal is met, found by counting contributions: no proof, plain arithmetic."""
+    """Return whether the result is correct, by counting contributions instead of a proof."""
     shape = (plan.ranks, len(plan.chunks), plan.ranks)
     held = np.zeros(shape, dtype=np.int64)
     for rank in range(plan.ranks):

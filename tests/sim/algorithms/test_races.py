@@ -1,4 +1,4 @@
-"""Transfers that meet in no certain order, and pairs of ranks that wait for each other."""
+"""Races between transfers, and deadlocks of pairs of ranks."""
 
 import random
 from collections import defaultdict
@@ -22,7 +22,7 @@ ADD, PUT = True, False
 
 
 def all_reduce(ranks: int, *waves: list[tuple[int, ...]], chunks: int = 1) -> Schedule:
-    """Of (source, destination, whether it adds), and chunk, span and channel between where not 0, 1, 0."""
+    """Make an all-reduce of (source, destination, adds), or with chunk, span and channel before the last."""
     collective = Collective("all_reduce", ranks, 64)
     blank = Schedule(collective, "made", even_chunks(collective, chunks), lambda: iter(()))
     middle = (0, 1, 0)
@@ -129,7 +129,7 @@ def test_copies_make_no_other_order_certain(race: str) -> None:
 
 
 def acknowledged(channel: int) -> Schedule:
-    """Rank 0 has a part for 3, and 3 tells 1 by another chunk that it came before 1 overwrites it at 0."""
+    """Rank 0 sends a part to 3, which notifies 1 by another chunk before 1 overwrites it at 0."""
     return all_reduce(
         4,
         [(3, 0, 0, 2, ADD), (2, 1, 0, 2, ADD)],

@@ -1,4 +1,4 @@
-"""The proof against random changes: what it lets pass is right in whatever legal order it goes."""
+"""The proof against random mutations: accepted schedules are correct in any legal order."""
 
 import random
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def complaint(plan: Schedule) -> str:
 
 
 def number_passed(numbers: range, orders: int) -> int:
-    """How many mutated schedules pass; each of them is right in so many orders."""
+    """Count the mutated schedules that pass, after checking each in several orders."""
     passed = [(chance, plan) for chance, plan in mutations(numbers) if not complaint(plan)]
     for chance, plan in passed:
         program = Program(plan)

@@ -13,7 +13,7 @@ from ringside.topologies import star
 
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers as "mine" is gone after it."""
+    """Remove the algorithm "mine" after each test."""
     monkeypatch.setitem(ALGORITHMS, "mine", {})
     monkeypatch.setattr(ringside.sim.algorithms, "_REGISTERED", set())
 

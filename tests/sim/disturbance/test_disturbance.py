@@ -1,4 +1,4 @@
-"""What disturbs a job does to it what order statistics, renewal theory and plain arithmetic say."""
+"""Disturbances against order statistics, renewal theory and plain arithmetic."""
 
 import math
 from statistics import NormalDist
@@ -42,14 +42,14 @@ ONE_LAYER = Workload(
 
 
 def step(ranks: int, draw: Draw, group: TimedGroup | None = None) -> Outcome:
-    """A step of one layer whose gradients are summed in no time."""
+    """Simulate a step of one layer whose gradients are summed in no time."""
     group = group or TimedGroup(ranks, lambda _: 0.0)
     simulation = simulate_disturbed(ONE_LAYER, group, DataParallel(), Costs(), draw)
     return Outcome(simulation.makespan_s, waits(simulation))
 
 
 def expected_maximum(sigma: float, count: int) -> float:
-    """The mean of the largest of so many lognormal factors: the integral of what the largest exceeds."""
+    """Return the mean of the largest of ``count`` lognormal factors, by integration."""
     normal = NormalDist()
     points = np.linspace(0.0, math.exp(6 * sigma), 20001)
     below = np.array([normal.cdf(math.log(point) / sigma) if point else 0.0 for point in points])

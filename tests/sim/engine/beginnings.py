@@ -1,7 +1,7 @@
-"""Random questions about time, each of which can begin at any moment, in a network that is idle or busy.
+"""Random questions that can begin at any moment, in an idle or busy network.
 
-A question has a cluster whose last two ranks take no part: they have links of their own, over which they send
-each other what they have to say, for hours.
+The last two ranks of a question's cluster take no part: they exchange messages for hours, over their own
+links.
 """
 
 import random
@@ -53,7 +53,7 @@ class Question:
     network: str
 
     def program(self, begin_s: float) -> Program:
-        """The job, which computes before all else."""
+        """Return the job, which computes first."""
 
         def main(dist: Any) -> None:
             dist.compute(begin_s)
@@ -62,9 +62,9 @@ class Question:
         return record(main, self.ranks, "gloo")
 
     def seconds(self, begin_s: float, *, busy: bool) -> tuple[float, float]:
-        """How long it takes if it begins so late, and by how much even an exact answer may be off.
+        """Return the time of a question that begins late, and the rounding error of an exact answer.
 
-        Others keep the network busy from the start, or have their say when it is over.
+        Other ranks keep the network busy from the start, or send afterwards.
         """
         libraries = Libraries.on(self.library, self.graph, self.ranks + 2)
         libraries.network = self.network
@@ -78,7 +78,7 @@ class Question:
 
 
 def stream(graph: Topology, ranks: int, begin_s: float, *, busy: bool) -> Program:
-    """Three messages of the last two ranks, which have them busy until a good while after a moment."""
+    """Return three messages that keep the last two ranks busy until well after a moment."""
     bandwidth = graph.edges["elsewhere", f"gpu{ranks + 1}"]["bandwidth"]
     nbytes = round(0.4 * begin_s * bandwidth) if busy else 1
 
@@ -92,7 +92,7 @@ def stream(graph: Topology, ranks: int, begin_s: float, *, busy: bool) -> Progra
 
 
 def question(seed: int, network: str) -> Question:
-    """The question of a seed: on any cluster, with or without segments, a collective or a whole program."""
+    """Return the question of a seed: any cluster, with or without segments, a collective or a program."""
     draw = random.Random(seed)
     while True:
         library = draw.choice(("ideal", "gloo"))
@@ -122,7 +122,7 @@ def _job(draw: random.Random) -> tuple[Callable[[Any], None], int]:
 
 
 def _cluster(draw: random.Random, ranks: int) -> Topology:
-    """So many ranks and two more, on links that mostly differ."""
+    """Return a cluster of ``count`` ranks and two more, on links that mostly differ."""
     shape = draw.choice(("star", "leaf-spine", "leaf-spine", "fat-tree", "torus", "tree", "tree"))
     if shape == "star":
         graph = star(ranks, draw.choice((25e9, draw.uniform(1e9, 1e11))), draw.choice((0.0, 5e-6)))
@@ -161,7 +161,7 @@ def _cluster(draw: random.Random, ranks: int) -> Topology:
 
 
 def _tree(draw: random.Random, ranks: int) -> Topology:
-    """Switches in a tree, ranks anywhere on it, every direction of every cable with figures of its own."""
+    """Return a tree of switches with ranks anywhere, and different figures for each direction of a cable."""
     graph: Topology = nx.DiGraph(name="tree")
     cables: list[tuple[str, str]] = []
     switches = draw.randint(1, 4)
@@ -185,9 +185,9 @@ def _tree(draw: random.Random, ranks: int) -> Topology:
 
 
 def held_back(plan: Schedule, first_s: float, graph: Topology, *, busy: bool = False) -> Schedule:
-    """The same, begun when a message of the last two ranks has come, which takes so many seconds to send.
+    """Return the same job, delayed until a long message of the last two ranks has arrived.
 
-    Where they are ``busy`` another goes back meanwhile, and for as long again.
+    If they are ``busy`` another message goes back meanwhile, for the same time again.
     """
     one, other = plan.ranks, plan.ranks + 1
     nbytes = round(first_s * graph.edges["elsewhere", f"gpu{other}"]["bandwidth"])
@@ -210,7 +210,7 @@ def held_back(plan: Schedule, first_s: float, graph: Topology, *, busy: bool = F
 
 
 def collective(seed: int) -> tuple[Schedule, Topology]:
-    """The collective of a seed, by any algorithm that needs no order of its own, on any cluster."""
+    """Return the collective of a seed, by any algorithm without ``after``, on any cluster."""
     draw = random.Random(seed)
     while True:
         ranks, (algorithm, kind) = draw.randint(2, 12), draw.choice(ALL)

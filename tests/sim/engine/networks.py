@@ -12,7 +12,7 @@ delays = st.one_of(st.sampled_from([0.0, 1e-6, 2e-6, 5e-6]), st.floats(1e-7, 1e-
 
 @st.composite
 def switch_trees(draw: st.DrawFn, most: int = 12) -> Topology:
-    """Switches in a tree, ranks anywhere on it, every direction of every cable with figures of its own."""
+    """Draw a tree of switches with ranks anywhere, and different figures for each direction of a cable."""
     tiers = draw(st.booleans())
     graph: Topology = nx.DiGraph(name="tree")
     heights = [9]

@@ -1,6 +1,6 @@
-"""The fifo rule a second time, as plainly as it can be said: all transfers at once, one heap, no SimPy.
+"""A second, plain implementation of the fifo rule: all transfers at once, one heap, no SimPy.
 
-It shares nothing with the engine but its input, so that an agreement of both means something.
+It shares only its input with the engine, so that agreement is significant.
 """
 
 import heapq
@@ -54,14 +54,14 @@ class Link:
     used: list[Flow] = field(default_factory=list)
 
     def occupy(self, piece: Piece, at: float) -> float:
-        """The same where all links are equally fast, which is one message after another."""
+        """Serve one message after another, as on equally fast links."""
         start = max(at, self.free)
         self.free = start + piece.nbytes / self.bandwidth
         piece.tail = max(self.free, piece.tail) + self.latency
         return start
 
     def carry(self, piece: Piece, at: float) -> float:
-        """Let it through with what all before it leave; say when the first byte leaves."""
+        """Carry a message with the remaining bandwidth; return when its first byte leaves."""
         self.used = [flow for flow in self.used if flow[1] > at]
         # what counts as simultaneous may have been put before it although it begins a trifle later
         at = max(at, min((flow[0] for flow in self.used), default=at))
@@ -99,7 +99,7 @@ class Link:
 
 
 def transfers_of(schedule: Schedule) -> list[Transfer]:
-    """Every transfer, in program order, waiting for all earlier steps' deliveries of its chunks."""
+    """Return every transfer in program order, with its dependencies on earlier steps."""
     found: list[Transfer] = []
     writers: dict[tuple[int, int], list[Transfer]] = defaultdict(list)
     connections: dict[tuple[int, int, int], int] = {}
@@ -166,7 +166,7 @@ class Simulation:
         self.cut = {pair for pair, path in self.paths.items() if any(map(self.crowded, path[1:-1]))}
 
     def crowded(self, link: Link) -> bool:
-        """Whether both the ports that send over a link and those that it leads to are too much for it."""
+        """Return whether the ports on both sides of a link exceed its bandwidth."""
         over = [path for path in self.paths.values() if any(link is inner for inner in path[1:-1])]
         return all(
             1.01 * link.bandwidth < sum({id(path[end]): path[end].bandwidth for path in over}.values())
@@ -174,8 +174,9 @@ class Simulation:
         )
 
     def is_ample(self, link: Link) -> bool:
-        """Whether nothing waits for a link: the ports before it give no more than it carries, or those behind
-        it take no more, and so it is with all links between it and these."""
+        """Return whether traffic never waits for a link: the ports before, or behind, do not exceed its
+        bandwidth, nor that of the links in between.
+        """
         return self.is_wide(link, 0) or self.is_wide(link, -1)
 
     def is_wide(self, link: Link, end: int) -> bool:
@@ -278,5 +279,5 @@ class Simulation:
 
 
 def simulate(schedule: Schedule, graph: Topology, gamma: float = 0.0) -> float:
-    """Seconds from the start to the last completion."""
+    """Return the seconds from the start to the last completion."""
     return Simulation(schedule, graph, gamma).run()

@@ -1,7 +1,6 @@
-"""The law that no time is special: what is asked takes as long whenever it begins, and beside whatever.
+"""Times are invariant: a question takes the same time at any start, beside any other traffic.
 
-A moment of an hour is told by floats to 4.5e-13 s, one of a month to 4.7e-10, which is all that answers may
-differ by.
+Floats resolve a moment after an hour to 4.5e-13 s, after a month to 4.7e-10 s, the only allowed difference.
 """
 
 import random
@@ -122,7 +121,7 @@ def test_what_is_shorter_than_a_moment_can_tell_takes_its_time_on_both_engines(s
 
 
 def carried(seed: int, moment: float) -> tuple[float, float]:
-    """When any message on any link begins to leave and has left, since a moment."""
+    """Return the begin and end of each message on each link, since a moment."""
     draw = random.Random(seed)
     link = _Link(draw.choice((1e11, 4e11)), 0.0)
     link.free = begin = moment + draw.choice((0.0, 1e-6))

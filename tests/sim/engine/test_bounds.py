@@ -1,4 +1,4 @@
-"""Bounds are bounds: of whatever schedule, on whatever network."""
+"""Bounds hold for any schedule on any network."""
 
 import time
 import tracemalloc
@@ -33,7 +33,7 @@ LATENCIES = st.sampled_from([0.0, 1e-6, 1e-6 / 3, 5e-5])
 
 @st.composite
 def networks(draw: st.DrawFn) -> Topology:
-    """Switches in any web, with tiers or without, ranks on them, each direction with figures of its own."""
+    """Draw any graph of switches and ranks, with or without tiers, with random figures per direction."""
     graph: Topology = nx.DiGraph(name="web")
     switches, hosts, tiers = draw(st.integers(1, 4)), draw(st.integers(2, 6)), draw(st.booleans())
     for switch in range(switches):
@@ -57,7 +57,7 @@ def networks(draw: st.DrawFn) -> Topology:
 
 @st.composite
 def schedules(draw: st.DrawFn, count: int) -> Schedule:
-    """Any transfers in any order: nothing that anybody would promise anything of."""
+    """Draw any transfers in any order, right or wrong."""
     chunks = draw(st.integers(1, 6))
     collective = Collective("all_reduce", count, draw(st.sampled_from([0, 1, 10_000])))
 
@@ -75,7 +75,7 @@ def schedules(draw: st.DrawFn, count: int) -> Schedule:
 
 
 def longest_chain(plan: Schedule, graph: Topology) -> float:
-    """The latency bound, one transfer after another."""
+    """Return the latency bound, one transfer after another."""
     ready: dict[tuple[int, int], float] = {}
     routes, longest = Routes(graph), 0.0
     for wave in moves(plan):

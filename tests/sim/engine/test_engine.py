@@ -123,7 +123,7 @@ def test_an_empty_tree_pays_each_level_twice(ranks: int) -> None:
 
 
 def chain(moves: list[tuple[int, int, int]], ranks: int, nbytes: int, credits: int = 8) -> Schedule:
-    """One transfer a step, overwriting: (source, destination, chunk)."""
+    """Make a schedule of one overwriting transfer per step: (source, destination, chunk)."""
     collective = Collective("broadcast", ranks, nbytes)
 
     def steps() -> Iterator[Step]:

@@ -22,7 +22,7 @@ PAIRS = [(algorithm, kind) for algorithm, builds in ALGORITHMS.items() for kind 
 
 
 def agree(plan: Schedule, graph: Topology, gamma: float = 0.0) -> float:
-    """Seconds, of which both say the same."""
+    """Return the seconds, after checking that both agree."""
     expected = reference.simulate(plan, graph, gamma)
     found = simulate(plan, graph, gamma).time_s
     assert found == pytest.approx(expected, rel=1e-9)

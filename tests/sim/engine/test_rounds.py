@@ -25,7 +25,7 @@ def even_star(ranks: int, bandwidth: float = 25e9, latency: float = 2.5e-6) -> T
 
 
 def cut_anew(plan: Schedule, sizes: list[int]) -> Schedule:
-    """The same transfers with chunks of these bytes, in turn."""
+    """Return the same transfers with chunks of these bytes, in turn."""
     nbytes = np.resize(sizes, len(plan.chunks))
     return replace(plan, chunks=Chunks(np.cumsum([0, *nbytes]), plan.chunks.block))
 

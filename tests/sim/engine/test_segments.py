@@ -28,7 +28,7 @@ def network(ranks: int, segment: int, window: int, latency: float = LATENCY) -> 
 
 
 def sends(ranks: int, moves: list[tuple[int, int]], nbytes: int) -> Schedule:
-    """An all-to-all's blocks, of which only some are sent, all at once."""
+    """Make a schedule that sends some blocks of an all-to-all, all at once."""
     collective = Collective("all_to_all", ranks, nbytes * ranks)
 
     def steps() -> Iterator[Step]:

@@ -1,4 +1,4 @@
-"""The samples, and programs made at random."""
+"""Sample files, and random programs."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ ROOTS = {"broadcast": {"src": 1}, "reduce": {"dst": 1}, "gather": {"dst": 1}, "s
 
 
 def complaint(do):
-    """What is said where something is refused; nothing where it is not."""
+    """Return the error message of a refusal, or an empty text."""
     try:
         do()
     except FormatError as error:
@@ -47,9 +47,9 @@ events = st.one_of(
 
 @st.composite
 def programs(draw, *, library="gloo", asynchronous=True, messages=True, calls=True, least=0):
-    """A job of four ranks that ends: what is asked for without waiting is waited for in the end.
+    """Draw a job of four ranks that ends: asynchronous calls are waited for at the end.
 
-    Messages, and the parts of collectives, are of ``least`` bytes or more.
+    Messages, and the parts of collectives, have ``least`` bytes or more.
     """
     script = draw(st.lists(events, max_size=12))
     left_out = {kind for kind, wanted in (("message", messages), ("call", calls)) if not wanted}

@@ -1,7 +1,8 @@
-"""Files as msccl-tools writes them: an algorithm's copies and sums in order, become steps with dependencies.
+"""Files as msccl-tools writes them: an algorithm's copies and sums become steps with dependencies.
 
-From the language's meaning (github.com/microsoft/msccl-tools, MIT): each operation depends on what wrote last
-what it reads, and on what wrote or read last what it writes. The algorithms are those of its examples.
+By the language's semantics (github.com/microsoft/msccl-tools, MIT): an operation depends on the last writer
+of what it reads, and on the last reader or writer of what it writes. The algorithms are those of its
+examples.
 """
 
 import re
@@ -40,7 +41,7 @@ class File:
         self.gpus = [Gpu() for _ in range(ranks)]
 
     def copy(self, source, target, count=1, channel=0):
-        """``source`` and ``target`` are a rank, a buffer and a place."""
+        """Copy between ``source`` and ``target``, each a rank, a buffer and a place."""
         self._move(source, target, count, channel, "r", "cpy")
 
     def add(self, source, target, count=1, channel=0):
@@ -57,7 +58,7 @@ class File:
         self._step(dst, block, received, tuple(there), tuple(there), count)
 
     def _block(self, rank, way, peer, channel):
-        """The thread block of an end of a connection."""
+        """Return the thread block of an end of a connection."""
         blocks = self.gpus[rank].peers
         for key, peers in blocks.items():
             if peers[way] == peer and key[1] == channel:
@@ -67,7 +68,7 @@ class File:
         return key
 
     def _pass_on(self, src, dst, here, count, channel):
-        """Let the step that received something send it on, where it can."""
+        """Make a receiving step also send its data on, if possible."""
         gpu = self.gpus[src]
         if here not in gpu.written:
             return False
@@ -152,7 +153,7 @@ class File:
 
 
 def ring(file, chance, channels=1):
-    """Sums go round once, results a second time."""
+    """Pass sums around once, and results a second time."""
     turns = [(chunk, chunk * channels // file.chunks) for chunk in range(file.chunks)]
     for chunk, channel in turns:
         here = [(chunk + place) % file.ranks for place in range(file.ranks)]
@@ -164,7 +165,7 @@ def ring(file, chance, channels=1):
 
 
 def tree(file, chance):
-    """A random tree sums to its root, and back."""
+    """Sum along a random tree to its root, and send results back."""
     ranks = chance.sample(range(file.ranks), file.ranks)
     parents = [(ranks[n], ranks[chance.randrange(n)]) for n in range(1, file.ranks)]
     for first in range(0, file.chunks, 2):
@@ -176,7 +177,7 @@ def tree(file, chance):
 
 
 def hierarchical(file, chance, nodes=2):
-    """Sums inside each node, a ring between nodes, results inside each node."""
+    """Sum inside each node, by a ring between nodes, and distribute inside each node."""
     local = file.ranks // nodes
     for chunk in range(file.chunks):
         owner = chunk % local
@@ -204,7 +205,7 @@ def hierarchical(file, chance, nodes=2):
 
 
 def halving_doubling(file, chance):
-    """Partners at half the distance each time exchange halves by way of scratch, then double them back."""
+    """Halve between ever closer partners by way of scratch, then double back."""
     ranks, part = file.ranks, file.chunks // file.ranks
     spans = dict.fromkeys(range(ranks), (0, ranks))
     distance, rounds = ranks // 2, []
@@ -231,7 +232,7 @@ def halving_doubling(file, chance):
 
 
 def recursive_doubling(file, chance):
-    """Partners exchange sums of the whole by way of scratch."""
+    """Exchange sums of all data between partners by way of scratch."""
     distance = 1
     while distance < file.ranks:
         for rank in range(file.ranks):
@@ -242,7 +243,7 @@ def recursive_doubling(file, chance):
 
 
 def one_step(file, chance):
-    """allreduce_1step: everybody sends all that it has to everybody, who adds it up."""
+    """Build allreduce_1step: each rank sends all data to all others, which add them."""
     ranks, chunks = file.ranks, file.chunks
     for src in range(ranks):
         for dst in range(ranks):
@@ -255,7 +256,7 @@ def one_step(file, chance):
 
 
 def all_pairs(file, chance, *, by_tree=True):
-    """allreduce_a100_allpairs (_v2: by a tree in scratch): each adds up its own part and hands it out."""
+    """Build allreduce_a100_allpairs (_v2: by a tree in scratch): each rank sums and distributes its part."""
     ranks = file.ranks
     part = file.chunks // ranks
     for src in range(ranks):
@@ -277,7 +278,7 @@ def all_pairs(file, chance, *, by_tree=True):
 
 
 def direct(file, chance):
-    """Everybody sends everybody its part."""
+    """Send each rank's part from every rank."""
     part = file.chunks // file.ranks
     for src in range(file.ranks):
         for dst in chance.sample(range(file.ranks), file.ranks):
@@ -285,7 +286,7 @@ def direct(file, chance):
 
 
 def two_step(file, chance, nodes=2):
-    """alltoall_a100_two_step: what is for a GPU of another node goes by way of the own node's like it."""
+    """Build alltoall_a100_two_step: data for another node pass the local GPU with the receiver's number."""
     local, part = file.ranks // nodes, file.chunks // file.ranks
     for there in range(nodes):
         for place in range(local):
@@ -306,7 +307,7 @@ def two_step(file, chance, nodes=2):
 
 
 def gather_ring(file, chance):
-    """Every part goes round; out of place everybody copies its own first."""
+    """Pass every part around; out of place each rank copies its own first."""
     part = file.chunks // file.ranks
     for rank in range(file.ranks):
         if not file.in_place:
@@ -318,7 +319,7 @@ def gather_ring(file, chance):
 
 
 def scatter_pairs(file, chance):
-    """Everybody sends its parts into scratch, where they are added."""
+    """Send parts into scratch, where they are added."""
     ranks = file.ranks
     part = file.chunks // ranks
     for src in range(ranks):
@@ -350,7 +351,7 @@ ALGORITHMS = {
 
 
 def made(name, chance):
-    """The text of a correct file of a named algorithm, with everything else by chance."""
+    """Return a correct file of a named algorithm, otherwise random."""
     kind, counts, build = ALGORITHMS[name]
     ranks = chance.choice(counts)
     in_place = kind == "allreduce" or (kind == "allgather" and chance.random() < 0.5)
@@ -364,7 +365,7 @@ def made(name, chance):
 
 
 def without_a_dependency(text, chance):
-    """The same without one wait of one step; nothing where it has none."""
+    """Return the file without one wait of one step, or an empty text if it has none."""
     lines = text.splitlines()
     waiting = [number for number, line in enumerate(lines) if re.search(r' depid="\d', line)]
     if not waiting:

@@ -1,9 +1,9 @@
-"""What MSCCL's runtime does with an XML file, with integers for data, in a random order that it allows.
+"""An interpreter of MSCCL's XML with integers for data, in a random legal order.
 
-From the format's meaning alone (github.com/microsoft/msccl, msccl_interpreter.h): it shares nothing with what
-writes the files. A thread block goes step by step, each step first reads and some time later writes. A
-connection, from a sending to a receiving block on one channel, has a few slots: a send waits for a free one,
-a receive for a full one. A step waits until another block has passed the step that it names.
+By the format's semantics alone (github.com/microsoft/msccl, msccl_interpreter.h): it shares no code with the
+writer. A thread block goes step by step, each step first reads and some time later writes. A connection, from
+a sending to a receiving block on one channel, has a few slots: a send waits for a free one, a receive for a
+full one. A step waits until another block has passed the step that it names.
 """
 
 import random
@@ -66,7 +66,7 @@ class Machine:
                 self.ends["s", rank, send, channel] = self.ends["r", recv, rank, channel] = made
 
     def _buffers(self, rank, gpu):
-        """Input, output and scratch; in place the first two share what they have in common."""
+        """Return input, output and scratch; in place the first two share memory."""
         size = {key: int(gpu.get(f"{key}_chunks")) for key in "ios"}
         whole = [None] * self.whole()
         per = self.whole() // self.ranks if self.parted() else 0
@@ -84,7 +84,7 @@ class Machine:
         return self.kind in ("allgather", "reducescatter", "gather", "scatter", "alltoall")
 
     def whole(self):
-        """Chunks of the larger buffer: the runtime's count is one rank's part of gather and scatter."""
+        """Return the chunks of the larger buffer; gather and scatter count one rank's part."""
         return self.per_loop * (self.ranks if self.kind in ("gather", "scatter") else 1)
 
     def run(self, chance: random.Random):
@@ -125,7 +125,7 @@ class Machine:
         return not full
 
     def _roused(self, block):
-        """Who may go on because of what a block did last."""
+        """Return the blocks that may continue after a block's last step."""
         ends = (("s", block.gpu, block.send), ("r", block.recv, block.gpu))
         peers = [
             self.ends["r" if way == "s" else "s", src, dst, block.channel]
@@ -158,7 +158,7 @@ class Machine:
         block.begun = None
 
     def _values(self, block, step, kind, count, memory):
-        """What the step reads and makes of it."""
+        """Return the values that a step computes from those it reads."""
         assert kind in SENDS | RECEIVES | WRITES | {"nop"}
         if kind == "nop":
             return []
@@ -199,7 +199,7 @@ class View:
 
 
 def outcome(text, chance, *, in_place=False, slots=1):
-    """Each rank's output after a run, beside what its collective promises there (None where it does not)."""
+    """Return each rank's output after a run, and the expected output (None if undefined)."""
     machine = Machine(text, in_place=in_place, slots=slots)
     ranks, kind, per_loop = machine.ranks, machine.kind, machine.per_loop
     per = per_loop // ranks if kind in ("allgather", "reducescatter", "alltoall") else per_loop

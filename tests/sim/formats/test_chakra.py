@@ -1,4 +1,4 @@
-"""Chakra's traces: file to program to file keeps nodes, edges and sizes; what is malformed is refused."""
+"""Chakra's traces: file to program to file keeps nodes, edges and sizes; malformed files are refused."""
 
 import json
 import random
@@ -36,12 +36,12 @@ def loads(data, name):
 
 
 def told(nodes):
-    """What of nodes every road keeps."""
+    """Return the properties of nodes that every conversion keeps."""
     return [(one.id, one.name, one.type, one.depends, one.duration_us, one.attributes) for one in nodes]
 
 
 def again(ranks, groups, library="gloo"):
-    """Files made of nodes, read, as a program."""
+    """Write nodes to files, read these, and return the program."""
     files = [loads(dumps(nodes), f"x.{rank}.et") for rank, nodes in enumerate(ranks)]
     program, notes = program_of(files, groups, "x", library)
     assert not notes
@@ -141,7 +141,7 @@ def test_control_dependencies_on_nodes_that_are_not_there_are_left_out_and_count
 
 @st.composite
 def graphs(draw, rank):
-    """The nodes of one of three ranks, each after some before it."""
+    """Draw the nodes of one of three ranks, each after some earlier ones."""
     nodes = []
     for place in range(draw(st.integers(0, 8))):
         kind = draw(st.sampled_from((METADATA, COMPUTE, SEND, RECV, COLLECTIVE)))

@@ -56,7 +56,7 @@ def test_the_sample_is_a_tree_that_ends_and_is_written_as_it_was_read():
 
 @st.composite
 def graphs(draw):
-    """The nodes of one rank, each after some before it."""
+    """Draw the nodes of one rank, each after some earlier ones."""
     nodes = []
     for place in range(draw(st.integers(0, 8))):
         kind = draw(st.sampled_from((WORK, SEND, RECV)))

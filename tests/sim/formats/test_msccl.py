@@ -1,4 +1,4 @@
-"""MSCCL's XML is run by an interpreter of its own (`msccl_runtime`), to the right sums in any order."""
+"""MSCCL's XML gives correct sums in any order in an independent interpreter (`msccl_runtime`)."""
 
 import random
 import re
@@ -31,7 +31,7 @@ def run(text, *, seed=0, in_place=False, slots=1):
 
 
 def moved(plan):
-    """Every chunk's transfers, in no order but a connection's."""
+    """Return every chunk's transfers, ordered only per connection."""
     every = (one for moved in plan.steps() for one in moved.transfers())
     return sorted((one.src, one.dst, chunk, one.reduce) for one in every for chunk in one.chunks)
 

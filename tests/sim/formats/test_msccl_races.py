@@ -1,4 +1,4 @@
-"""MSCCL's XML is refused where two steps race, and only there; an interpreter of its own judges."""
+"""MSCCL's XML is refused exactly if two steps race, by an independent interpreter."""
 
 import random
 import re
@@ -26,7 +26,7 @@ def read(text):
 
 
 def goes_wrong(text, seed, *, orders=50):
-    """Whether some order leaves a wrong result, reads what nobody wrote, or waits for ever."""
+    """Return whether some order gives a wrong result, reads unwritten data, or waits forever."""
     protocol = re.search(r'proto="(\w+)"', text)[1]
     ways = [
         in_place for in_place, word in ((True, "inplace"), (False, "outofplace")) if f'{word}="1"' in text
@@ -45,7 +45,7 @@ def goes_wrong(text, seed, *, orders=50):
 
 
 def correct(number):
-    """The text of a correct file: of all algorithms in turn, or one that Ringside writes."""
+    """Return a correct file: of all algorithms in turn, or one written by Ringside."""
     chance = random.Random(number)
     if number % 4:
         return made(list(ALGORITHMS)[number * 3 // 4 % len(ALGORITHMS)], chance)
@@ -72,7 +72,7 @@ def test_correct_files_of_every_algorithm_are_read(name):
 
 
 def judge(numbers):
-    """Files with one dependency dropped, counted as accepted, refused, and refused although right."""
+    """Count files without one dependency as accepted, refused, and refused although correct."""
     accepted = refused = needless = 0
     for number in numbers:
         chance = random.Random(number)
@@ -107,7 +107,9 @@ def test_none_of_4000_files_without_a_dependency_is_accepted_that_sums_wrongly()
 
 
 def file(gpus, *, coll="allreduce", chunks=1, protocol="LL", ways=(1, 0), scratch=1):
-    """A file of blocks ``(send, recv, steps)``, whose steps are ``type src dst count depid deps hasdep``."""
+    """Return a file of blocks ``(send, recv, steps)``, whose steps are ``type src dst count depid deps
+    hasdep``.
+    """
     sizes = f'i_chunks="{chunks}" o_chunks="{chunks}" s_chunks="{scratch}"'
     lines = [
         f'<algo name="x" proto="{protocol}" nchannels="1" nchunksperloop="{chunks}" ngpus="{len(gpus)}" '
@@ -132,7 +134,7 @@ GIVE = (1, 1, "s i0 s0 1 -1 -1 0", "r i0 i0 1 -1 -1 0")
 
 
 def sums(*blocks):
-    """Rank 0 gives rank 1 its part and takes the sum; rank 1 has these blocks."""
+    """Return a file in which rank 0 sends its part and receives the sum; rank 1 has these blocks."""
     return file([[GIVE], blocks])
 
 
@@ -152,7 +154,7 @@ def test_steps_that_do_nothing_hand_on_what_they_wait_for_and_tell_nobody():
 
 
 def both_send_first(count, protocol):
-    """Two ranks send each other so many messages before they receive any."""
+    """Return a file of two ranks that send each other several messages before they receive any."""
     steps = [f"s i{n} s{n} 1 -1 -1 0" for n in range(count)] + [
         f"r s{n} s{n} 1 -1 -1 0" for n in range(count)
     ]

@@ -1,4 +1,4 @@
-"""MSCCL's XML read: the samples become proved schedules, what is malformed is refused with its line."""
+"""Reading MSCCL's XML: samples become proved schedules, malformed files are refused with their line."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Measured times on machines with other rates: scaled by what the library's own model says of these."""
+"""Measured times on machines with other rates, scaled by the ratio of the library's own model."""
 
 from math import isclose, log
 from pathlib import Path
@@ -36,7 +36,7 @@ def _asked(chance: np.random.Generator, kinds: tuple[str, ...], ranks: int) -> C
 
 
 def _check_law(chance: np.random.Generator, machine: str, nodes: int, rate: str, count: int) -> None:
-    """A lower rate is never quicker than what was measured, nor a higher one slower, by any way."""
+    """Check that no lower rate is faster than the measured one, and no higher one slower."""
     own = parse_rate(settings(machine)[rate])
     down, up = (own * float(chance.choice(factors)) for factors in (SLOWER, FASTER))
     slower, measured, faster = (_nccl(machine, nodes, **{rate: f"{figure}B/s"}) for figure in (down, own, up))

@@ -1,4 +1,4 @@
-"""A library is an entry of one table: nobody outside asks for one by its name, and another one is added."""
+"""A library is an entry of one table: no other code tests its name, and another one can be added."""
 
 import ast
 import json
@@ -29,13 +29,13 @@ bind = partial(scheduled.bind, Rccl)
 
 
 def _names(node: ast.AST) -> set[str]:
-    """Libraries among the literals of one side of a comparison, or the keys of a dict."""
+    """Return libraries among the literals of a comparison's side, or the keys of a dict."""
     some = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
     return {str(one.value) for one in some if isinstance(one, ast.Constant)} & set(LIBRARIES)
 
 
 def _asks(node: ast.AST) -> bool:
-    """Whether an expression tells libraries apart by their names or classes."""
+    """Return whether an expression distinguishes libraries by their names or classes."""
     match node:
         case ast.Compare(left, _, comparators):
             return any(map(_names, (left, *comparators)))
@@ -76,14 +76,14 @@ def test_what_asks_is_seen(text: str) -> None:
 
 @pytest.fixture
 def rccl(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more library: an entry of the table, and the module that it names."""
+    """Add a library: an entry of the table, and its module."""
     entry = LibraryEntry(path=__name__, title="RCCL", rules=NCCL, overlaps=True)
     monkeypatch.setitem(LIBRARIES, "rccl", entry)
 
 
 @pytest.fixture
 def answer(rccl, monkeypatch, capsys, tmp_path):
-    """The JSON that a command prints in an empty folder."""
+    """Return the JSON that a command prints in an empty folder."""
     from ringside.__main__ import main
 
     monkeypatch.chdir(tmp_path)

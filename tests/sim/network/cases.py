@@ -1,6 +1,6 @@
-"""Schedules whose times SimGrid was asked for: rings and double binary trees, and two rings that cross.
+"""Schedules with times of SimGrid: rings and double binary trees, and two rings that cross.
 
-``python -m tests.sim.network.cases`` asks SimGrid anew, where it is installed, and writes `simgrid.json`.
+``python -m tests.sim.network.cases`` runs SimGrid again, if installed, and writes `simgrid.json`.
 """
 
 import json
@@ -30,7 +30,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 def torus(rows: int, columns: int, bandwidth: float = 25e9, latency: float = 1e-6) -> Topology:
-    """Every rank on a switch of its own, the switches in a grid whose rows and columns are rings."""
+    """Return a torus with every rank on its own switch."""
     graph: Topology = nx.DiGraph(name=f"torus-{rows}x{columns}")
     cable = partial(add_cable, graph, kind="ethernet", bandwidth=bandwidth, latency=latency)
     for rank in range(rows * columns):
@@ -48,7 +48,7 @@ def torus(rows: int, columns: int, bandwidth: float = 25e9, latency: float = 1e-
 
 
 def crossing_rings(ranks: int, stride: int, nbytes: int) -> Schedule:
-    """Half of an all-reduce around the ranks in order, half around them in strides."""
+    """Return an all-reduce, half around the ranks in order, half around them in strides."""
     ring = schedule("ring", Collective("all_reduce", ranks, nbytes // 2))
     other = np.concatenate([np.arange(first, ranks, stride) for first in range(stride)])
 
@@ -84,7 +84,7 @@ def cases() -> Iterator[tuple[str, Schedule, Topology]]:
 
 
 def plain(plan: Schedule, graph: Topology) -> dict[str, Any]:
-    """All that SimGrid has to know, in numbers: links, connections, and transfers that wait for others."""
+    """Return SimGrid's input: links, connections, and transfers with dependencies."""
     transfers, routes = transfers_of(plan), Routes(graph)
     number = {hop: place for place, hop in enumerate(graph.edges)}
     at = {id(transfer): place for place, transfer in enumerate(transfers)}
@@ -116,7 +116,7 @@ def plain(plan: Schedule, graph: Topology) -> dict[str, Any]:
 
 
 def in_simgrid(plan: Schedule, graph: Topology) -> dict[str, Any]:
-    """What SimGrid says: ``time_s``, and ``seconds`` for its simulation alone."""
+    """Return SimGrid's ``time_s``, and the ``seconds`` of its simulation."""
     asked = json.dumps(plain(plan, graph))
     run = subprocess.run([PYTHON, str(PLAYER)], input=asked, capture_output=True, text=True, check=True)
     found: dict[str, Any] = json.loads(run.stdout)

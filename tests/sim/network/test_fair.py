@@ -1,4 +1,4 @@
-"""The fair network: what messages that share links take, by hand and by law."""
+"""The fair network: times of messages that share links, by hand and by law."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -33,7 +33,7 @@ PAIRS = [(algorithm, kind) for algorithm, builds in ALGORITHMS.items() for kind 
 
 
 def line(rates: list[float], latency: float = 0.0) -> Topology:
-    """A rank at each of some switches in a row; rates are of the cables from switch to switch."""
+    """Return a line of switches, each with a rank; rates are of the cables between switches."""
     graph: Topology = nx.DiGraph(name="line")
     for rank in range(len(rates) + 1):
         graph.add_node(f"gpu{rank}", kind="gpu", rank=rank, tier=0)
@@ -49,9 +49,9 @@ def line(rates: list[float], latency: float = 0.0) -> Topology:
 
 
 def delivered(graph: Topology, *sent: tuple[float, int, int, int]) -> list[float]:
-    """When messages arrive, each set out at a time from a rank to another, with so many bytes.
+    """Return the arrivals of messages, given as times, ranks and bytes.
 
-    Those from one rank to the same are of one connection.
+    Messages between the same ranks are of one connection.
     """
     env = Clock()
     network = FairNetwork(env, graph)
@@ -164,7 +164,7 @@ def test_what_comes_in_together_is_added_afterwards() -> None:
 
 @st.composite
 def chains(draw: st.DrawFn) -> tuple[Schedule, Topology]:
-    """A chunk that is handed from rank to rank, on a star of uneven ports: nobody ever shares."""
+    """Draw a chunk that passes from rank to rank on a star of uneven ports, without sharing."""
     ranks = draw(st.integers(2, 6))
     order = draw(st.permutations(range(ranks)))
     collective = Collective("broadcast", ranks, draw(st.integers(1, 10**9)), root=order[0])

@@ -1,4 +1,4 @@
-"""Max-min fairness by its definition, at every moment, however flows come and go."""
+"""Max-min fairness by its definition, at every moment of any arrivals and departures."""
 
 import random
 from math import inf
@@ -76,7 +76,7 @@ def test_who_shares_no_link_with_a_change_is_not_looked_at() -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[list[float], list[list[int]], list[dict[int, int]]]:
-    """Bandwidths, ways, and what begins at each of some moments: streams, and their bytes."""
+    """Draw bandwidths, routes, and the streams with their bytes that begin at some moments."""
     number = draw(st.integers(1, 6))
     figures = st.sampled_from([1.0, 2.0, 3.0, 7.0]) | st.floats(1e-3, 1e3)
     bandwidths = draw(st.lists(figures, min_size=number, max_size=number))
@@ -87,7 +87,7 @@ def histories(draw: st.DrawFn) -> tuple[list[float], list[list[int]], list[dict[
 
 
 def check_fair(sharing: LinkSharing, bandwidths: list[float], ways: list[list[int]]) -> None:
-    """No link carries more than it can; each flow has a full link on which none is faster."""
+    """Check that no link exceeds its bandwidth, and each flow has a full link on which none is faster."""
     found = sharing.rates()
     on_link = {link: [s for s in found if link in ways[s]] for link in range(len(bandwidths))}
     full = set()
@@ -105,7 +105,7 @@ def check_fair(sharing: LinkSharing, bandwidths: list[float], ways: list[list[in
 
 
 def play(history: tuple[list[float], list[list[int]], list[dict[int, int]]]) -> list[tuple[float, int]]:
-    """When which stream ended, by the rates at every moment, which are checked."""
+    """Return the ends of streams, after checking the rates at every moment."""
     bandwidths, ways, moments = history
     sharing = LinkSharing(bandwidths)
     for way in ways:

@@ -1,4 +1,4 @@
-"""A narrower fabric is never faster, and no answer is surer on it; faster cards are never slower."""
+"""A narrower fabric is never faster, and its bands are no narrower; faster cards are never slower."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -34,7 +34,7 @@ WAYS = [("ring", "simple"), ("tree", "simple"), ("tree", "ll128"), ("auto", "aut
 
 
 def _joined(seed: int) -> Question:
-    """A question on machines on a fabric, by a seed."""
+    """Return a question on machines on a fabric, by a seed."""
     rng = np.random.default_rng(seed)
 
     def one(of: Any) -> Any:
@@ -110,7 +110,7 @@ def _never_faster(questions: list[Question]) -> None:
 
 
 def _never_surer(questions: list[Question]) -> None:
-    """No side of a band becomes narrower, but for a lower end that stands at what the links need."""
+    """Check that no side of a band becomes narrower, except a lower end at the links' bound."""
     highs, wholes, lows = [], [], []
     for question in questions:
         library, collective = question.bound()

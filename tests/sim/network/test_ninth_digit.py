@@ -1,4 +1,4 @@
-"""On the ``fair`` network the ninth digit of a figure moves no answer by whole messages."""
+"""On the ``fair`` network the ninth digit of a figure has no large effect on any answer."""
 
 import random
 from dataclasses import replace
@@ -21,7 +21,7 @@ BUILDS = {
 
 
 def question(seed: int) -> tuple[Schedule, Topology, float]:
-    """A collective, a network, and what a rank takes to add a byte."""
+    """Draw a collective, a network, and the seconds to add a byte."""
     draw = random.Random(seed)
     latency = draw.choice([0.0, 1e-6, 5e-6])
     graph = draw.choice([

@@ -1,4 +1,4 @@
-"""Links of different speeds: nothing is faster than its bytes, and nothing waits for bytes to come."""
+"""Links of different speeds: no message is faster than its bytes, or waits for bytes unnecessarily."""
 
 import random
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ PAIRS = [(algorithm, kind) for algorithm, builds in ALGORITHMS.items() for kind 
 
 
 def noisy(graph: Topology, seed: int) -> Topology:
-    """The same network but for the ninth digit of every figure."""
+    """Return the same network except for the ninth digit of every figure."""
     draw = random.Random(seed)
     changed = graph.copy()
     for _, _, link in changed.edges(data=True):
@@ -35,7 +35,7 @@ def noisy(graph: Topology, seed: int) -> Topology:
 
 
 def sends(ranks: int, nbytes: dict[tuple[int, int], int]) -> Schedule:
-    """Messages that all set out at once, in this order."""
+    """Make a schedule of messages that all leave at once, in this order."""
     unit = 1000
     collective = Collective("all_to_all", ranks, unit * ranks)
     largest = max(size // unit for size in nbytes.values())
@@ -134,7 +134,7 @@ def test_the_ninth_digit_of_a_rate_moves_no_answer(algorithm: str, kind: str, ov
 
 @st.composite
 def networks(draw: st.DrawFn) -> Topology:
-    """A few switches in a tree, ranks on them, every direction of every cable with a rate of its own."""
+    """Draw a tree of a few switches with ranks, with a rate for each direction of a cable."""
     rates = st.one_of(st.sampled_from([1e9, 2e9, 4e9]), st.floats(1e8, 1e10))
     graph: Topology = nx.DiGraph(name="tree")
     switches = draw(st.integers(1, 4))
@@ -175,7 +175,7 @@ def test_nothing_is_delivered_before_fluid_links_would_have_carried_it(
 
 
 def fluid_end(messages: list[tuple[float, float, int]], bandwidth: float) -> float:
-    """When a link that never rests has carried messages, each (start, rate at which it comes, bytes)."""
+    """Return when a link that never idles has carried messages of (start, arrival rate, bytes)."""
     ends = [start + nbytes / rate for start, rate, nbytes in messages]
     moments = sorted({*ends, *(start for start, _, _ in messages)})
     waiting, end = 0.0, moments[0]
@@ -193,7 +193,7 @@ def fluid_end(messages: list[tuple[float, float, int]], bandwidth: float) -> flo
 
 
 def unblocking(chance: random.Random) -> tuple[Topology, Topology, int]:
-    """A star, a leaf-spine of the same ports that blocks nothing, both without latencies, and their ranks."""
+    """Draw a star and a non-blocking leaf-spine of the same ports, without latencies, and their ranks."""
     leaves, hosts = chance.randint(2, 6), chance.randint(2, 6)
     ranks = leaves * hosts
     if chance.random() < 0.7:

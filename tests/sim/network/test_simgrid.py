@@ -1,4 +1,4 @@
-"""The fair network beside SimGrid's fluid model; its answers are kept, so that it need not be here."""
+"""The fair network against stored answers of SimGrid's fluid model."""
 
 import json
 

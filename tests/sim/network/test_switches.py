@@ -25,7 +25,7 @@ M = 2**20
 
 
 def in_switch(ranks, nbytes=64 * M, pieces=1):
-    """Rank c reads the sum of chunk c from a switch and writes it to all by another place there."""
+    """Make a plan in which rank c reads chunk c's sum from a switch and multicasts it by another."""
     every = np.arange(ranks)
 
     def steps():
@@ -42,7 +42,7 @@ def in_switch(ranks, nbytes=64 * M, pieces=1):
 
 
 def made(*waves, ranks=2, switches=1):
-    """Of (source, destination, whether it adds)."""
+    """Make a plan of (source, destination, adds)."""
     blank = replace(in_switch(ranks), switches=(tuple(range(ranks)),) * switches)
     blank = replace(blank, chunks=even_chunks(blank.collective))
     return with_moves(blank, [[Move(src, dst, 0, 1, 0, adds) for src, dst, adds in wave] for wave in waves])
@@ -91,7 +91,7 @@ def test_a_sum_that_may_come_before_a_head_has_read_its_own_part_is_a_race():
 
 
 def shipped(chance):
-    """A small schedule of NCCL's with switches."""
+    """Draw a small schedule of NCCL with switches."""
     algorithm = chance.choice(["nvls", "nvls_tree", "collnet_direct", "collnet_chain"])
     kinds = ["all_reduce", "all_gather", "reduce_scatter"]
     kind = chance.choice(kinds) if algorithm in ("nvls", "collnet_direct") else "all_reduce"

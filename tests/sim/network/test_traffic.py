@@ -1,7 +1,7 @@
-"""No answer is below what its own algorithm sends over the links: some by hand, many by a plain count.
+"""No answer is below its own algorithm's traffic: some by hand, many by a plain count.
 
-The plain count looks at the transfers of the schedule one by one. Of NCCL it asks what leaves a GPU, what
-leaves a machine by its cards, and what leaves the machines under one leaf by that leaf's uplinks.
+The plain count adds up the transfers of the schedule one by one: for NCCL those that leave a GPU, a machine
+by its cards, and the machines under one leaf by its uplinks.
 """
 
 from collections import Counter, defaultdict
@@ -45,14 +45,14 @@ class Question:
     values: dict[str, str] = field(default_factory=dict)
 
     def bound(self) -> tuple[Library, Collective]:
-        """The library, and the collective on all of its ranks."""
+        """Return the library, and the collective on all of its ranks."""
         is_nccl = self.library == "nccl"
         options = Options(self.algorithm, self.protocol, times=self.times if is_nccl else None)
         found = find_library(self.library, self.cluster, self.values, ranks=self.count, options=options)
         return found, Collective(self.kind, found.ranks, self.nbytes, dtype="float32")
 
     def answer(self) -> Prediction:
-        """What is taken, and how long that takes."""
+        """Return the choice and its time."""
         return answer(*self.bound())
 
 
@@ -180,7 +180,7 @@ KINDS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "a
 
 
 def drawn(rng: np.random.Generator) -> Question:
-    """A question, by a seed; half of them NCCL's."""
+    """Return a question by a seed; half of them are NCCL's."""
 
     def one(of: Any) -> Any:
         return of[int(rng.integers(len(of)))]
@@ -202,7 +202,7 @@ def drawn(rng: np.random.Generator) -> Question:
 
 
 def _by_some_way(question: Question, one: Any) -> Question:
-    """The same, by one of the ways that have a schedule."""
+    """Return the same with one of the algorithms that have a schedule."""
     library, collective = question.bound()
     ways = []
     for candidate in library.candidates(collective):
@@ -222,7 +222,7 @@ def _by_some_way(question: Question, one: Any) -> Question:
 
 
 def counts(question: Question, library: Library, plan: Schedule) -> Iterator[tuple[str, float]]:
-    """For how long each part carries what the schedule's transfers bring over it."""
+    """Return the seconds for which each part carries the schedule's transfers."""
     sent: Counter[tuple[int, int]] = Counter()
     for step in plan.steps():
         columns = (step.src.tolist(), step.dst.tolist(), plan.nbytes(step).tolist())

@@ -1,8 +1,7 @@
-"""Random jobs as Python text: mostly sound ones, to some of which one or more things were done.
+"""Random jobs as Python text: correct ones, some with random mutations.
 
-A job is a list of exchanges in which all ranks agree; each rank does its part of them in order. Then lines of
-single ranks are left out, moved or changed. The text is a script such as people write, to be kept as it is
-where something is wrong with its verdict.
+A job is a list of exchanges on which all ranks agree; each rank does its part in order. Then lines of single
+ranks are removed, moved or changed. The text is a normal script, which can be kept if its verdict is wrong.
 """
 
 import random
@@ -35,7 +34,7 @@ class RandomProgram:
 
 
 def random_program(seed: int, library: str = "gloo") -> RandomProgram:
-    """The job of a seed, for 2 to 4 ranks; without what NCCL knows nothing of where it is for that."""
+    """Return the job of a seed, for 2 to 4 ranks; for NCCL without operations that it lacks."""
     return _Writer(random.Random(seed), library).program()
 
 
@@ -96,7 +95,7 @@ class _Writer:
         self._call(dst, "recv", f"{size}{source}{where}")
 
     def _crossing(self) -> None:
-        """Two ranks swap, each in an order of its own."""
+        """Let two ranks exchange messages, each in its own order."""
         group, members = self._of_some(2)
         pair = self._draw.sample(members, 2)
         size = self._size()
@@ -105,7 +104,7 @@ class _Writer:
                 self._call(one, word, f"{size}, {other}{self._where(group, 0)}", later=0.8)
 
     def _gathered(self) -> None:
-        """One rank hears from all others, in whatever order."""
+        """Let one rank receive from all others, in any order."""
         group, members = self._of_some(2)
         root = self._draw.choice(members)
         others = [rank for rank in members if rank != root]
@@ -143,7 +142,7 @@ class _Writer:
             self._asked(rank, f"dist.{kind}", ", ".join(words), later=later)
 
     def _unequal(self) -> None:
-        """An all-to-all of unequal parts."""
+        """Add an all-to-all of unequal parts."""
         size = {
             (i, j): self._draw.choice((0, 48, 960)) for i in range(self._ranks) for j in range(self._ranks)
         }
@@ -210,7 +209,7 @@ class _Writer:
             draw.choice(ways)(own, draw.randrange(len(own)))
 
     def _move(self, own: list[str], place: int) -> None:
-        """Another place for a line, which must not come before that which makes what it waits for."""
+        """Move a line, but not before the line that creates what it waits for."""
         line = own.pop(place)
         name = re.search(r"\bw\d+\b", line)
         first, last = 0, len(own)
@@ -230,7 +229,7 @@ class _Writer:
             own[:] = [other for other in own if not re.search(rf"\b{name}\b", other)]
 
     def _let_go(self, own: list[str], place: int) -> None:
-        """A Work that nobody waits for, or nobody keeps."""
+        """Drop a wait, or a Work."""
         named = [line for line in own if re.match(r"w\d+ = ", line)]
         if named:
             line = self._draw.choice(named)
@@ -244,7 +243,7 @@ class _Writer:
             own[place] = re.sub(r"\((\d+)", lambda _: f"({self._size()}", own[place], count=1)
 
     def _unnamed(self, own: list[str], place: int) -> None:
-        """A receive from anybody, another tag, another reduction, another root."""
+        """Make a receive accept any source, or change a tag, a reduction or a root."""
         line = own[place]
         if self._gloo and "recv(" in line and "P2POp" not in line:
             own[place] = re.sub(r"(recv\(\d+), \d+", r"\1", line)
@@ -258,7 +257,7 @@ class _Writer:
             )
 
     def _another(self, own: list[str], place: int) -> None:
-        """Another collective of the same size, or another peer."""
+        """Change a collective to another of the same size, or a peer."""
         line = own[place]
         kind = re.search(r"dist\.(\w+)\(", line)
         if kind and kind[1] in KINDS and "[" not in line:

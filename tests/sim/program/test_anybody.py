@@ -1,4 +1,4 @@
-"""Receives from anybody: the proof against a model of Gloo's sockets that goes through every state."""
+"""Receives from any source: the proof against a model of Gloo's sockets that visits every state."""
 
 import random
 from typing import Any, NamedTuple
@@ -39,7 +39,7 @@ class Sockets(NamedTuple):
 
 
 def outcomes(lines: Lines) -> set[str]:
-    """What can become of a job: that all ends, or that some hangs."""
+    """Return the possible outcomes of a job: it ends, or some rank hangs."""
     ranks = len(lines)
     first = Sockets((0,) * ranks, ((),) * ranks**2, ((),) * ranks, ((),) * ranks, frozenset())
     seen, left, found = {first}, [first], set()
@@ -60,7 +60,7 @@ def _is_over(state: Sockets, rank: int, own: list[Line]) -> bool:
 
 
 def _is_held(state: Sockets, rank: int, own: list[Line]) -> bool:
-    """Whether a rank is in a line that waits for the other side."""
+    """Return whether a rank is at a line that waits for the other side."""
     last = state.at[rank] - 1
     return last >= 0 and own[last].what in ("send", "recv") and (rank, own[last].number) not in state.over
 
@@ -70,7 +70,7 @@ def _replaced(several: tuple[Any, ...], place: int, one: Any) -> tuple[Any, ...]
 
 
 def _hosts(state: Sockets, lines: Lines) -> list[Sockets]:
-    """Each rank's next line, where nothing keeps it from that."""
+    """Yield each rank's next line if it can run."""
     found = []
     for rank, own in enumerate(lines):
         at = state.at[rank]
@@ -103,7 +103,7 @@ def _hosts(state: Sockets, lines: Lines) -> list[Sockets]:
 
 
 def _arrivals(state: Sockets, ranks: int) -> list[Sockets]:
-    """An announcement arrives: a receive that names its sender is first, then the first one from anybody."""
+    """Let an announcement arrive: a receive that names its sender precedes one from any source."""
     found = []
     for pair, announced in enumerate(state.on_the_way):
         if not announced:
@@ -126,7 +126,7 @@ def _arrivals(state: Sockets, ranks: int) -> list[Sockets]:
 
 
 def random_lines(draw: random.Random) -> Lines:
-    """Messages most of which meet, in an order of each rank's own; all are waited for."""
+    """Draw messages, most of which match, in a random order per rank; all are waited for."""
     ranks = draw.choice((2, 3, 3, 4))
     lines: Lines = [[] for _ in range(ranks)]
     for number in range(draw.randint(2, 5)):
@@ -143,7 +143,7 @@ def random_lines(draw: random.Random) -> Lines:
 
 
 def main_of(lines: Lines) -> Any:
-    """The job as one function of torch.distributed."""
+    """Return the job as a function of torch.distributed."""
 
     def main(dist: Any) -> None:
         works: dict[int, Any] = {}
@@ -174,7 +174,7 @@ def test_the_outcomes_are_those_of_every_order_of_events(first: int) -> None:
 
 
 def farm(results: int) -> Any:
-    """A master that takes so many results of each worker as they come."""
+    """Return a master that receives results of each worker in any order."""
 
     def main(dist: Any) -> None:
         if dist.get_rank() == 0:

@@ -1,4 +1,4 @@
-"""Jobs beside each other on one cluster: their order is nothing, and none gains by the others, or hardly."""
+"""Concurrent jobs on one cluster: their order has no effect, and none becomes much faster by others."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ FASTER = 0.15
 
 
 def random_jobs(seed: int, library: str, network: str) -> tuple[Libraries, list[PlacedProgram]]:
-    """Two or three jobs of several collectives and messages, on ranks anywhere in a cluster."""
+    """Draw two or three jobs of collectives and messages, on ranks anywhere in a cluster."""
     draw = random.Random(f"{seed} {library} {network}")
     cluster, values, ranks = random_cluster(draw)
     libraries = Libraries(library, cluster, values, ranks, network=network)
@@ -73,7 +73,7 @@ def makespans(libraries: Libraries, jobs: list[PlacedProgram]) -> list[float]:
 
 @contextmanager
 def orders() -> Iterator[dict[int, list[tuple[tuple[int, ...], int, int]]]]:
-    """Which messages each link of a ``fifo`` network takes, in this order, by key and bytes."""
+    """Return the messages of each link of a ``fifo`` network in order, by key and bytes."""
     taken: dict[int, list[tuple[tuple[int, ...], int, int]]] = {}
     take = fifo.FifoNetwork._take_link
 
@@ -88,7 +88,7 @@ def orders() -> Iterator[dict[int, list[tuple[tuple[int, ...], int, int]]]]:
 
 
 def overtake(libraries: Libraries, jobs: list[PlacedProgram], job: PlacedProgram) -> bool:
-    """Whether some link takes a job's messages in another order beside the others than alone."""
+    """Return whether some link serves a job's messages in another order than without other jobs."""
     found = []
     for together in ([job], jobs):
         with orders() as taken:
@@ -130,7 +130,7 @@ def test_so_it_is_of_hundreds(library: str, network: str) -> None:
 
 
 def of_two_messages(dist: Any) -> None:
-    """Rank 0 gets one message across the spine and one from its own leaf, after which it has to compute."""
+    """Let rank 0 receive one message across the spine and one from its own leaf, then compute."""
     if dist.get_rank() == 0:
         across, near = dist.irecv(1_000_000, 1), dist.irecv(1_000_000, 2)
         near.wait()
@@ -142,7 +142,7 @@ def of_two_messages(dist: Any) -> None:
 
 
 def sends_of(nbytes: int) -> Callable[[Any], None]:
-    """The first half of the ranks each send something to one of the others."""
+    """Draw a message from each rank of the first half to one of the others."""
 
     def main(dist: Any) -> None:
         half = dist.get_world_size() // 2

@@ -1,4 +1,4 @@
-"""What the proof says of programs, and how it tells what is wrong."""
+"""Verdicts of the proof, and their reasons."""
 
 from typing import Any
 
@@ -103,7 +103,7 @@ _STEPS = st.lists(
 
 
 def _random_main(steps: list[tuple[str, int, int]]) -> Any:
-    """A program in which each rank does the steps that name it, or that name nobody in particular."""
+    """Return a program in which each rank does the steps that name it, or that name no rank."""
 
     def main(dist: Any) -> None:
         rank, works, groups = dist.get_rank(), [], [None]

@@ -1,7 +1,7 @@
 """FSDP2's collectives in their order, by the play of its streams and its one communicator.
 
-The order is what fully_shard of PyTorch 2.13 did in a steady iteration of a root with an embedding and a head
-and of three blocks, seen by wrapping torch.distributed's functions
+The order is that of fully_shard of PyTorch 2.13 in a steady iteration of a root with an embedding and a head
+and of three blocks, recorded by wrapping torch.distributed's functions
 (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py).
 """
 
@@ -63,7 +63,7 @@ def steps(gathers: Group, scatters: Group) -> list[Operation]:
 
 
 def played(gathers: Group, scatters: Group) -> tuple[list[str], float]:
-    """The collectives in the order in which they begin, and when all is over."""
+    """Return the collectives in the order of their begin, and the end."""
     operations = steps(gathers, scatters)
     program = Program("step", 2, lambda _: operations)
     simulation = play_in_group(program, TimedGroup(2, lambda collective: collective.nbytes * SECONDS))

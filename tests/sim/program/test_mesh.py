@@ -1,4 +1,4 @@
-"""A script's mesh makes the groups that torch makes, in its order."""
+"""A script's mesh makes the same groups as torch, in the same order."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Random programs: each has a verdict, and what is proved comes to its end in a simulation."""
+"""Random programs: each has a verdict, and proved ones end in a simulation."""
 
 import pytest
 
@@ -15,7 +15,7 @@ MAY = {PROVED: {ENDS}, HANGS: {HANGS, FAILS}, FAILS: {HANGS, FAILS}, UNSAFE: {EN
 
 
 def prove_and_simulate(library: str, seeds: range) -> dict[str, int]:
-    """How often each verdict was found."""
+    """Count the verdicts."""
     cluster, figures = ("dgx-h100", {}) if library == "nccl" else ("star", STAR)
     of = {ranks: Libraries(library, cluster, figures, ranks) for ranks in (2, 3, 4)}
     counts = dict.fromkeys(MAY, 0)

@@ -1,4 +1,4 @@
-"""Ranks that do the same are found, and one of each role tells whether all ends."""
+"""Roles of ranks, and whether one rank per role decides if all end."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def _ring(dist: Any) -> None:
 
 
 def _mesh(dist: Any) -> None:
-    """Pipeline 4 x data 4 x tensor 2."""
+    """Run a step on a mesh of pipeline 4 x data 4 x tensor 2."""
     mesh = dist.init_device_mesh("cpu", (4, 4, 2), mesh_dim_names=("pp", "dp", "tp"))
     stage, stages = mesh.get_coordinate()[0], dist.get_process_group_ranks(mesh.get_group("pp"))
     for _ in range(2):
@@ -146,7 +146,7 @@ _STEPS = st.lists(
 
 
 def _symmetric(steps: list[tuple[str, int, bool]], kinds: int) -> Any:
-    """Every rank does the steps, as far as they are for its kind, with neighbours at equal distances."""
+    """Let every rank do the steps of its kind, with neighbours at equal distances."""
 
     def main(dist: Any) -> None:
         rank, ranks = dist.get_rank(), dist.get_world_size()

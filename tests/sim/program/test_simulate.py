@@ -1,4 +1,4 @@
-"""Laws of simulated programs, and what can be reckoned by hand."""
+"""Laws of simulated programs, and times computed by hand."""
 
 from collections.abc import Callable
 from typing import Any
@@ -68,7 +68,7 @@ def test_what_is_proved_comes_to_its_end(name: str, library: str) -> None:
 
 @st.composite
 def scripts(draw: st.DrawFn) -> tuple[int, list[tuple[Any, ...]]]:
-    """A number of ranks, and what they do: all follow one list, each its own part of it."""
+    """Draw a number of ranks, and a list of steps, of which each rank does its part."""
     ranks = draw(st.integers(2, 5))
     rank = st.integers(0, ranks - 1)
     size = st.sampled_from([0, 1, 1000, MIB])
@@ -91,7 +91,7 @@ def scripts(draw: st.DrawFn) -> tuple[int, list[tuple[Any, ...]]]:
 
 
 def follow(steps: list[tuple[Any, ...]]) -> Main:
-    """The script as a function of a rank; what is asynchronous is waited for at the end."""
+    """Return the script as a function of a rank; it waits for asynchronous calls at the end."""
 
     def main(dist: Any) -> None:
         rank, works, groups = dist.get_rank(), [], {}
@@ -218,7 +218,7 @@ def test_communication_is_exposed_where_nothing_is_computed() -> None:
 
 
 def pairs(*members: list[int]) -> Main:
-    """Two ranks each reduce something at the same time."""
+    """Let pairs of ranks reduce at the same time."""
 
     def main(dist: Any) -> None:
         groups = [dist.new_group(own) for own in members]

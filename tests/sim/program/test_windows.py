@@ -1,4 +1,4 @@
-"""On networks whose connections have a window, word of a receive waits in its host's port."""
+"""On networks with a window, the announcement of a receive queues at its host's port."""
 
 import pytest
 
@@ -14,9 +14,9 @@ PAIR = Group("pair", (0, 1), "gloo", 2)
 
 
 def received_s(nbytes: int, **settings: int) -> float:
-    """When rank 1 has what rank 0 sends it, which it asks for as it begins to send to rank 2.
+    """Return when rank 1 has rank 0's message, whose receive it posts as it begins to send to rank 2.
 
-    Both others have come before it.
+    The other two ranks arrive first.
     """
     lists = (
         [Operation(Send(WORLD, 1, NBYTES), category="message")],
@@ -31,7 +31,7 @@ def received_s(nbytes: int, **settings: int) -> float:
 
 
 def broadcast_s(sent: int, **settings: int) -> float:
-    """When rank 1 has rank 0's broadcast, to which it comes while it sends to rank 2."""
+    """Return when rank 1 has rank 0's broadcast, at which it arrives while it sends to rank 2."""
     broadcast = Operation(
         Call(PAIR, "broadcast", Collective("broadcast", 2, NBYTES)), category="collective", name="broadcast"
     )

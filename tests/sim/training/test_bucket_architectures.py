@@ -215,7 +215,7 @@ FLAGS = [
 
 @pytest.fixture(scope="module")
 def arrivals() -> dict[str, tuple[int, ...]]:
-    """The order of gradients that `ringside.real.model.architecture` foresees, without data."""
+    """Return the order of gradients that `ringside.real.model.architecture` predicts, without data."""
     found = {}
     for name, make in (ARCHITECTURES | UNUSUAL).items():
         module, inputs = make()

@@ -1,4 +1,4 @@
-"""Context parallelism: what each rank computes and sends, and that its steps are proved and lawful."""
+"""Context parallelism: compute and messages of each rank, and proved, lawful steps."""
 
 from dataclasses import replace
 from math import inf

@@ -86,7 +86,7 @@ class Given:
 
 
 def torchs_own(shapes: Sequence[tuple[int, ...]], powersgd: PowerSGD) -> tuple[list[int], int]:
-    """What torch's hook asks for in its third compressed step, and the bytes that it keeps."""
+    """Return the collectives of torch's hook in its third compressed step, and the bytes that it keeps."""
     group: Any = Asked()
     state = PowerSGDState(
         group, powersgd.rank, 2, powersgd.min_rate, powersgd.error_feedback, powersgd.warm_start, 1e-8,

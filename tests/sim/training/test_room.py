@@ -1,4 +1,4 @@
-"""What fits into a GPU, what is tight and what does not fit."""
+"""Trainings that fit into a GPU, are tight, or do not fit."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A stage's passes in a rank's list, and the mesh that its exchanges go along."""
+"""A stage's passes in a rank's list, and the mesh of its exchanges."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Optimizers that are dealt out: what is sent, what is held, and in which order."""
+"""Sharded optimizers: messages, memory, and their order."""
 
 from collections import Counter
 from dataclasses import replace
@@ -38,7 +38,7 @@ SMALL = replace(
 
 
 def made(layers: int = 3, count: int = 1000) -> list[RankLayer]:
-    """Layers of one module each, which take a second forward and two backward."""
+    """Return layers of one module each, of one second forward and two backward."""
     return [
         RankLayer(
             name=f"layer {number}", parameters=(Tensor("weight", count, "bfloat16"),), forward=(Work(1.0),),
@@ -53,13 +53,13 @@ def rank(ranks: int = 4, **mesh: int) -> RankList:
 
 
 def calls(operations: list[Operation]) -> list[tuple[str, int]]:
-    """Kind and bytes of all collectives, in order."""
+    """Return kind and bytes of all collectives, in order."""
     actions = [operation.action for operation in operations]
     return [(one.collective.kind, one.collective.nbytes) for one in actions if isinstance(one, Call)]
 
 
 def step(sharing: object, own: RankList, layers: list[RankLayer], micro_batches: int = 1) -> list[Operation]:
-    """A whole step."""
+    """Return a whole step."""
     stage = Stage(own, layers, sharing)  # type: ignore[arg-type]
     sharing.hold(ADAM)  # type: ignore[attr-defined]
     stage.pass_all(micro_batches)
@@ -80,7 +80,7 @@ def job(strategy: str, *, decoder: Decoder = SMALL, batch: int = 4, ranks: int =
 
 
 def sent(writing: Writing, number: int = 0) -> Counter[str]:
-    """Bytes by kind."""
+    """Return the bytes by kind."""
     found: Counter[str] = Counter()
     for kind, nbytes in calls(list(writing.operations(number))):
         found[kind] += nbytes
@@ -88,7 +88,7 @@ def sent(writing: Writing, number: int = 0) -> Counter[str]:
 
 
 def pools(writing: Writing, number: int = 0) -> dict[str, int]:
-    """What is taken before the first operation is over and not given back by the last."""
+    """Return the bytes allocated by the end of the first operation and not freed by the last."""
     left: Counter[str] = Counter()
     for operation in writing.operations(number):
         for pool, nbytes in operation.memory:

@@ -1,4 +1,4 @@
-"""Models whose backward takes its own ways: recurrent, checkpointed, reading numbers, frozen in part."""
+"""Models with an unusual backward: recurrent, checkpointed, reading numbers, frozen in part."""
 
 from collections.abc import Callable
 from typing import Any

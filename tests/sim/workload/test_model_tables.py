@@ -334,7 +334,7 @@ def test_a_decoder_is_what_the_module_is(name: str) -> None:
 
 
 def hugging_face(name: str, model: Decoder) -> str:
-    """What Hugging Face calls ``layer 3.query.weight``."""
+    """Return Hugging Face's name of ``layer 3.query.weight``."""
     names = GPT if model.positions else LLAMA
     layer, module, kind = name.split(".")
     if not layer.startswith("layer "):
@@ -360,7 +360,7 @@ def test_table_is_what_the_module_is(name: str) -> None:
 
 
 def total(model: Architecture, what: str) -> float:
-    """Of all but the loss, which references do not have."""
+    """Return the sum without the loss, which references lack."""
     return sum(getattr(block, what) for block in model.blocks if block.name != "loss")
 
 

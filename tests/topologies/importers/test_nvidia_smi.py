@@ -48,7 +48,7 @@ NIC1\tSYS\tSYS\tNODE\tNODE\tSYS\t X
 
 
 def hgx(links: int, gpus: int = 8) -> str:
-    """A machine behind NVSwitch, each GPU with a card beside it, as an interactive terminal shows it."""
+    """Return the table of a machine with NVSwitch and a card per GPU, as on an interactive terminal."""
     header = "".join(f"\t\x1b[4mGPU{g}" for g in range(gpus)) + "".join(f"\tNIC{g}" for g in range(gpus))
     rows = [header + "\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m"]
 

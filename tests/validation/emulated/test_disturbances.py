@@ -1,4 +1,4 @@
-"""Disturbed steps on an emulated network: what is predicted of each case, and how it is judged."""
+"""Disturbed steps on an emulated network: the prediction of each case, and its checks."""
 
 from pathlib import Path
 

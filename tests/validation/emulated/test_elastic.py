@@ -14,7 +14,7 @@ RESTART = Restarted(
 
 
 def elastic(interval, kill_after_s, steps=100, step_s=0.1, save_s=0.2, start_s=2.4, restart=RESTART):
-    """What a run would measure that has the given parts and nothing else."""
+    """Return the measurements of a run that consists of the given parts."""
     cycle = interval * step_s + save_s
     kept = int(kill_after_s // cycle) * interval
     wasted_s = kill_after_s - kept * step_s - kept / interval * save_s

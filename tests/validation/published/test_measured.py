@@ -1,4 +1,4 @@
-"""NCCL's measured model on published rows that were kept back from its fit."""
+"""NCCL's measured model on held-out published rows."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def rows(machine, *patterns):
 
 
 def judged(found, kept_back):
-    """Absolute relative errors, and which part of the rows lies in its interval."""
+    """Return absolute relative errors, and the share of rows in their interval."""
     chosen = choose(kept_back, found.model.facts)
     answer = found.model.predict(chosen.tasks)
     seconds = np.array([kept_back[place].record.time_s for place in chosen.kept])

@@ -1,4 +1,4 @@
-"""What published sweeps of layouts say about predictions of them."""
+"""Predictions against published sweeps of layouts."""
 
 from statistics import median
 

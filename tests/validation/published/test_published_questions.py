@@ -1,4 +1,4 @@
-"""What tables judge is what ``ringside train`` answers: to the last bit, by the command line of a row."""
+"""Predictions in tables equal answers of ``ringside train`` to a row's command line, to the last bit."""
 
 import json
 import sys
@@ -34,7 +34,7 @@ TOP = Path(__file__).parents[3]
 
 
 def options(question: StepTime) -> Iterator[str]:
-    """The options of ``ringside train`` that ask a question."""
+    """Return the options of ``ringside train`` for a question."""
     names = {one.name for one in options_of(question)} - {"model", "cluster"}
     for name in question.changed(*sorted(names)):
         option, value = f"--{name.replace('_', '-')}", getattr(question, name)
@@ -68,7 +68,7 @@ def answered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
 
 def rows() -> Iterator[tuple[str, StepTime, float]]:
-    """Of each table some rows: the question, and the seconds of a step that the table goes by."""
+    """Yield some rows of each table: the question, and the table's seconds of a step."""
     for step in [*megatron.steps()][1:9:3]:
         yield "megatron", step.training(0.4), step.predicted_s(0.4)
     for row in [one for one in libai.steps() if one.batch <= 2 * one.data * one.micro_batch][:3]:

@@ -1,4 +1,4 @@
-"""The scorecard: which rows a fit may see, what simple rules say, and how rows are summed up."""
+"""The scorecard: the rows of a fit, simple rules, and summaries of rows."""
 
 import numpy as np
 import pytest

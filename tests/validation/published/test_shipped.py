@@ -1,4 +1,4 @@
-"""Calibrations: those that are shipped, those that a user makes, and files that are not whole."""
+"""Calibrations: shipped ones, users' own, and damaged files."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tables as READMEs and issues quote them, and the JSON of other tools."""
+"""Tables quoted in READMEs and issues, and the JSON of other tools."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ SIZES = (8, 1024, 2**20, 2**26, 2**30)
 
 
 def table(kind: str, ranks: int, columns: str = "size count type redop root", hashes: bool = False) -> str:
-    """What nccl-tests prints of a collective that takes 20 us and 250 GB/s, its comment signs gone."""
+    """Return nccl-tests' output for a collective of 20 us and 250 GB/s, without comment signs."""
     rows = []
     for size in SIZES:
         time = 20 + size / 250e3
@@ -169,7 +169,7 @@ def test_the_iterations_of_all_processes_do_not_disturb(tmp_path: Path) -> None:
 
 
 def listing(ranks: Sequence[int], machine: int = 8) -> str:
-    """The lines that nccl-tests prints of these ranks, so many on each host."""
+    """Return nccl-tests' lines of these ranks, with ``each`` per host."""
     return "".join(
         f"#  Rank {rank:2} Group  0 Pid {100 + rank} on host{rank // machine} device  {rank % machine} "
         f"[0000:{rank % machine:02}:00] NVIDIA H100\n"
@@ -178,7 +178,7 @@ def listing(ranks: Sequence[int], machine: int = 8) -> str:
 
 
 def taken_or_refused(path: Path, complaint: str) -> Reading | None:
-    """The file's records, None where it is refused for this."""
+    """Return the file's records, None if it is refused for this reason."""
     try:
         return read(path)
     except RecordError as error:

@@ -189,7 +189,7 @@ def test_a_log_that_ends_between_rows_counts_with_the_rows_it_has(tmp_path: Path
 
 
 def taken(time_us: float | None, in_place_us: float | None) -> tuple[float | None, bool]:
-    """The time out of place; that in place where there is no other, or where something held the other up."""
+    """Return the time out of place, or in place if that is missing or disturbed."""
     held_up = time_us is None or (in_place_us is not None and time_us > 2 * in_place_us)
     return (in_place_us, True) if held_up else (time_us, False)
 

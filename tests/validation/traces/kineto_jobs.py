@@ -1,4 +1,4 @@
-"""Jobs written as PyTorch's profiler writes them, for tests that know what must be read back."""
+"""Jobs in the format of PyTorch's profiler, for tests with a known result."""
 
 import json
 from dataclasses import dataclass, field
@@ -69,7 +69,7 @@ class Rank:
         self.event("user_annotation", f"ProfilerStep#{number}", ts, dur)
 
     def collective(self, kind, given, got, dtype, ts, dur, called=None, group=None, channels=8, **more):
-        """One of ``given`` elements in and ``got`` out, on the kernel's own time."""
+        """Return a collective of ``given`` elements in and ``got`` out, with the kernel's own time."""
         called = ts - 5 if called is None else called
         word, kernel = WORDS[kind]
         ranks = list(range(self.ranks)) if group is None else group

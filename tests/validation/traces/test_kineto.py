@@ -1,4 +1,4 @@
-"""Traces of PyTorch's profiler, as they are read: real ones against a plain count, and every odd shape."""
+"""Reading traces of PyTorch's profiler: real ones against a plain count, and unusual ones."""
 
 import gzip
 import io
@@ -22,7 +22,7 @@ WIDTH = {
 
 
 def plain_count(path):
-    """How many collectives of which bytes in, over the bare JSON."""
+    """Count collectives by input bytes in the plain JSON."""
     events = [e for e in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"] if e["ph"] == "X"]
     kernels = [e["args"] for e in events if e["cat"] == "kernel" and "nccl" in e["name"]]
     if any("In msg nelems" in args for args in kernels):

@@ -1,4 +1,4 @@
-"""Files and archives of traces that unpack to more than a machine holds are refused, and never held."""
+"""Files and archives of traces that unpack to more than a machine's memory are refused early."""
 
 import gzip
 import io
@@ -12,7 +12,7 @@ from tests.validation.traces.kineto_jobs import Rank
 
 
 def bomb(nbytes):
-    """Gzip of a trace that goes on for so many bytes."""
+    """Return a gzip of a trace of this number of bytes."""
     return gzip.compress(b'{"traceEvents": [' + b" " * nbytes)
 
 
@@ -26,7 +26,7 @@ def archived(name, content):
 
 
 def header_of(nbytes):
-    """An archive whose first header claims so many bytes for itself."""
+    """Return an archive whose first header declares this number of bytes."""
     member = tarfile.TarInfo("x")
     member.type, member.size = tarfile.XHDTYPE, nbytes
     return member.tobuf(tarfile.GNU_FORMAT) + b"0" * nbytes

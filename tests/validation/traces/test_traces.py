@@ -1,4 +1,4 @@
-"""Traces of all ranks: who met whom, skew and transfer, and the job played again."""
+"""Traces of all ranks: matching, skew and transfer, and the replayed job."""
 
 import json
 from pathlib import Path
@@ -112,7 +112,7 @@ def jobs(draw):
 
 
 def written(folder, ranks, calls, clocks, in_args, numbered):
-    """Write a job whose ranks compute, come to each collective a while late, and leave it together."""
+    """Write a job whose ranks compute, arrive at each collective with delays, and leave it together."""
     for number in range(ranks):
         rank = Rank(number, ranks, clocks[number], in_args)
         for place, (kind, nelems, dtype, late, transfer) in enumerate(calls):

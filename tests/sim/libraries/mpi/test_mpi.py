@@ -1,4 +1,4 @@
-"""MPI's rounds against the schedules that they stand for, its form against closed forms, its laws."""
+"""MPI's rounds against their schedules, its form against closed forms, and its laws."""
 
 from itertools import pairwise
 

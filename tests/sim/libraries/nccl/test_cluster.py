@@ -21,7 +21,7 @@ NIC0    NODE NODE SYS  SYS  X
 
 
 def communicators(cluster, values, counts, ranks, settings):
-    """The communicator of each count of machines, or of the count in the cluster's name."""
+    """Return the communicator of each count of machines, or of the count in the cluster's name."""
     if counts is None:
         comm = communicator_of(cluster, values, ranks, settings)
         return {comm.nodes if comm else 1: comm}

@@ -1,4 +1,4 @@
-"""The forms and the correction of NCCL's measured model, by what must hold whatever the figures."""
+"""Laws of the forms and the correction of NCCL's measured model, for any figures."""
 
 import numpy as np
 import pytest

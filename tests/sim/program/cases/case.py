@@ -19,7 +19,7 @@ CASES: dict[str, Case] = {}
 
 
 def case(ranks: int, gloo: str | None, nccl: str | None = None) -> Callable[[Callable[[Any], Any]], Any]:
-    """Put a program on the list."""
+    """Add a program to the list."""
 
     def put(main: Callable[[Any], Any]) -> Callable[[Any], Any]:
         CASES[main.__name__] = Case(main, ranks, gloo, nccl)

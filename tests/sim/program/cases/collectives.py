@@ -71,7 +71,7 @@ def asynchronous_calls_of_different_kinds_in_different_orders(dist: Any) -> None
 
 @case(4, "unsafe", "hangs")
 def broadcast_that_the_root_need_not_wait_for(dist: Any) -> None:
-    """Rank 3 hears from the root by way of rank 2 or 1: the root leaves before it has come."""
+    """Rank 3 gets the data through rank 2 or 1, so the root leaves before rank 3 arrives."""
     rank = dist.get_rank()
     if rank == 3:
         dist.recv(4, 0)
@@ -92,7 +92,7 @@ def broadcast_whose_receiver_waits_for_the_root(dist: Any) -> None:
 
 @case(3, "unsafe", None)
 def gather_that_a_sender_leaves_early(dist: Any) -> None:
-    """Rank 1 has given its part to the root and goes on, while rank 2 has not come."""
+    """Rank 1 continues after sending its part to the root, before rank 2 arrives."""
     rank = dist.get_rank()
     if rank == 2:
         dist.recv(4, 1)
@@ -198,7 +198,7 @@ def all_to_all_of_too_few_parts(dist: Any) -> None:
 
 @case(3, "proved")
 def named_receive_that_loses_nothing_to_one_from_anybody(dist: Any) -> None:
-    """Both receives are there before rank 1 sends, and so the one that names it is first."""
+    """Both receives are posted before rank 1 sends, so the one that names it is first."""
     rank = dist.get_rank()
     works = [dist.irecv(4), dist.irecv(4, 1)] if rank == 0 else []
     dist.barrier()
@@ -215,7 +215,7 @@ def named_receive_that_loses_nothing_to_one_from_anybody(dist: Any) -> None:
 
 @case(2, "unsafe", "proved")
 def irecv_that_nobody_keeps(dist: Any) -> None:
-    """What comes for it blocks all that comes behind it from the same rank."""
+    """Its message blocks all later ones from the same rank."""
     if dist.get_rank() == 0:
         dist.send(4, 1)
     else:
@@ -241,7 +241,7 @@ def barrier_that_meets_a_larger_all_reduce(dist: Any) -> None:
 
 @case(2, "hangs", "hangs")
 def barrier_behind_what_never_ends(dist: Any) -> None:
-    """Gloo's barrier waits for all that its group has under way, though nobody else does."""
+    """Gloo's barrier waits for all operations of its group under way, although no other rank does."""
     if dist.get_rank() == 0:
         dist.all_reduce(4, async_op=True)
     else:
@@ -272,7 +272,7 @@ def all_to_all_with_too_little_room_for_ones_own(dist: Any) -> None:
 
 @case(2, "unsafe", "hangs")
 def reduce_scatter_that_meets_all_reduces(dist: Any) -> None:
-    """Gloo reduces each part of a reduce_scatter by itself."""
+    """Gloo reduces each part of a reduce_scatter separately."""
     if dist.get_rank() == 0:
         dist.reduce_scatter(96)
     else:
@@ -302,7 +302,7 @@ def reduce_without_a_root(dist: Any) -> None:
 
 @case(3, "unsafe")
 def reduction_of_nothing_that_one_skips(dist: Any) -> None:
-    """Gloo returns at once where there is nothing to move."""
+    """Gloo returns at once without data."""
     if dist.get_rank():
         for call in (dist.all_reduce, dist.all_gather, dist.reduce_scatter_tensor):
             call(0)
@@ -321,7 +321,7 @@ def different_collectives_of_nothing(dist: Any) -> None:
 
 @case(3, "fails")
 def all_reduce_of_something_and_of_nothing(dist: Any) -> None:
-    """Really it hangs: nothing too large comes to anybody."""
+    """On real Gloo it hangs: no rank receives too much."""
     dist.all_reduce(48 if dist.get_rank() else 0)
 
 
@@ -335,7 +335,7 @@ def scatter_of_too_much_where_one_calls_another(dist: Any) -> None:
 
 @case(2, "unsafe")
 def monitored_barrier_whose_message_another_receive_may_take(dist: Any) -> None:
-    """Gloo's tags of it count the calls of its group: here they are 0 and 1."""
+    """Its tags in Gloo are the call numbers of its group, here 0 and 1."""
     if dist.get_rank() == 0:
         work = dist.irecv(8)
         dist.monitored_barrier()

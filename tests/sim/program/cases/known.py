@@ -1,4 +1,4 @@
-"""Programs that end or do not, with each library: what the proof must say, and what really happens."""
+"""Programs that end or hang, with each library: the expected verdict, and the real outcome."""
 
 from tests.sim.program.cases import collectives, groups, messages
 from tests.sim.program.cases.case import CASES

@@ -1,4 +1,4 @@
-"""Programs of messages alone."""
+"""Programs of messages only."""
 
 from typing import Any
 
@@ -210,7 +210,7 @@ def pipeline(dist: Any) -> None:
 
 @case(2, "hangs", "hangs")
 def one_f_one_b_with_blocking_messages(dist: Any) -> None:
-    """The stage that follows sends its gradient while the one before sends the next activation."""
+    """A stage sends its gradient while the previous one sends the next activation."""
     rank = dist.get_rank()
     for step in range(2):
         if rank == 0:
@@ -250,7 +250,7 @@ def receive_from_nobody(dist: Any) -> None:
 
 @case(3, "unsafe")
 def named_receive_behind_one_from_anybody(dist: Any) -> None:
-    """Either may take what comes from rank 1; if it is the first, the other one waits for rank 1 in vain."""
+    """Either receive may match rank 1's message; if the first does, the other waits for rank 1 forever."""
     if dist.get_rank() == 0:
         for work in [dist.irecv(4), dist.irecv(4, 1)]:
             work.wait()
@@ -260,7 +260,7 @@ def named_receive_behind_one_from_anybody(dist: Any) -> None:
 
 @case(4, "unsafe")
 def receive_from_anybody_behind_another_ones(dist: Any) -> None:
-    """Rank 2 can be first at rank 0 only once it has received from anybody itself."""
+    """Rank 2 can be first at rank 0 only after its own receive from any source."""
     rank = dist.get_rank()
     if rank == 0:
         dist.recv(4)

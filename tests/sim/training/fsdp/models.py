@@ -1,4 +1,4 @@
-"""Models as FSDP's ranks have them, and what their Programs come to."""
+"""Models on FSDP's ranks, and their programs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ def layer(
 
 
 def language_model(*, words: int = 10, ends: bool = False) -> list[RankLayer]:
-    """Three blocks of one square weight between an embedding and a head."""
+    """Return three blocks of one square weight between an embedding and a head."""
     blocks = [layer(f"b{number}", tensor("weight", 8, 8)) for number in range(3)]
     embedding = layer("emb", tensor("weight", words, 8), forward=0.25, backward=0.5, wrapped=ends)
     head = layer("head", tensor("weight", words, 8), forward=0.25, backward=0.5, wrapped=ends)
@@ -54,7 +54,7 @@ def program(
     clips: bool = False,
     library: str = "nccl",
 ) -> Program:
-    """A step of all ranks of a mesh, which act alike: the micro-batches in turn, then the optimizer."""
+    """Return a step of all ranks of a mesh: the micro-batches in turn, then the optimizer."""
     rules = RULES[library]
     communicators = Communicators(mesh, library, workers=rules.workers)
     made: dict[int, list[Operation]] = {}
@@ -90,7 +90,7 @@ def driven(
     split: bool = False,
     library: str = "nccl",
 ) -> Program:
-    """One stage of two ranks: gathered, all micro-batches forward and then backward, given back, summed."""
+    """Return one stage of two ranks: gather, all forwards, all backwards, free, sum."""
     communicators = Communicators(Mesh(shard=2), library, 1)
     layers = [replace(one, input_gradient=(Work(1.0),), weight_gradient=(Work(1.0),)) for one in layers]
     lists = []
@@ -120,7 +120,7 @@ def calls(program: Program, rank: int = 0) -> list[Call]:
 
 
 def labels(program: Program, rank: int = 0) -> list[str]:
-    """The collectives that a rank asks for, in order: kind, unit, elements."""
+    """Return the collectives of a rank, in order: kind, unit, elements."""
     found = []
     for one in program.operations(rank):
         if isinstance(one.action, Call):
@@ -141,7 +141,7 @@ class Played:
         return self.simulation.makespan_s
 
     def moment(self, name: str, which: int = 0) -> tuple[float, float]:
-        """When the operation of that name began, with all who take part, and ended."""
+        """Return when the operation of that name began with all its ranks, and ended."""
         operations = self.simulation.operations[0]
         places = [place for place, one in enumerate(operations) if one.name == name]
         place = places[which]
@@ -151,7 +151,7 @@ class Played:
         return begins[0][place], self.simulation.end[0][place]
 
     def pools(self) -> dict[str, list[tuple[float, int]]]:
-        """What each pool holds after each change, in order of time, and of the rank's list at one moment."""
+        """Return the bytes of each pool after each change, in order of time and then of the list."""
         changes: list[tuple[float, int, bool, str, int]] = []
         for place, one in enumerate(self.simulation.operations[0]):
             for pool, nbytes in one.memory:
@@ -165,7 +165,7 @@ class Played:
 
 
 def played(program: Program, seconds_per_byte: float = 0.0, latency: float = 0.0) -> Played:
-    """The step where a collective takes so long for its bytes, one rank for all."""
+    """Play the step with a time per byte of collectives, one rank for all."""
 
     def time(collective: Collective, /) -> float:
         return latency + seconds_per_byte * collective.nbytes

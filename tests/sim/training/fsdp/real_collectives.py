@@ -1,8 +1,8 @@
-"""A small language model under fully_shard on Gloo, and every collective that PyTorch asks for meanwhile.
+"""A small language model under fully_shard on Gloo, and every collective that PyTorch calls.
 
-Run as a file, one process a rank: ``real_collectives.py RANK RANKS FOLDER CASES``. Rank 0 prints what it saw
-of each case, one JSON object. A collective is its kind, the bytes of its whole buffer, its type, its
-ranks, and whether it is waited for at once.
+Run as a file, one process a rank: ``real_collectives.py RANK RANKS FOLDER CASES``. Rank 0 prints its record
+of each case, one JSON object. A collective is its kind, the bytes of its whole buffer, its type, its ranks,
+and whether it is waited for at once.
 """
 
 import json
@@ -90,7 +90,7 @@ class Recorder:
 
 
 def trained(case: dict[str, Any]) -> list[tuple[str, int, str, int, bool]]:
-    """What a second step asks for."""
+    """Return the collectives of a second step."""
     torch.manual_seed(0)
     model = Model()
     options: dict[str, Any] = {}
@@ -137,7 +137,7 @@ def step(model: Model, tokens: torch.Tensor, case: dict[str, Any]) -> None:
 
 
 def driven(model: Model, tokens: torch.Tensor, case: dict[str, Any]) -> None:
-    """As a pipeline's runtime has a stage of its own: gathered once, summed once."""
+    """Drive a stage as a pipeline's runtime does: gathered once, summed once."""
     units = [module for module in model.modules() if isinstance(module, FSDPModule)]
     for handle in [unit.unshard(async_op=True) for unit in units]:
         assert handle is not None

@@ -1,4 +1,4 @@
-"""FSDP1's steps: what its strategies send, what its prefetch and its rate limit do.
+"""FSDP1's steps: messages of its strategies, its prefetch and its rate limit.
 
 FSDP1 refuses CPU, so orders are those of PyTorch 2.13's source, torch/distributed/fsdp/_runtime_utils.py.
 """

@@ -1,4 +1,4 @@
-"""FSDP2 as a pipeline's runtime drives it: gathered once, summed once, and what is refused."""
+"""FSDP2 driven by a pipeline's runtime: one gather, one sum, and its errors."""
 
 import pytest
 

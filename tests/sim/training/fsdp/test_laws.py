@@ -1,4 +1,4 @@
-"""What holds of every step of FSDP: it ends, gives back what it takes, and is as long as it must be."""
+"""Laws of every step of FSDP: it ends, frees its memory, and takes at least its bound."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What FSDP2 asks its communicators for: order and sizes as PyTorch's, noted and asked anew."""
+"""FSDP2's collectives: order and sizes equal PyTorch's, as recorded and as run again."""
 
 import json
 import subprocess
@@ -103,7 +103,7 @@ def asked_of_pytorch(
 
 
 def predicted(ranks: int, case: dict[str, object]) -> list[list[object]]:
-    """What the Program has, in the words of ``real_collectives.py``."""
+    """Return the program's collectives in the form of ``real_collectives.py``."""
     ends, kept = bool(case.get("ends")), case.get("reshard")
     blocks = [f"b{number}" for number in range(3)]
     forward = {one: (following,) for one, following in pairwise(blocks)}

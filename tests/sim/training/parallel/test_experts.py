@@ -1,4 +1,4 @@
-"""Steps of a mixture of experts: who has which experts, whose gradients are summed where, what it costs."""
+"""Steps of a mixture of experts: placement of experts, sums of gradients, and times."""
 
 from collections import Counter
 from dataclasses import replace

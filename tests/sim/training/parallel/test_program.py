@@ -1,4 +1,4 @@
-"""Steps under a layout: every program is proved, equal to the textbook where that knows, and lawful."""
+"""Steps under a layout: every program is proved, lawful, and equal to the textbook's where it has one."""
 
 from dataclasses import replace
 from math import inf
@@ -135,7 +135,7 @@ def test_ddp_by_a_layout_is_the_step_of_before(
 
 
 def reduced(made: ParallelJob) -> int:
-    """Bytes of gradients that a rank has reduced in a step, whole ones."""
+    """Return the bytes of whole gradients that a rank reduces in a step."""
     return sum(
         operation.action.collective.nbytes
         for operation in Writing(made).operations(0)
@@ -199,7 +199,7 @@ def test_context_parallel_ranks_sum_gradients_and_deal_optimizers_out(strategy: 
 
 
 def _of_all(made: ParallelJob) -> list[tuple[str, int]]:
-    """What a rank calls with all others: of parameters and gradients, however long samples are."""
+    """Return a rank's collectives of parameters and gradients with all others."""
     return [
         (call.collective.kind, call.collective.nbytes)
         for operation in Writing(made).operations(0)

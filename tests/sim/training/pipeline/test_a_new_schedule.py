@@ -1,4 +1,4 @@
-"""A pipeline schedule is an entry of one table: one more is added from outside, and everything knows it."""
+"""A pipeline schedule is an entry of one table: one added from outside works everywhere."""
 
 import pytest
 
@@ -15,7 +15,7 @@ NAME = "newest-first"
 
 
 def newest_first(where: Placement, micro_batches: int, rank: int) -> list[Slot]:
-    """All forwards, then the backwards from the last micro-batch to the first."""
+    """Order all forwards, then the backwards from the last micro-batch to the first."""
     numbers = range(micro_batches)
     forwards = [Action(rank, Kind.FORWARD, number) for number in numbers]
     return [*forwards, *(Action(rank, Kind.BACKWARD, number) for number in reversed(numbers))]

@@ -1,4 +1,4 @@
-"""Pipelines as programs: they end, they take what the textbook says, and what is broken is told in words."""
+"""Pipelines as programs: they end, take the textbook's time, and broken ones give clear errors."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ NBYTES = 1 << 20
 
 
 def layer(stages_a_rank=1, forward=1.0, input_gradient=1.0, weight_gradient=1.0):
-    """A rank's layers take that long, and a stage's a part of it."""
+    """Return a layer of a stage's share of a rank's seconds."""
     times = [one / stages_a_rank for one in (forward, input_gradient, weight_gradient)]
     return RankLayer(
         name="layers",
@@ -51,7 +51,7 @@ def program(schedule, ranks, stages_a_rank, micro_batches, whose="decoupled", *,
 
 
 def peak(made: Program, rank: int) -> int:
-    """The most that a rank keeps at once, in stages' micro-batches; all is given back."""
+    """Return a rank's peak in micro-batches of a stage, after checking that all are freed."""
     kept = most = 0
     for operation in made.operations(rank):
         for _, nbytes in sorted(operation.memory, key=lambda one: -one[1]):
@@ -89,7 +89,7 @@ def test_exchanges_that_are_waited_for_at_once_cost_a_little(whose, makespan):
 
 
 def carried_out():
-    """Every schedule with everybody who carries it out."""
+    """Return every schedule with each of its runtimes."""
     for schedule, one in SCHEDULES.items():
         for whose in RUNTIMES:
             if schedule in RUNTIMES[whose] or "" in RUNTIMES[whose]:

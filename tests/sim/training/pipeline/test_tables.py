@@ -1,4 +1,4 @@
-"""The tables of actions: those of torch, whole and in words what is wrong with one that is not."""
+"""Tables of actions: torch's, and clear errors for invalid ones."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,7 @@ def without_idle(text):
 
 
 def made_or_refused(schedule, ranks, stages_a_rank, micro_batches, group=None):
-    """The tables, or nothing where they are refused with what to write."""
+    """Return the tables, or None if they are refused with advice."""
     try:
         return tables(schedule, ranks, stages_a_rank, micro_batches, group=group)
     except ValueError as refused:

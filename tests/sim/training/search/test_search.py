@@ -1,4 +1,4 @@
-"""The search for a layout: its bounds are bounds, and what it ranks is what plain simulation has."""
+"""The search for a layout: its bounds hold, and its ranking equals plain simulation."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -43,7 +43,7 @@ VERDICTS = (FITS, TIGHT, TOO_LARGE)
 
 
 def jobs(training: ParallelTraining, budget: Budget = BUDGET) -> Iterator[tuple[str, ParallelJob]]:
-    """All layouts that can be."""
+    """Return all valid layouts."""
     for words in layouts(budget, {}):
         try:
             yield as_options(words), job_of(training, budget, words)

@@ -1,4 +1,4 @@
-"""A small decoder under torch's tensor parallelism on Gloo, and how many collectives its passes take.
+"""A small decoder under torch's tensor parallelism on Gloo, and the number of its collectives.
 
 Run as a file, ``real_counts.py RANK FOLDER``, one of two processes; rank 0 prints a JSON object of counts.
 """
@@ -69,7 +69,7 @@ class Model(nn.Module):
 
 
 def cut(model: Model, mesh: object, *, sequence: bool, whole: bool) -> None:
-    """Tensor parallelism as torchtitan lays it out; ``whole`` results are gathered for the loss."""
+    """Apply tensor parallelism as torchtitan does; ``whole`` results are gathered for the loss."""
     between = Shard(1) if sequence else Replicate()
     top = {
         "embedding": RowwiseParallel(input_layouts=Replicate(), output_layouts=between),
@@ -95,7 +95,7 @@ def cut(model: Model, mesh: object, *, sequence: bool, whole: bool) -> None:
 
 
 def counted(mesh: object, layers: int, *, sequence: bool, whole: bool) -> dict[str, dict[str, int]]:
-    """Collectives of forward with the loss, and of backward."""
+    """Count the collectives of forward with the loss, and of backward."""
     torch.manual_seed(0)
     model = Model(layers)
     cut(model, mesh, sequence=sequence, whole=whole)
@@ -111,7 +111,7 @@ def counted(mesh: object, layers: int, *, sequence: bool, whole: bool) -> dict[s
 
 
 def named(mode: CommDebugMode) -> dict[str, int]:
-    """Counts by our words."""
+    """Return counts by our names."""
     words = {
         "all_reduce": "all_reduce", "all_gather_into_tensor": "all_gather",
         "reduce_scatter_tensor": "reduce_scatter",

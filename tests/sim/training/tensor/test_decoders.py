@@ -1,4 +1,4 @@
-"""A decoder on tensor-parallel ranks: what each has, does and exchanges."""
+"""A decoder on tensor-parallel ranks: parameters, work and exchanges of each rank."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A mixture of experts on expert-parallel ranks: what each has, does and exchanges."""
+"""A mixture of experts on expert-parallel ranks: parameters, work and exchanges of each rank."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Cuts a trace of PyTorch's profiler down to what tells of communication, for the samples beside this file.
+"""Cut a trace of PyTorch's profiler down to its communication, for the samples beside this file.
 
     python -m tests.validation.data.kineto.cut TRACE.json[.gz] OUT.json.gz [STEPS]
 

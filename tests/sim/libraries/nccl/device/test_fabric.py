@@ -1,4 +1,4 @@
-"""NCCL's rings and trees on fabrics: the choice is the same, the time is the fabric's."""
+"""NCCL's rings and trees on fabrics: an unchanged choice, and the fabric's time."""
 
 import re
 from collections import Counter

@@ -31,7 +31,7 @@ MACHINES = {
 
 
 def sample():
-    """NCCL's own channels: by machine and node count the rows of every channel."""
+    """Return NCCL's own channels, by machine and node count."""
     with SAMPLE.open(encoding="ascii") as file:
         lines = [line for line in file if not line.startswith("#")]
     for key, rows in groupby(csv.DictReader(lines), lambda row: (row["system"], int(row["nNodes"]))):
@@ -145,7 +145,7 @@ def test_every_tree_reaches_every_rank_with_at_most_three_children(machine, node
 
 
 def nodes_inside(tree, gpus):
-    """The nodes that have a child node."""
+    """Return the nodes that have a child node."""
     nodes = np.arange(len(tree.parent)) // gpus
     crossing = (tree.parent >= 0) & (tree.parent // gpus != nodes)
     return set((tree.parent[crossing] // gpus).tolist())

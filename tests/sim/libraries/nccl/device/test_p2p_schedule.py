@@ -1,4 +1,4 @@
-"""Sends and receives as NCCL plays them: rounds, parts, channels, cards, PXN."""
+"""NCCL's sends and receives: rounds, parts, channels, cards, PXN."""
 
 from dataclasses import replace
 

@@ -145,7 +145,7 @@ CATALOGUE = [
 
 
 def card(comm, algorithm, channel, node):
-    """The card by which a channel leaves a node: a connection stays on one rail."""
+    """Return the card by which a channel leaves a node; a connection stays on one rail."""
     graphs = ordered(comm)
     graph = graphs.tree if algorithm == "tree" else graphs.ring
     swapped = algorithm == "ring" and graph.cross_nic == 2 and node % 2
@@ -153,7 +153,7 @@ def card(comm, algorithm, channel, node):
 
 
 def busiest_s(comm, plan, graph, algorithm):
-    """Seconds that the machine's busiest link needs for all channels, each by the cards that NCCL gives it.
+    """Return the seconds of the machine's busiest link for all channels, each on its cards.
 
     Two ranks have one route in a topology; two channels between them may leave by two cards.
     """

@@ -1,4 +1,4 @@
-"""NVLS, NVLSTree, CollNet and PAT as schedules: proofs, what ports carry, times against measured ones."""
+"""NVLS, NVLSTree, CollNet and PAT as schedules: proofs, bytes of ports, times against measured ones."""
 
 from math import ceil, log2
 
@@ -112,7 +112,7 @@ def test_what_a_port_carries_for_nvls(gpus):
 
 
 def ports(plan):
-    """Bytes that each rank sends and receives."""
+    """Return the bytes that each rank sends and receives."""
     moved = plan.traffic().items()
     return tuple(
         [sum(nbytes for pair, nbytes in moved if pair[side] == rank) for rank in range(plan.ranks)]

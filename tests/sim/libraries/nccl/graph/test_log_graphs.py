@@ -50,7 +50,7 @@ def table(comm: Communicator) -> list[str]:
 
 
 def written(comm: Communicator, *, cut: int = 10**6, graph_lines: bool = False) -> str:
-    """The log of a communicator, every rank's lines, as NCCL writes them."""
+    """Return the log of a communicator, with every rank's lines, as NCCL writes it."""
     lines = [f"NCCL version {comm.settings.version}.7+cuda13.0"]
     for rank in range(comm.ranks):
         shape = f"nRanks {comm.ranks} nNodes {comm.nodes} localRanks {comm.gpus} localRank {rank % comm.gpus}"

@@ -1,4 +1,4 @@
-"""What is kept of a machine's graphs is what the search finds."""
+"""The stored graphs of a machine are those that the search finds."""
 
 import json
 
