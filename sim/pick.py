@@ -23,9 +23,7 @@ Default = Callable[[int, int], Pair]
 """The library's own choice on n nodes for a number of bytes."""
 
 ERROR = 0.1
-"""Expected relative error of a time, the step of the tuner's corrections of trees; closer is too close to
-call.
-"""
+"""Expected relative error of a time, a step of the tuner's tree corrections; less is too close to call."""
 
 
 Doubt = Callable[[int, int, Pair, Pair], float]

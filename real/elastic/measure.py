@@ -97,9 +97,7 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
 }
-"""The agent logs each stage. Each attempt has its own store: a shared one may give the address of a killed
-process.
-"""
+"""The agent logs each stage; a store per attempt avoids addresses of killed processes."""
 
 
 def seeded_kills(count: int, work_s: float, ranks: int, seed: int) -> list[Kill]:

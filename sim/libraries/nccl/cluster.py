@@ -36,9 +36,7 @@ from ringside.topologies.recipe import DUMP, original, recipe_of
 from ringside.topologies.units import parse_rate
 
 SLOWEST_NIC = 1.2 * GB
-"""Bytes/s of a card below which NCCL tries only 0.24 and 0.12 GB/s, and assumes five times that for two-node
-trees.
-"""
+"""Bytes/s of a card below which NCCL tries 0.24 and 0.12 GB/s, and five times that for two-node trees."""
 
 MAX_RANKS_PER_GPU = 64
 """Maximum ranks per GPU: more would have less than one channel each (`MAX_CHANNELS`)."""

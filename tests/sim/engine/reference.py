@@ -174,8 +174,8 @@ class Simulation:
         )
 
     def is_ample(self, link: Link) -> bool:
-        """Return whether traffic never waits for a link: the ports before, or behind, do not exceed its
-        bandwidth, nor that of the links in between.
+        """Return whether traffic never waits for a link: the ports on one side exceed no link from it to
+        them.
         """
         return self.is_wide(link, 0) or self.is_wide(link, -1)
 

@@ -107,9 +107,7 @@ def test_none_of_4000_files_without_a_dependency_is_accepted_that_sums_wrongly()
 
 
 def file(gpus, *, coll="allreduce", chunks=1, protocol="LL", ways=(1, 0), scratch=1):
-    """Return a file of blocks ``(send, recv, steps)``, whose steps are ``type src dst count depid deps
-    hasdep``.
-    """
+    """Write blocks ``(send, recv, steps)``, whose steps are ``type src dst count depid deps hasdep``."""
     sizes = f'i_chunks="{chunks}" o_chunks="{chunks}" s_chunks="{scratch}"'
     lines = [
         f'<algo name="x" proto="{protocol}" nchannels="1" nchunksperloop="{chunks}" ngpus="{len(gpus)}" '
