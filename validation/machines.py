@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ringside.sim.libraries.nccl.files.log_network import CLOUDS
 from ringside.sim.record import Record, RecordError
 from ringside.topologies import MAKERS, load, make, num_machines, ranks
 from ringside.topologies.load import parse_name
@@ -73,20 +74,58 @@ def gpus_in(machine: str) -> int:
     return len(ranks(make(machine, 1)))
 
 
+def said(records: Sequence[Record], fact: str) -> str:
+    """Return what the records' fingerprints agree on; empty where they do not, or say nothing."""
+    texts = {record.fingerprint.get(fact, "") for record in records}
+    return texts.pop() if len(texts) == 1 else ""
+
+
+def network_of(records: Sequence[Record]) -> str:
+    """Return the network that a log's NET lines tell, in words; empty where there are none."""
+    cards, gbps = said(records, "cards"), said(records, "card_gbps")
+    parts = (
+        said(records, "network"),
+        f"{cards} cards{f' of {gbps} Gb/s' if gbps else ''} a node" if cards else "",
+        " ".join(filter(None, (said(records, "cloud"), said(records, "instance")))),
+    )
+    return ", ".join(filter(None, parts))
+
+
 def _of_gpu(gpu: str, records: Sequence[Record]) -> tuple[str, str]:
     having = [machine for machine in machines() if _has(machine, gpu)]
     if not having:
         raise RecordError(f"no named machine has {gpu}; add --cluster with one, or a file of your own")
+    having = _of_network(having, gpu, records)
     if any(not record.num_nodes for record in records):
         return _one_of(having, gpu, "on an unknown number of nodes")
     each = max(-(-record.ranks // record.num_nodes) for record in records)
     nodes = max(record.num_nodes for record in records)
-    where = f"{each} a node" + (f" on {nodes} nodes" if nodes > 1 else "")
+    network = network_of(records) if nodes > 1 else ""
+    where = ", ".join(filter(None, (f"{each} a node{f' on {nodes} nodes' if nodes > 1 else ''}", network)))
     fitting = [machine for machine in having if gpus_in(machine) >= each]
     alike = [machine for machine in box_of(fitting[0]) if machine in fitting] if fitting else []
     if nodes == 1 and len(fitting) > 1 and len(alike) == len(fitting):
         return alike[0], f"by {gpu}, {where}; inside a node the same as {', '.join(alike[1:])}"
     return _one_of(fitting, gpu, where)
+
+
+def _of_network(having: list[str], gpu: str, records: Sequence[Record]) -> list[str]:
+    """Return the machines that have the log's network; an instance of a cloud is no DGX of the same GPU."""
+    cloud, instance = said(records, "cloud"), said(records, "instance")
+    if not cloud:
+        of_clouds = tuple(f"{name.lower()}-" for name in CLOUDS)
+        own = [machine for machine in having if not machine.startswith(of_clouds)]
+        return own if own and said(records, "network") else having
+    own = [machine for machine in having if machine.startswith(f"{cloud.lower()}-")]
+    if instance:
+        own = [machine for machine in own if machine == f"{cloud.lower()}-{instance.partition('.')[0]}"]
+    if own or all(record.num_nodes == 1 for record in records):
+        return own or having
+    raise RecordError(
+        f"an instance of {cloud}{f', {instance},' if instance else ''} with {gpu}: the catalogue has no such "
+        "machine, and another with the same GPU has other cards; describe it in ten lines (ringside topo "
+        f"--example), or add --cluster with the one most like it: {', '.join(having)}"
+    )
 
 
 def _one_of(machines: list[str], gpu: str, where: str) -> tuple[str, str]:

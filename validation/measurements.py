@@ -5,12 +5,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ringside.sim.libraries.find import Options
-from ringside.sim.libraries.nccl.cluster import is_machine
+from ringside.sim.libraries.nccl.cluster import is_machine, system_in_use
 from ringside.sim.libraries.nccl.fallback import fallback
 from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.libraries.nccl.releases import names_one
 from ringside.sim.record import Record, collective_of
-from ringside.validation.machines import check_one_cluster, infer_machine, other_gpus, with_nodes
+from ringside.validation.machines import (
+    check_one_cluster,
+    infer_machine,
+    network_of,
+    other_gpus,
+    said,
+    with_nodes,
+)
 from ringside.validation.readers import read_all
 
 
@@ -21,7 +28,7 @@ class Measurements:
     ``ran`` are the records with the algorithms that NCCL used in place of impossible ones, which
     ``fallbacks`` lists, a sentence each. ``source`` is the evidence for the cluster's name. ``skipped``
     counts rows without a usable time, ``omissions`` lists other gaps of the files. ``warning`` reports GPUs
-    other than the cluster's.
+    or cards other than the cluster's.
     """
 
     records: Sequence[Record]
@@ -34,23 +41,28 @@ class Measurements:
     omissions: Sequence[str] = ()
     warning: str = ""
 
+    @property
+    def network(self) -> str:
+        """What the log's own lines say of the network between nodes; empty for nothing, or for one node."""
+        several = any(record.num_nodes != 1 for record in self.records)
+        network = network_of(self.records) if several else ""
+        return f"network, by the log's lines: {network}" if network else ""
+
 
 def read_measurements(
     files: Sequence[Path], cluster: str | None, settings: Mapping[str, str], *, pool_sites: bool = False
 ) -> Measurements:
     """Read files; without a cluster infer it. Raise `RecordError` for files without usable records."""
     reading = read_all(files)
-    source, others = "as given", list[str]()
+    source = "as given"
     if cluster is None:
         cluster, source = infer_machine(reading.records)
-    else:
-        others = other_gpus(reading.records, cluster)
     return replace(
         measurements_of(reading.records, cluster, settings, pool_sites=pool_sites),
         source=source,
         skipped=reading.skipped,
         omissions=reading.notes,
-        warning=f"measured on {', '.join(others)}, which {cluster} does not have" if others else "",
+        warning=_others_than(reading.records, cluster, settings),
     )
 
 
@@ -67,6 +79,20 @@ def measurements_of(
         if as_it_ran.algorithm != record.algorithm
     )
     return Measurements(records, ran, cluster, settings, list(fallbacks))
+
+
+def _others_than(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> str:
+    """Say which GPUs or cards of the records are not the cluster's; empty for none."""
+    gpus, cards = other_gpus(records, cluster), said(records, "cards")
+    texts = [f"measured on {', '.join(gpus)}, which {cluster} does not have"] if gpus else []
+    if cards and any(record.num_nodes > 1 for record in records) and is_machine(cluster):
+        nics = system_in_use(cluster, settings).nics
+        if nics != int(cards):
+            texts.append(
+                f"the log lists {cards} cards of {said(records, 'network')} a node and {cluster} has {nics}: "
+                "where all of them carry NCCL's traffic it is another machine"
+            )
+    return "; ".join(texts)
 
 
 def as_run(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> list[Record]:

@@ -13,24 +13,26 @@ LONGER = tuple(float(factor) for factor in 2.0 ** np.arange(0.5, 5.01, 0.25))
 WAITS = tuple(float(wait) for wait in 2.0 ** np.arange(1, 12.01, 0.5))
 """Microseconds."""
 
+Value = float | str | tuple[float, float]
+
 
 @dataclass(frozen=True, slots=True)
 class SlowCause:
     """A cause; ``looks_at`` names the affected part of the machine, ``says`` holds the value as ``{0}``.
 
-    ``values`` are those tried; ``free`` means that one of them is fitted, not chosen by name.
+    ``values`` are those tried; ``free`` counts the figures in one that are fitted, not chosen by name.
     """
 
     key: str
     looks_at: str
     says: str
     settle: str
-    values: tuple[float | str, ...]
-    free: bool = True
+    values: tuple[Value, ...]
+    free: int = 1
 
-    def sentence(self, value: float | str) -> str:
+    def sentence(self, value: Value) -> str:
         """Return the description with its value."""
-        return self.says.format(value)
+        return self.says.format(*(value if isinstance(value, tuple) else (value,)))
 
 
 LINK = SlowCause(
@@ -53,6 +55,14 @@ BETWEEN_LATENCY = SlowCause(
     "a hop between nodes takes {0:.1f} times the family's latency",
     "ib_write_lat between two nodes; NCCL_DEBUG=INFO names the network plugin; GPUDirect, the proxy's CPU",
     LONGER,
+)
+SOCKETS = SlowCause(
+    "sockets",
+    "RDMA between nodes",
+    "sockets instead of RDMA: {0:.2f} of the family's bandwidth, {1:.1f} times its latency between nodes",
+    "NCCL_DEBUG=INFO: NET/Socket, or IB without GPUDirect; NCCL_IB_DISABLE, NCCL_NET, NCCL_NET_GDR_LEVEL",
+    tuple((share, longer) for share in SLOWER[1::2] for longer in LONGER[0::3]),
+    free=2,
 )
 INSIDE_LATENCY = SlowCause(
     "inside_latency",
@@ -81,7 +91,7 @@ PROTOCOL = SlowCause(
     "one protocol is used at every size: {0}",
     "unset NCCL_PROTO, look into nccl.conf; NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=TUNING shows the choice",
     ("ll", "ll128", "simple"),
-    free=False,
+    free=0,
 )
 ALGORITHM = SlowCause(
     "algorithm",
@@ -89,7 +99,7 @@ ALGORITHM = SlowCause(
     "one algorithm is used at every size: {0}",
     "unset NCCL_ALGO and NCCL_NVLS_ENABLE, look into nccl.conf; NCCL_DEBUG_SUBSYS=TUNING shows the choice",
     ("ring", "tree"),
-    free=False,
+    free=0,
 )
 PROCESS = SlowCause(
     "process",

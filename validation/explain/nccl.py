@@ -26,8 +26,10 @@ from ringside.validation.explain.causes import (
     LINK,
     PROCESS,
     PROTOCOL,
+    SOCKETS,
     WAIT,
     SlowCause,
+    Value,
     cards,
 )
 from ringside.validation.explain.verdict import LogPrediction
@@ -84,7 +86,7 @@ class NcclFamily:
         nics = min(comm.system.nics for comm in comms)
         unpinned = [comm.settings.pins for comm in comms]
         return (
-            *((LINK, BETWEEN_LATENCY) if several else ()),
+            *((LINK, BETWEEN_LATENCY, SOCKETS) if several else ()),
             *((cards(nics),) if several and nics > 1 else ()),
             *((INSIDE, INSIDE_LATENCY) if any(comm.gpus > 1 for comm in comms) else ()),
             *(WAIT, CHANNELS),
@@ -93,12 +95,13 @@ class NcclFamily:
             *(() if any(row.launch != Launch() for row in self._rows) else (PROCESS,)),
         )
 
-    def under(self, cause: SlowCause, value: float | str) -> LogPrediction:
+    def under(self, cause: SlowCause, value: Value) -> LogPrediction:
         """Predict similar machines under the cause; NaN where NCCL cannot run."""
         model = self._model
+        if isinstance(value, tuple):
+            return self._scaled(dict(zip((LINK.key, BETWEEN_LATENCY.key), value, strict=True)))
         if cause.key in _SCALED:
-            scaled = {name: model.values[name] * float(value) for name in _SCALED[cause.key]}
-            return self._ask(self._rows, replace(model, values={**model.values, **scaled}))
+            return self._scaled({cause.key: float(value)})
         if cause.key == WAIT.key:
             later = np.logaddexp(self.as_family.mean, np.log(float(value) * 1e-6))
             return LogPrediction(later, self.as_family.sigma)
@@ -134,6 +137,12 @@ class NcclFamily:
             )
         }
         return ", ".join(sorted(settings - {""}))
+
+    def _scaled(self, factors: Mapping[str, float]) -> LogPrediction:
+        values = dict(self._model.values)
+        for key, factor in factors.items():
+            values |= {name: values[name] * factor for name in _SCALED[key]}
+        return self._ask(self._rows, replace(self._model, values=values))
 
     def _with_cards(self, count: int) -> LogPrediction:
         share = count / min(row.comm.system.nics for row in self._rows)

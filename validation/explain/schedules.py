@@ -11,7 +11,7 @@ from ringside.sim.parameters import Parameters
 from ringside.sim.record import Record, RecordError
 from ringside.topologies import Topology
 from ringside.topologies.graph import ranks
-from ringside.validation.explain.causes import ALL_LINKS, HOST_LINKS, MESSAGE, WAIT, SlowCause
+from ringside.validation.explain.causes import ALL_LINKS, HOST_LINKS, MESSAGE, WAIT, SlowCause, Value
 from ringside.validation.explain.verdict import LogPrediction
 from ringside.validation.rows import PlacedRecord, rows
 
@@ -46,9 +46,9 @@ class ScheduleFamily:
         self.as_family = self._ask()
         self.bound_s = np.array([_bound(row, parameters) for row, parameters in self._rows])
 
-    def under(self, cause: SlowCause, value: float | str) -> LogPrediction:
+    def under(self, cause: SlowCause, value: Value) -> LogPrediction:
         """Predict the rows under the cause."""
-        factor = float(value)
+        factor = float(value)  # type: ignore[arg-type]
         if cause is WAIT:
             later = np.logaddexp(self.as_family.mean, np.log(factor * 1e-6))
             return LogPrediction(later, self._sigma)

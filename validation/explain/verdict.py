@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ringside.sim.libraries.gaussian import EIGHTY
 from ringside.sim.record import Record
-from ringside.validation.explain.causes import SlowCause
+from ringside.validation.explain.causes import SlowCause, Value
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -64,7 +64,7 @@ class Family(Protocol):
     def causes(self) -> Sequence[SlowCause]:
         """Return the causes that may apply to these rows."""
 
-    def under(self, cause: SlowCause, value: float | str) -> LogPrediction:
+    def under(self, cause: SlowCause, value: Value) -> LogPrediction:
         """Predict the rows under the cause."""
 
     def as_usual(self) -> LogPrediction:
@@ -80,7 +80,7 @@ class CauseFit:
     """A cause at its best value; ``left`` is the factor by which slow rows remain off."""
 
     cause: SlowCause
-    value: float | str
+    value: Value
     cost: float
     left: float
     predicted_s: tuple[float, ...]
@@ -164,7 +164,7 @@ def _best(family: Family, measured: Floats, cause: SlowCause, slow: Places) -> C
     candidates = []
     for value in cause.values:
         prediction = family.under(cause, value)
-        cost = _cost(family, measured, prediction) + float(cause.free)
+        cost = _cost(family, measured, prediction) + cause.free
         left = _left(measured - prediction.mean, slow)
         candidates.append(CauseFit(cause, value, cost, left, _seconds(prediction.mean)))
     return min(candidates, key=lambda one: one.cost)

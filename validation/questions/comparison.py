@@ -28,6 +28,7 @@ class Comparison(ByCalibration):
         comparisons = compare_measurements(measured, calibration, self.network)
         notes = [
             f"machine: {measured.cluster}, {measured.source}" if self.cluster is None else "",
+            measured.network,
             comparisons.basis,
             f"schedules played on the {self.network} network" if self.network != "fifo" else "",
             *measured.fallbacks,

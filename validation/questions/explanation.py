@@ -57,5 +57,5 @@ class Explained:
 
     @property
     def notes(self) -> Sequence[str]:
-        """Requests that NCCL could not follow, a sentence each."""
-        return self.measured.fallbacks
+        """The network by the log, and requests that NCCL could not follow, a sentence each."""
+        return [note for note in (self.measured.network, *self.measured.fallbacks) if note]

@@ -89,7 +89,8 @@ class BenchmarkRun:
 
     One process drives ``threads`` threads of ``gpus`` GPUs each; ``tests`` is nccl-tests' own version.
     ``variables`` are the NCCL_* variables known to be set. ``named`` is the number of ranks in NCCL's own
-    lines, 0 without any; ``ranks`` the number where fewer devices are listed, or none.
+    lines, 0 without any; ``ranks`` the number where fewer devices are listed, or none. ``network`` are the
+    facts of its NET lines.
     """
 
     place: str
@@ -102,6 +103,7 @@ class BenchmarkRun:
     tests: str = ""
     iterations: int = 0
     variables: dict[str, str] = field(default_factory=dict)
+    network: dict[str, str] = field(default_factory=dict)
     named: int = 0
     ranks: int = 0
 
@@ -115,7 +117,11 @@ class BenchmarkRun:
         ranks, nodes = self.world()
         kind = kind_at(self.place, self.collective)
         gpu = " + ".join(sorted({device.gpu for device in self.devices}))
-        print_ = {"gpu": gpu, "nccl_tests": self.tests, **launched(self.threads, self.gpus), **self.variables}
+        print_ = {
+            **{"gpu": gpu, "nccl_tests": self.tests, **self.network},
+            **launched(self.threads, self.gpus),
+            **self.variables,
+        }
         if self.is_cut:
             print_["ranks_listed"] = str(len(self.devices))
         shared = Record(

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ringside.sim.collective import KINDS, kind_of
+from ringside.sim.libraries.nccl.files.log_network import LoggedNetwork
 from ringside.sim.record import RecordError
 from ringside.validation.readers.nccl_tests_run import PROGRAM, BenchmarkRun, RankDevice, nccl_version
 from ringside.validation.readers.nccl_tests_table import (
@@ -71,12 +72,14 @@ class _Above:
     devices: list[RankDevice] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
     exported: dict[str, str] = field(default_factory=dict)
+    network: LoggedNetwork = field(default_factory=LoggedNetwork)
 
     def hear(self, line: _Line) -> None:
         """Parse a line's description of the run."""
         text = line.text + line.message
         if "test concluded" in text:
             return
+        self.network.hear(text)
         rank = _RANK.search(text)
         if rank:
             group = int(rank["group"] or 0)
@@ -110,9 +113,10 @@ class _Above:
             tests=facts.get("tests", ""),
             variables=self.exported | self.variables,
             iterations=int(facts.get("iterations", 0)),
+            network=self.network.facts,
             named=int(facts.get("named", 0)),
         )
-        self.facts, self.devices, self.variables = {}, [], {}
+        self.facts, self.devices, self.variables, self.network = {}, [], {}, LoggedNetwork()
         return run
 
 
