@@ -9,7 +9,7 @@ another, are skipped and counted; everything else in a log is skipped.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ringside.sim.libraries.nccl.files.log_lines import PREFIX, Cell, LoggedOperation, Reader, Session
@@ -21,9 +21,9 @@ _VERSION = re.compile(r"\bNCCL version (\d+\.\d+(?:\.\d+)?)")
 class LoggedCommunicator:
     """One communicator in a log; 0 and empty if missing in the log.
 
-    ``rings`` has by channel the ranks from rank 0 on, if the log has all of them; ``trees`` by channel and
-    rank the rank above and the ranks below (-1: none); ``table`` the tuner's cells by collective, algorithm
-    and protocol. ``version`` is the log's, ``collnet`` whether it requests CollNet.
+    ``rings`` has by channel the ranks from rank 0 on, if the log has all of them; ``trees`` by
+    channel and rank the rank above and the ranks below (-1: none); ``table`` the tuner's cells by
+    collective, algorithm and protocol. ``version`` is the log's, ``variables`` are those of its environment.
     """
 
     ranks: int = 0
@@ -36,7 +36,7 @@ class LoggedCommunicator:
     trees: dict[int, dict[int, tuple[int, tuple[int, ...]]]] = field(default_factory=dict)
     table: dict[tuple[str, str, str], Cell] = field(default_factory=dict)
     version: str = ""
-    collnet: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _belongs(session: Session, group: list[Session]) -> bool:
 
 
 def _joined(group: list[Session], reader: Reader, version: str) -> LoggedCommunicator:
-    comm = LoggedCommunicator(version=version, collnet=reader.collnet)
+    comm = LoggedCommunicator(version=version, variables=reader.variables)
     comm.ranks = max(session.ranks for session in group)
     comm.nodes = max(session.nodes for session in group)
     comm.gpus = next((session.gpus for session in group if session.gpus), 0)

@@ -27,9 +27,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from ringside.sim.libraries.nccl.communicator import FEW_AND_FAST, Communicator, Settings, communicator
+from ringside.sim.libraries.nccl.communicator import (
+    FEW_AND_FAST,
+    Communicator,
+    Settings,
+    communicator,
+    find_system,
+)
 from ringside.sim.libraries.nccl.figures import latency_us, steps
 from ringside.sim.libraries.nccl.files.log import LoggedCommunicator
+from ringside.sim.libraries.nccl.files.log_settings import logged_settings
 from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, SearchChannel
 from ringside.sim.libraries.nccl.graph.system import GB, System
 from ringside.sim.libraries.nccl.names import FUNCTIONS, PROTOCOLS
@@ -47,17 +54,18 @@ def logged_communicator(
 ) -> Communicator:
     """Return the communicator of a log on a known machine, with the graphs that the log contains.
 
-    ``settings`` are the variables that the logged job had set; the release is the log's if it names one.
+    ``settings`` are those that differ from the log's own: its release, and the variables of its environment.
     Raise `ValueError` for a log that does not state the number of ranks or of nodes, and for one of a release
     that is too old.
     """
-    settings = settings or Settings()
-    if logged.version:
-        settings = replace(settings, version=logged.version)
-        if is_older(logged.version):
-            raise ValueError(
-                f"the log is of NCCL {logged.version}, which is too old: logs are read from {OLDEST} on"
-            )
+    if logged.version and is_older(logged.version):
+        raise ValueError(
+            f"the log is of NCCL {logged.version}, which is too old: logs are read from {OLDEST} on"
+        )
+    settings, note = logged_settings(logged.variables, logged.version, settings or Settings())
+    if isinstance(system, str):
+        system = find_system(system)
+    system = replace(system, note="; ".join(filter(None, (system.note, note))))
     if not logged.ranks or not logged.nodes:
         raise ValueError(
             "the log lacks the numbers of ranks and nodes; run with NCCL_DEBUG_SUBSYS=INIT,TUNING"
@@ -69,7 +77,8 @@ def logged_communicator(
         )
     known = communicator(system, logged.nodes, logged.gpus, settings=settings)
     reducing = replace(known, settings=replace(settings, collnet=True))
-    if logged.collnet and _channels(reducing, _with_bandwidth(reducing, logged)) == logged.channels:
+    collnet = logged.variables.get("NCCL_COLLNET_ENABLE") == "1"
+    if collnet and _channels(reducing, _with_bandwidth(reducing, logged)) == logged.channels:
         known = reducing
     ring = _with_bandwidth(known, logged)
     tree = _tree(known, logged, ring.channels)
@@ -92,7 +101,7 @@ def _with_bandwidth(known: Communicator, logged: LoggedCommunicator) -> Graph:
     if not logged.channels:
         return _ring_of(known, logged, ring.channels)
     options = [ring.channels, logged.channels // 2, logged.channels // 4]
-    if logged.collnet:
+    if logged.variables.get("NCCL_COLLNET_ENABLE") == "1":
         options.append(logged.channels // 3)
     graphs = [_ring_of(known, logged, count) for count in options if count and _repeats(logged, count)]
     slower = [replace(graph, bw_intra=min(graph.bw_intra, FEW_AND_FAST)) for graph in graphs]

@@ -17,7 +17,7 @@ _SHAPE = re.compile(r"comm \S+ rank (\d+) nRanks (\d+) nNodes (\d+) localRanks (
 _COUNTS = re.compile(
     r"(\d+) coll channels, (?:(\d+) (?:collnet|nvls) channels, )?(?:(\d+) nvls channels, )?\d+ p2p channels"
 )
-_COLLNET = re.compile(r"NCCL_COLLNET_ENABLE set by environment to 1\b")
+_VARIABLE = re.compile(r"(NCCL_[A-Z0-9_]+) set by environment to (\S+?)\.?$")
 _CHANNEL = re.compile(r"Channel (\d+)/(\d+) :([\s\d]*?)(\.\.\.|…)?\s*")
 _RING = re.compile(r"Ring (\d+) : (\d+) -> (\d+) -> (\d+)\s*")
 _TREES = re.compile(r"(?:\[\d+\] -?\d+/-?\d+/-?\d+->\d+->-?\d+\s*)+(?:comm \S.*)?")
@@ -86,7 +86,7 @@ class Reader:
         self.sessions: list[Session] = []
         self.operations: list[LoggedOperation] = []
         self.skipped = 0
-        self.collnet = False
+        self.variables: dict[str, str] = {}
         self._hosts: dict[str, list[str]] = {}
         self._current: dict[str, Session] = {}
         self._columns: dict[str, list[tuple[str, str]]] = {}
@@ -139,8 +139,8 @@ class Reader:
             pair = _name(_ALGORITHMS, choice[3]), _name(_PROTOCOLS, choice[4])
             used = (int(choice[5]), int(choice[6])) if choice[5] else None
             self.operations.append(LoggedOperation(kind, int(choice[2]), *pair, used))
-        elif _COLLNET.search(text):
-            self.collnet = True
+        elif variable := _VARIABLE.match(text):
+            self.variables[variable[1]] = variable[2]
         else:
             for beginning, take in self._lines:
                 if text.startswith(beginning):

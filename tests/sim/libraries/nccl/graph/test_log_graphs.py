@@ -269,6 +269,27 @@ def test_the_logs_own_release_is_the_communicators():
         logged_communicator(old, "dgx-h100")
 
 
+def test_a_log_brings_the_settings_that_its_user_does_not_write():
+    environment = {
+        "NCCL_ALGO": "Ring", "NCCL_PROTO": "LL", "NCCL_MAX_NCHANNELS": "4.",
+        "NCCL_NVLS_ENABLE": "0.", "NCCL_BUFFSIZE": "8388608.",
+    }  # fmt: skip
+    lines = [
+        "NCCL version 2.21.5+cuda12.4",
+        *(said(f"{name} set by environment to {value}") for name, value in environment.items()),
+        said("comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0"),
+    ]
+    (logged,) = parse_log("\n".join(lines)).communicators
+    own = logged_communicator(logged, "dgx-h100")
+    assert own.settings == Settings("2.21.5", Pins("Ring", "LL"), max_ctas=4, nvls=False)
+    assert own.notes[0].endswith(
+        "settings of the log: NCCL 2.21.5, NCCL_ALGO=Ring, NCCL_PROTO=LL, NCCL_MAX_NCHANNELS=4, "
+        "NCCL_NVLS_ENABLE=0; not modelled of the log's settings: NCCL_BUFFSIZE=8388608"
+    )
+    mine = logged_communicator(logged, "dgx-h100", Settings("2.27", Pins(protocol="simple"), max_ctas=16))
+    assert mine.settings == Settings("2.27", Pins("Ring", "simple"), max_ctas=16, nvls=False)
+
+
 def test_a_log_that_does_not_say_enough_sets_nothing():
     (logged,) = parse_log("\n".join(said(line) for line in table(communicator("dgx-h100")))).communicators
     with pytest.raises(ValueError, match="lacks the numbers of ranks"):
