@@ -16,6 +16,7 @@ from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.record import Record, RecordError
 from ringside.topologies import star
 from ringside.validation.calibrate import calibrate
+from ringside.validation.explain.causes import SOCKETS
 from ringside.validation.explain.nccl import NcclFamily
 from ringside.validation.explain.schedules import ScheduleFamily
 from ringside.validation.explain.verdict import LogVerdict, judge
@@ -113,6 +114,45 @@ def test_links_at_half_their_rate_are_found(machine: str, least: float) -> None:
 def test_one_protocol_is_found(machine: str, protocol: str) -> None:
     found = causes(log(machine, 4, Options(protocol=protocol)))
     assert found["protocol"] == protocol
+
+
+@pytest.mark.parametrize("network", ["", "sockets", "InfiniBand"])
+def test_sockets_instead_of_rdma_are_named_first_unless_the_log_shows_rdma(network: str) -> None:
+    sound = read(PUBLISHED / "polaris_all_reduce_n2_r8_set5_nccl218.json").records
+    family = NcclFamily(sound, "polaris-a100", {}, shipped("polaris-a100").nccl.model, {})
+    slower = np.exp(family.under(SOCKETS, (0.25, 4.0)).mean - family.as_family.mean)
+    assert len(family.records) == len(sound)
+    verdict = explained(
+        [
+            replace(record, time_s=record.time_s * factor, fingerprint={"network": network})
+            for record, factor in zip(sound, slower, strict=True)
+        ]
+    )
+    keys = [one.cause.key for one in verdict.named]
+    assert verdict.departs
+    assert (keys[:1] == ["sockets"]) == (network != "InfiniBand")
+
+
+def test_rows_that_nobody_measured_are_slow_only_far_beyond_their_interval() -> None:
+    records = [
+        replace(record, num_nodes=32, ranks=128)  # on four times the nodes that were measured
+        for record in read(PUBLISHED / "alps_gh200_aws1130_all_reduce_n8_r32.json").records
+    ]
+    expected = explained(records).family_s
+    for factor, departs in ((1.6, False), (8.0, True)):
+        verdict = explained(
+            [replace(record, time_s=factor * s) for record, s in zip(records, expected, strict=True)]
+        )
+        assert verdict.extrapolated == len(verdict.records)
+        assert verdict.departs == departs
+
+
+def test_a_row_among_sound_neighbours_is_not_slow() -> None:
+    records = list(read(PUBLISHED / "abci2_a100_all_reduce_n4_r32.json").records)
+    for place in (3, 4, 12, 20):
+        records[place] = replace(records[place], time_s=4 * records[place].time_s)
+    verdict = explained(records)
+    assert (verdict.rows, verdict.named) == ((), ())
 
 
 def test_few_channels_are_found_and_what_they_cannot_be_told_from_is_named() -> None:

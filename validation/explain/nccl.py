@@ -75,8 +75,16 @@ class NcclFamily:
         }
         """The machines of each communicator with the rates that were fitted."""
         self.runs = len({row.run for row in self._rows})
+        self.measured = model.has_near_rows(work_of(choose(self._rows, model.facts).tasks))
+        self._networks = {record.fingerprint.get("network", "") for record in self.records}
+        self.shown = frozenset({SOCKETS.key} if "sockets" in self._networks else ())
         self.as_family = self._ask(self._rows, model)
-        self.bound_s = np.array([least_traffic(row.comm, collective_of(row.record)) for row in self._rows])
+        self.bound_s = np.array(
+            [
+                least_traffic(_pinned(row.comm, {"protocol": ""}), collective_of(row.record))
+                for row in self._rows
+            ]
+        )
 
     @property
     def causes(self) -> tuple[SlowCause, ...]:
@@ -86,7 +94,8 @@ class NcclFamily:
         nics = min(comm.system.nics for comm in comms)
         unpinned = [comm.settings.pins for comm in comms]
         return (
-            *((LINK, BETWEEN_LATENCY, SOCKETS) if several else ()),
+            *((LINK, BETWEEN_LATENCY) if several else ()),
+            *((SOCKETS,) if several and self._networks & {"", "sockets"} else ()),
             *((cards(nics),) if several and nics > 1 else ()),
             *((INSIDE, INSIDE_LATENCY) if any(comm.gpus > 1 for comm in comms) else ()),
             *(WAIT, CHANNELS),

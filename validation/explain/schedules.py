@@ -23,6 +23,7 @@ class ScheduleFamily:
 
     runs = 1
     unusual = ""
+    shown: frozenset[str] = frozenset()
     causes: Sequence[SlowCause] = (HOST_LINKS, ALL_LINKS, MESSAGE, WAIT)
 
     def __init__(
@@ -43,6 +44,7 @@ class ScheduleFamily:
         if not self._rows:
             raise RecordError("the calibration has no fit for these rows; write another --calibration")
         self._sigma = np.array(sigmas)
+        self.measured = np.ones(len(sigmas), bool)
         self.as_family = self._ask()
         self.bound_s = np.array([_bound(row, parameters) for row, parameters in self._rows])
 

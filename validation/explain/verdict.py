@@ -2,13 +2,15 @@
 
 cost = weight * sum over rows of 5/2 * log(1 + z^2 / 4),    z = log(measured / predicted) / sigma
 
-sigma is a row's uncertainty among similar machines. The cost is that of a Student's t of four degrees of
+sigma is a row's uncertainty among similar machines, at least `EXTRAPOLATED` far from measured rows. A row is
+slow if it exceeds its 80 % interval and its neighbours in size do too. The cost is that of a Student's t of four degrees of
 freedom, so a single outlier has little influence. Errors of one run's rows are correlated: a run counts as at
 most `PER_RUN` rows.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Protocol
 
 import numpy as np
@@ -23,10 +25,16 @@ Places = NDArray[np.intp]
 
 PER_RUN = 10
 
+NEIGHBOURS = 3
+"""Successive sizes of a collective that must all be beyond their intervals."""
+
+EXTRAPOLATED = 0.5
+"""Deviation in log time of a row far from measured ones, where the model alone predicts."""
+
 CLEAR = 10.0
 """Minimum gain of a cause over similar machines in cost. No public run of a sound machine reaches it."""
 
-HINT = 3.0
+HINT = 6.0
 """The minimum gain where the rows are slow but their uncertainty is large."""
 
 ALIKE = 3.0
@@ -52,11 +60,14 @@ class LogPrediction:
 class Family(Protocol):
     """The predicted times of a log's rows on similar machines, with and without a cause.
 
-    ``bound_s`` is the minimum that the links need, ``runs`` the number of runs in the rows.
+    ``bound_s`` is the minimum that the links need, ``runs`` the number of runs in the rows. ``measured`` are
+    the rows near measured ones of similar machines, ``shown`` the causes that the log's own lines show.
     """
 
     records: list[Record]
     as_family: LogPrediction
+    measured: NDArray[np.bool_]
+    shown: frozenset[str]
     bound_s: Floats
     runs: int
 
@@ -105,7 +116,8 @@ class LogVerdict:
 
     ``typical`` is the factor of all rows, below 1 if they are faster. ``named`` are the causes that explain
     it and are indistinguishable: one, several, or none; ``clear`` is whether the explanation is certain, or
-    the uncertainty too large. ``tried`` are all causes, best first.
+    the uncertainty too large. ``tried`` are all causes, best first. ``extrapolated`` counts the rows that are
+    far from measured ones.
     """
 
     records: tuple[Record, ...]
@@ -122,14 +134,15 @@ class LogVerdict:
     named: tuple[CauseFit, ...]
     tried: tuple[CauseFit, ...]
     unusual: UnusualSettings | None
+    extrapolated: int
 
 
 def judge(family: Family) -> LogVerdict:
     """Try every cause on all rows."""
     measured = np.log([record.time_s for record in family.records])
-    expected = family.as_family
+    expected, sigma = family.as_family, _sigma(family)
     over = measured - expected.mean
-    slow = np.flatnonzero(over > EIGHTY * np.maximum(expected.sigma, _LEAST_SIGMA))
+    slow = _with_neighbours(family.records, over > EIGHTY * sigma)
     slower = float(np.median(over[slow])) if len(slow) else 0.0
     cost = _cost(family, measured, expected)
     tried = sorted(
@@ -142,7 +155,8 @@ def judge(family: Family) -> LogVerdict:
     least = CLEAR if clear else HINT
     distinct = tried[0].cost + max(ALIKE, ALIKE_PART * gain) if clear or departs else -np.inf
     named = [one for one in tried if one.cost <= min(distinct, cost - least)]
-    wide = EIGHTY * expected.sigma
+    named.sort(key=lambda one: one.cause.key not in family.shown)
+    wide = EIGHTY * sigma
     return LogVerdict(
         tuple(family.records),
         *(_seconds(expected.mean), _seconds(expected.mean - wide), _seconds(expected.mean + wide)),
@@ -156,7 +170,29 @@ def judge(family: Family) -> LogVerdict:
         named=tuple(named),
         tried=tuple(tried),
         unusual=_unusual(family, measured, cost),
+        extrapolated=int(np.sum(~family.measured)),
     )
+
+
+def _sigma(family: Family) -> Floats:
+    sigma = np.maximum(family.as_family.sigma, _LEAST_SIGMA)
+    return np.where(family.measured, sigma, np.hypot(sigma, EXTRAPOLATED))
+
+
+def _with_neighbours(records: Sequence[Record], slow: NDArray[np.bool_]) -> Places:
+    """Return the slow rows whose neighbours in size are slow too."""
+    series: dict[tuple[str | int, ...], list[int]] = {}
+    for place in sorted(range(len(records)), key=lambda place: records[place].nbytes):
+        one = records[place]
+        key = one.source, one.collective, one.algorithm, one.protocol, one.num_nodes, one.ranks
+        series.setdefault(key, []).append(place)
+    kept: list[int] = []
+    for places in series.values():
+        for is_slow, group in groupby(places, key=lambda place: bool(slow[place])):
+            neighbours = list(group)
+            if is_slow and len(neighbours) >= min(NEIGHBOURS, len(places)):
+                kept += neighbours
+    return np.array(sorted(kept), dtype=np.intp)
 
 
 def _best(family: Family, measured: Floats, cause: SlowCause, slow: Places) -> CauseFit:
@@ -173,7 +209,7 @@ def _best(family: Family, measured: Floats, cause: SlowCause, slow: Places) -> C
 def _cost(family: Family, measured: Floats, prediction: LogPrediction) -> float:
     if np.isnan(prediction.mean).any():
         return float("inf")
-    z = (measured - prediction.mean) / np.maximum(family.as_family.sigma, _LEAST_SIGMA)
+    z = (measured - prediction.mean) / _sigma(family)
     weight = min(1.0, PER_RUN * family.runs / len(z))
     return float(weight * np.sum(2.5 * np.log1p(z**2 / 4)))
 

@@ -120,6 +120,11 @@ def _unknown(verdict: LogVerdict) -> list[str]:
         gaps.append("- the network: there is one node")
     else:
         gaps.append("- which node or link it is: measure every pair of nodes, then run ringside pairs")
+    if verdict.extrapolated:
+        gaps.append(
+            f"- {verdict.extrapolated} of {len(sizes)} rows beyond what was measured of similar machines: "
+            "their times are extrapolated"
+        )
     if any(not record.library_version for record in verdict.records):
         gaps.append("- effects of NCCL's release: the log does not name it, the newest is assumed")
     gaps.append("- combinations of causes: each is tried alone")

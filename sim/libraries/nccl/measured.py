@@ -52,6 +52,9 @@ LEAST_AMPLITUDE = 0.1
 OCTAVES = 1.6
 """Correlation lengths over messages and over channels."""
 
+NEAR = 0.5
+"""Correlation with a fitted row from which on a task counts as measured."""
+
 LEAST_MESSAGE = 4.0
 """Bytes below which all messages are equivalent: a word of LL beside its flag."""
 
@@ -188,6 +191,15 @@ class MeasuredModel:
                 site = np.diag(_of_site(traits, traits))
             variance = variance + site
         return mean, np.sqrt(variance)
+
+    def has_near_rows(self, work: TaskArrays) -> NDArray[np.bool_]:
+        """Return which tasks were measured or nearly: their pair, message and channels, on as many nodes."""
+        rows = self.correction
+        if not len(rows.way):
+            return np.zeros(len(work), bool)
+        alike = _alike(_place(work), (rows.way, rows.message, rows.channels)).max(axis=1)
+        near: NDArray[np.bool_] = (alike >= NEAR * AMPLITUDE**2) & (work.nodes <= max(self.nodes))
+        return near
 
     def doubt(self, one: Task, other: Task) -> float:
         """Return the relative uncertainty of the ratio of two tasks' times on one site, as an 80 % interval.
