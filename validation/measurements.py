@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ringside.sim.libraries.find import Options
-from ringside.sim.libraries.nccl.cluster import is_machine, system_in_use
+from ringside.sim.libraries.nccl.cluster import is_machine
 from ringside.sim.libraries.nccl.fallback import fallback
+from ringside.sim.libraries.nccl.graph.system import listed_system
 from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.libraries.nccl.releases import names_one
 from ringside.sim.record import Record, collective_of
+from ringside.topologies.load import parse_name
 from ringside.validation.machines import (
     check_one_cluster,
     infer_machine,
@@ -62,7 +64,7 @@ def read_measurements(
         source=source,
         skipped=reading.skipped,
         omissions=reading.notes,
-        warning=_others_than(reading.records, cluster, settings),
+        warning=_others_than(reading.records, cluster),
     )
 
 
@@ -81,17 +83,16 @@ def measurements_of(
     return Measurements(records, ran, cluster, settings, list(fallbacks))
 
 
-def _others_than(records: Sequence[Record], cluster: str, settings: Mapping[str, str]) -> str:
+def _others_than(records: Sequence[Record], cluster: str) -> str:
     """Say which GPUs or cards of the records are not the cluster's; empty for none."""
     gpus, cards = other_gpus(records, cluster), said(records, "cards")
     texts = [f"measured on {', '.join(gpus)}, which {cluster} does not have"] if gpus else []
-    if cards and any(record.num_nodes > 1 for record in records) and is_machine(cluster):
-        nics = system_in_use(cluster, settings).nics
-        if nics != int(cards):
-            texts.append(
-                f"the log lists {cards} cards of {said(records, 'network')} a node and {cluster} has {nics}: "
-                "where all of them carry NCCL's traffic it is another machine"
-            )
+    system = listed_system(parse_name(cluster).machine)
+    if cards and system and system.nics != int(cards) and any(record.num_nodes > 1 for record in records):
+        texts.append(
+            f"the log lists {cards} cards of {said(records, 'network')} a node and {cluster} has "
+            f"{system.nics}: where all of them carry NCCL's traffic it is another machine"
+        )
     return "; ".join(texts)
 
 

@@ -58,6 +58,18 @@ def anchored(
     )
 
 
+def with_rows_of(calibration: Calibration, anchor: Anchor, records: Sequence[Record]) -> Calibration:
+    """Return the calibration, in which the records that the anchor's file holds too count as used."""
+    own = set(map(_measurement, read(anchor.path).records))
+    used = {digest(record) for record in records if _measurement(record) in own}
+    return replace(calibration, used=tuple(sorted({*calibration.used, *used})))
+
+
+def _measurement(record: Record) -> tuple[object, ...]:
+    """Return what tells a measurement from another, whatever file it is in."""
+    return record.collective, record.num_nodes, record.ranks, record.nbytes, record.in_place, record.time_s
+
+
 def as_before(task: Task, before: Communicator, model: MeasuredModel) -> tuple[Task, float]:
     """Return a task on the measured machines, and the ratio of its time on its own machines."""
     library = Nccl(task.comm, calibrated=Calibrated(model, ""), before=before)

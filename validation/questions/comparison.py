@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from ringside.sim.calibration import find_calibration
+from ringside.sim.calibration import Calibration
+from ringside.sim.questions.calibrated import Anchor, anchor_option, scaled
 from ringside.sim.questions.fields import network_option
 from ringside.sim.questions.question import option
 from ringside.validation.compare import Compared, Comparisons, compare_measurements
 from ringside.validation.measurements import Measurements
+from ringside.validation.nccl.anchor import with_rows_of
 from ringside.validation.questions.fields import ByCalibration
 
 
@@ -18,18 +20,22 @@ class Comparison(ByCalibration):
 
     schema: ClassVar[str] = "compare"
 
+    anchor: Anchor | None = anchor_option()
     network: str = network_option()
     pool_sites: bool = option("Pool records of several sites of one machine.", default=False)
 
     def ask(self) -> "ComparisonAnswer":
         """Predict every record; raise RecordError for records that cannot be compared."""
         measured = self.measured(pool_sites=self.pool_sites)
-        calibration = find_calibration(self.calibration, measured.cluster)
+        calibration = scaled(self.calibration, self.anchor, measured.cluster, self.settings)
+        if self.anchor and isinstance(calibration, Calibration):
+            calibration = with_rows_of(calibration, self.anchor, measured.records)
         comparisons = compare_measurements(measured, calibration, self.network)
         notes = [
             f"machine: {measured.cluster}, {measured.source}" if self.cluster is None else "",
             measured.network,
             comparisons.basis,
+            f"scaled to the site by rows of {self.anchor}" if self.anchor else "",
             f"schedules played on the {self.network} network" if self.network != "fifo" else "",
             *measured.fallbacks,
         ]

@@ -45,13 +45,14 @@ def command(
 ) -> None:
     """Compare predictions with measurements: records and nccl-tests, or measured training steps."""
     limit = None if max_error is None else percent(max_error)
-    inputs: list[Path | str] = [*question.files, str(question.calibration or "")]
+    inputs: list[Path | str] = [*question.files, str(question.calibration or ""), str(question.anchor or "")]
     check_outputs([plot, html], inputs=inputs)
     schemas = {schema_of(file) for file in question.files}
     if schemas != {None}:
-        if question.changed("cluster", "settings", "network", "calibration"):
+        if question.changed("cluster", "settings", "network", "calibration", "anchor"):
             raise ValueError(
-                "step files contain their network; remove --cluster, --set, --network and --calibration"
+                "step files contain their network; remove --cluster, --set, --network, --calibration and "
+                "--anchor"
             )
         _compare_steps(list(question.files), plot, html, limit, as_json=json)
         return

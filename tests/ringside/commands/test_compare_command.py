@@ -116,6 +116,18 @@ def test_an_algorithm_that_is_not_to_be_had_is_what_nccl_falls_back_to(
         assert (row["predicted_s"], row["choice"]) == (plain["predicted_s"], plain["choice"])
 
 
+def test_rows_of_the_site_scale_predictions_and_are_never_held_out(ringside, tmp_path):
+    log = (Path(__file__).parents[2] / "validation" / "data" / "v2.13_two_nodes.log").read_text()
+    (tmp_path / "job.log").write_text(log)
+    (tmp_path / "one.log").write_text(re.sub(r".*>: +(?:1048576|2097152|4194304) .*\n", "", log))
+    words = ("compare", "job.log", "--cluster", "dgx-a100", "--json")
+    plain, scaled = (json.loads(ringside(*words, *more)[1]) for more in ((), ("--anchor", "one.log")))
+    assert [row["set"] for row in plain["rows"]] == ["held_out"] * 4
+    assert [row["set"] for row in scaled["rows"]] == ["held_out"] * 3 + ["fitted"]
+    assert abs(scaled["rows"][3]["error"]) < abs(plain["rows"][3]["error"])
+    assert "scaled to the site by rows of one.log" in scaled["notes"]
+
+
 def test_calibrate_and_explain_take_what_ran_for_what_was_told(ringside, tmp_path):
     run = (
         Path(__file__).parents[3] / "validation/published" / "mn5_h100_all_reduce_n4_r16_ring.json"

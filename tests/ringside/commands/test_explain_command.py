@@ -10,12 +10,17 @@ TOP = Path(__file__).parents[3]
 PUBLISHED = TOP / "validation" / "published"
 
 
-def test_json_says_the_same(ringside):
-    code, out, _ = ringside("explain", PUBLISHED / "stas_h200_n1_r8_all_reduce_torch.json", "--json")
+def test_json_says_the_same(ringside, tmp_path):
+    records = read(PUBLISHED / "abci2_a100_all_reduce_n4_r32.json").records
+    write([replace(r, time_s=r.time_s + 200e-6) for r in records], tmp_path / "late.jsonl")
+    code, out, _ = ringside("explain", "late.jsonl", "--json")
     content = json.loads(out)
     assert (code, content["schema"]) == (0, "ringside.explain/1")
-    assert (content["departs"], content["clear"]) == (True, False)
+    assert (content["departs"], content["clear"]) == (True, True)
     assert content["causes"][0]["cause"] == "wait"
+    assert {one["cause"]: len(one["value"]) for one in content["tried"] if one["cause"] == "sockets"} == {
+        "sockets": 2
+    }
     slow = [row for row in content["rows"] if row["slow"]]
     assert slow
     assert all(row["measured_s"] > row["family_hi_s"] for row in slow)

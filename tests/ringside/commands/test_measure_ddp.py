@@ -45,7 +45,7 @@ def test_measured_steps_are_printed_written_traced_drawn_and_compared(ringside, 
     text = both.read_text()
     assert text.index("o.json, predicted") < text.index("o.json, measured")
     code, _, err = ringside("compare", output, "--calibration", "none")
-    assert (code, "remove --cluster, --set, --network and --calibration" in err) == (2, True)
+    assert (code, "remove --cluster, --set, --network, --calibration and --anchor" in err) == (2, True)
 
 
 @pytest.mark.slow
