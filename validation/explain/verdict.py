@@ -3,9 +3,9 @@
 cost = weight * sum over rows of 5/2 * log(1 + z^2 / 4),    z = log(measured / predicted) / sigma
 
 sigma is a row's uncertainty among similar machines, at least `EXTRAPOLATED` far from measured rows. A row is
-slow if it exceeds its 80 % interval and its neighbours in size do too. The cost is that of a Student's t of four degrees of
-freedom, so a single outlier has little influence. Errors of one run's rows are correlated: a run counts as at
-most `PER_RUN` rows.
+slow if it exceeds its 80 % interval and its neighbours in size do too. The cost is that of a Student's t of
+four degrees of freedom, so a single outlier has little influence. Errors of one run's rows are correlated: a
+run counts as at most `PER_RUN` rows.
 """
 
 from collections.abc import Sequence

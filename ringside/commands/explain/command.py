@@ -67,7 +67,7 @@ def _answer(verdict: LogVerdict) -> list[str]:
     if verdict.departs:
         return [
             f"slower than similar machines: {verdict.slower:.2f}x in {_where(verdict, verdict.rows)}",
-            "no single known cause explains it",
+            "no single known cause is certain enough to be named",
         ]
     how = (
         f"typically {max(verdict.typical, 1 / verdict.typical):.2f}x as long"
