@@ -84,6 +84,13 @@ def parse_name(cluster: str) -> ClusterName:
     return ClusterName(name, called, counted(recipe) if recipe else None, in_logs)
 
 
+def hosts_in(name: str) -> int:
+    """Return the number of operating systems in each of a cluster's machines: more than one share NVLink."""
+    if name in MAKERS:
+        return machine(name).hosts if name in machines() else 1
+    return int(load(name).graph.get("nccl", {}).get("hosts", 1))
+
+
 def gpu_of(cluster: str, values: Mapping[str, str] | None = None) -> Gpu | None:
     """Return the GPU of a cluster's machines, by its name or as the usual one of its compute capability.
 

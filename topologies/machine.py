@@ -25,8 +25,9 @@ _FIGURES = (BytesPerSecond, BytesPerSecond | None, Processes)
 class Machine:
     """A maker of ``nodes`` machines from one file; its settings are the rates in the file and the latencies.
 
-    ``gpu`` is the name of its GPUs, None without any; ``in_logs`` a pattern of their name in logs; ``inside``
-    the machine with identical nodes, by default its own name.
+    ``gpu`` is the name of its GPUs, None without any; ``in_logs`` a pattern of their name in logs; ``hosts``
+    the number of operating systems that share its NVLinks; ``inside`` the machine with identical nodes, by
+    default its own name.
     """
 
     def __init__(self, name: str, content: Mapping[str, Any]) -> None:
@@ -43,6 +44,7 @@ class Machine:
         self.__doc__ = f"{facts.what}\n\n{facts.sources}"
         self.gpu: str | None = self._arguments.get("gpu")
         self.in_logs = facts.gpu_in_logs or (GPUS[self.gpu].in_logs if self.gpu else None)
+        self.hosts = int((self._arguments.get("nccl") or {}).get("hosts") or 1)
         self.inside = facts.inside or name
 
     def __call__(self, *args: Any, **values: Any) -> Topology:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+from ringside.sim.calibration import shipped
 from ringside.sim.libraries.nccl.files.log_network import CLOUDS
 from ringside.sim.record import Record, RecordError
-from ringside.topologies import MAKERS, load, make, num_machines, ranks
-from ringside.topologies.load import parse_name
+from ringside.topologies import MAKERS, load, num_machines
+from ringside.topologies.graph import ranks as ranks_of
+from ringside.topologies.load import hosts_in, parse_name
 from ringside.topologies.machine import box_of, machines
 
 _MIXED = " + "  # joins the names where the GPUs of a run differ
@@ -53,25 +55,38 @@ def _has(cluster: str, gpu: str) -> bool:
     return pattern is not None and pattern.search(gpu.upper()) is not None
 
 
-def with_nodes(cluster: str, nodes: int) -> str:
+def with_nodes(cluster: str, nodes: int, ranks: int) -> str:
     """Return the cluster with a record's number of machines, where known; a drawn graph has its own."""
     machine, _, counts, _ = parse_name(cluster)
     if not nodes:
         return machine
     if counts is not None:
-        return f"{machine}:{nodes}" if counts == "nodes" else machine
-    drawn = num_machines(load(machine))
-    if drawn != nodes:
+        return f"{machine}:{domains(machine, nodes, ranks)}" if counts == "nodes" else machine
+    drawn, measured = num_machines(load(machine)), domains(machine, nodes, ranks)
+    if drawn != measured:
         raise RecordError(
-            f"NCCL was measured on {nodes} nodes, but {machine} has {drawn} machines; write a graph of "
-            f"{nodes}, or describe one machine in ten lines (ringside topo --example)"
+            f"NCCL was measured on {measured} nodes, but {machine} has {drawn} machines; write a graph of "
+            f"{measured}, or describe one machine in ten lines (ringside topo --example)"
         )
     return machine
 
 
+def domains(machine: str, nodes: int, ranks: int) -> int:
+    """Return the number of machines that hold the ranks of ``nodes`` hosts: one where NVLink joins them all.
+
+    Hosts fill one machine after another. A count too small for hosts with so many ranks is of machines, as
+    NCCL itself counts.
+    """
+    hosts = hosts_in(machine)
+    if hosts == 1 or ranks * hosts > nodes * gpus_in(machine):
+        return nodes
+    return -(-nodes // hosts)
+
+
 def gpus_in(machine: str) -> int:
-    """Return the number of GPUs of the named machine."""
-    return len(ranks(make(machine, 1)))
+    """Return the number of GPUs of one of the cluster's machines."""
+    graph = load(machine, nodes=1)
+    return len(ranks_of(graph)) // num_machines(graph)
 
 
 def said(records: Sequence[Record], fact: str) -> str:
@@ -104,6 +119,7 @@ def _of_gpu(gpu: str, records: Sequence[Record]) -> tuple[str, str]:
     where = ", ".join(filter(None, (f"{each} a node{f' on {nodes} nodes' if nodes > 1 else ''}", network)))
     fitting = [machine for machine in having if gpus_in(machine) >= each]
     alike = [machine for machine in box_of(fitting[0]) if machine in fitting] if fitting else []
+    alike.sort(key=lambda machine: shipped(machine) is None)
     if nodes == 1 and len(fitting) > 1 and len(alike) == len(fitting):
         return alike[0], f"by {gpu}, {where}; inside a node the same as {', '.join(alike[1:])}"
     return _one_of(fitting, gpu, where)

@@ -110,7 +110,7 @@ def as_run(records: Sequence[Record], cluster: str, settings: Mapping[str, str])
             *(record.algorithm, record.protocol, record.dtype, record.redop),
         )
         if key not in used:
-            name = with_nodes(cluster, record.num_nodes)
+            name = with_nodes(cluster, record.num_nodes, record.ranks)
             used[key] = fallback(collective_of(record), name, settings, options_of(record))
         ran.append(replace(record, algorithm=used[key]))
     return ran

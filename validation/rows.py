@@ -34,9 +34,8 @@ class SizedCluster:
 
         Raise `RecordError` where more ranks were measured than it has.
         """
-        named = parse_name(self.cluster)
-        is_counted = self.nodes and named.counts == "nodes"
-        cluster = f"{named.name}:{self.nodes}" if is_counted else self.cluster
+        is_counted = self.nodes and parse_name(self.cluster).counts == "nodes"
+        cluster = with_nodes(self.cluster, self.nodes or 0, self.ranks) if is_counted else self.cluster
         graph = load(cluster, self.settings, ranks=self.ranks, nodes=self.nodes)
         if self.ranks > len(ranks(graph)):
             raise RecordError(
@@ -135,8 +134,8 @@ def rows(
         is_modelled = models(record.library, cluster)
         if way not in libraries and is_modelled:
             libraries[way] = find_library(
-                record.library, with_nodes(cluster, record.num_nodes), settings, ranks=record.ranks,
-                options=options, calibration=measured,
+                record.library, with_nodes(cluster, record.num_nodes, record.ranks), settings,
+                ranks=record.ranks, options=options, calibration=measured,
             )  # fmt: skip
         elif way not in libraries:
             libraries[way] = _textbook(record, placed.graph, network)

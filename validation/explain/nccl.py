@@ -70,7 +70,9 @@ class NcclFamily:
         self._rows = [rows[place] for place in kept]
         self.records = [row.record for row in self._rows]
         self._before = {
-            row.comm: as_measured(row.comm, with_nodes(machine, row.comm.nodes), values, fitted)
+            row.comm: as_measured(
+                row.comm, with_nodes(machine, row.comm.nodes, row.comm.ranks), values, fitted
+            )
             for row in self._rows
         }
         """The machines of each communicator with the rates that were fitted."""

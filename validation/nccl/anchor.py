@@ -44,7 +44,7 @@ def anchored(
     before = [
         as_before(
             task,
-            as_measured(task.comm, with_nodes(machine, task.comm.nodes), values, fitted),
+            as_measured(task.comm, with_nodes(machine, task.comm.nodes, task.comm.ranks), values, fitted),
             calibration.nccl.model,
         )
         for task in chosen.tasks

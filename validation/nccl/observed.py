@@ -56,7 +56,7 @@ def observed(records: Sequence[Record], machine: str, values: Mapping[str, str])
         options = options_of(record)
         key = record.num_nodes, record.ranks, record.library_version, record.algorithm, record.protocol
         if key not in communicators:
-            name = with_nodes(machine, record.num_nodes)
+            name = with_nodes(machine, record.num_nodes, record.ranks)
             communicators[key] = communicator_of(name, values, record.ranks, nccl_settings(options))
         comm = communicators[key]
         if comm:

@@ -10,6 +10,7 @@ from pathlib import Path
 from ringside.sim.calibration import SHIPPED, Calibration
 from ringside.sim.record import Record, digest
 from ringside.topologies.machine import box_of
+from ringside.validation.machines import domains
 from ringside.validation.nccl.calibrate import calibrate_nccl
 from ringside.validation.nccl.observed import is_observable
 from ringside.validation.published import published
@@ -31,8 +32,11 @@ def usable() -> list[Record]:
 
 
 def is_left_out(record: Record) -> bool:
-    """Return whether the row is superseded: of Polaris' two libfabric settings the later counts."""
-    return "_set4_" in record.fingerprint["id"]
+    """Return whether the row is superseded: of Polaris' two libfabric settings the later counts.
+
+    Or whether its GPUs were slower than their algorithm: 16 GB300 kept to a ring's rate where NVLS is chosen.
+    """
+    return any(part in record.fingerprint["id"] for part in ("_set4_", "gb300_n4_r16_slurm"))
 
 
 def of_machine(machine: str, records: Sequence[Record]) -> list[Record]:
@@ -41,9 +45,14 @@ def of_machine(machine: str, records: Sequence[Record]) -> list[Record]:
     A single site with rows on one node and on several uses only its own.
     """
     own = [record for record in records if record.cluster == machine]
-    counts, sites = {record.num_nodes for record in own}, {record.site for record in own}
+    counts, sites = {nodes_of(record) for record in own}, {record.site for record in own}
     mates = () if len(sites) == 1 and len(counts) > 1 and 1 in counts else mates_of(machine)
-    return own + [record for record in records if record.cluster in mates and record.num_nodes == 1]
+    return own + [record for record in records if record.cluster in mates and nodes_of(record) == 1]
+
+
+def nodes_of(record: Record) -> int:
+    """Return the number of nodes as NCCL counts them: machines whose GPUs NVLink joins."""
+    return domains(record.cluster, record.num_nodes, record.ranks)
 
 
 def mates_of(machine: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from ringside.sim.record import Record
 from ringside.validation.nccl.fit import fit
 from ringside.validation.nccl.observed import NcclRow, choose, is_observable, observed
 from ringside.validation.published import published
-from ringside.validation.published.calibrations import is_left_out, mates_of
+from ringside.validation.published.calibrations import is_left_out, mates_of, nodes_of
 from ringside.validation.scorecard.baselines import BASELINES
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable, Score, score
 
@@ -84,7 +84,7 @@ def splits(records: Sequence[Record]) -> Iterator[Split]:
     usable = [record for record in records if is_observable(record)]
     for machine in sorted({record.cluster for record in usable}):
         own = observed([record for record in usable if record.cluster == machine], machine, {})
-        mates = [r for r in usable if r.cluster in mates_of(machine) and r.num_nodes == 1]
+        mates = [r for r in usable if r.cluster in mates_of(machine) and nodes_of(r) == 1]
         for other in (False, True):  # rows of another setting are another machine's
             yield from _more_nodes(machine, [row for row in own if is_left_out(row.record) == other])
         yield from _other_sites(machine, own, observed(mates, machine, {}))

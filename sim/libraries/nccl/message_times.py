@@ -85,6 +85,7 @@ class TaskArrays:
     ``pair`` is the place in `PAIRS`, ``gpus`` are ranks per node, ``message`` bytes in one message of one
     channel; ``slices`` of them make a chunk and ``loops`` chunks a channel's part. ``half`` is 1/2 if a
     ring goes round once. ``used_inside`` and ``used_between`` are the shares of a machine's links in use.
+    ``filling`` are the bytes that the heads of a switch's reduction beyond eight have under way.
     """
 
     pair: NDArray[np.int64]
@@ -99,6 +100,7 @@ class TaskArrays:
     nvlink: NDArray[np.bool_]
     used_inside: Floats
     used_between: Floats
+    filling: Floats
     launch_gpus: Floats
     launch_threads: Floats
 
@@ -138,9 +140,20 @@ def _row(task: Task) -> tuple[float | int | bool, ...]:
     return (
         *(PAIRS.index(task.pair), float(comm.nodes), float(comm.gpus), float(task.nbytes)),
         *(channels, message, loops, slices, 1.0 if task.kind == "all_reduce" else 0.5),
-        *(comm.graphs.ring.type_intra is PathClass.NVL, used, part),
+        *(comm.graphs.ring.type_intra is PathClass.NVL, used, part, _filling(task)),
         *(float(task.launch.gpus), float(task.launch.threads)),
     )
+
+
+def _filling(task: Task) -> float:
+    """Return the bytes in the stages of a switch's reduction that heads beyond `_HEADS` add."""
+    algorithm, protocol = task.pair
+    graph = task.comm.graphs.nvls
+    if algorithm not in ("nvls", "nvls_tree") or graph is None:
+        return 0.0
+    channels = task.comm.nvls_channels
+    chunk = chunking(task.comm, task.kind, algorithm, protocol, task.nbytes, channels).chunk
+    return float(_STAGES * max(graph.channels - _HEADS, 0) * channels * chunk)
 
 
 def _messages(task: Task) -> tuple[float, float, float, float]:
@@ -158,6 +171,9 @@ def _messages(task: Task) -> tuple[float, float, float, float]:
     loops = float(max(-(-share // (comm.ranks * cuts.chunk)), 1.0))
     return float(channels), share / comm.ranks / loops / cuts.slices, loops, float(cuts.slices)
 
+
+_STAGES, _HEADS = 4, 8
+"""Stages of a switch's reduction; heads whose chunks its latency includes, those of an 8-GPU machine."""
 
 SHARPNESS = 8
 """Exponent of the transition to a host that is too slow for its GPUs."""
@@ -267,12 +283,13 @@ def _switch(work: TaskArrays, algorithm: str, values: Values) -> Floats:
     if algorithm == "nvls":
         whole = values["nvls_GBps"] * np.where(work.half == 1, 1.0, values["nvls_gather"])
         port = whole * (_GB * 9 / 14)  # eight ranks: 1 + 1/8 of the size through a port, 7/4 on the bus
-        total: Floats = latency + size * np.where(work.half == 1, 1 + 1 / ranks, 1.0) / port
+        carried = size * np.where(work.half == 1, 1 + 1 / ranks, 1.0) + work.filling
+        total: Floats = latency + carried / port
         return total
     bus = (
         np.where(work.nodes == 2, values["nvls_tree_two_GBps"], values["nvls_tree_GBps"]) * work.used_between
     )
     level = HOP_US["net"]["nvls_tree"][2] * values["nvls_tree"]
     levels = 2 * np.ceil(np.log2(work.nodes))
-    total = latency + levels * level + size * 2 * (ranks - 1) / ranks / (bus * _GB)
+    total = latency + levels * level + (size * 2 * (ranks - 1) / ranks + work.filling) / (bus * _GB)
     return total
