@@ -1,10 +1,12 @@
 """The textbook: each algorithm exactly as in its paper; the default is the fastest."""
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
+from itertools import combinations
 
 from ringside.sim.algorithms import ALGORITHMS, algorithms_for, caveat, does, named, schedule
 from ringside.sim.algorithms.grids.grid import squarest
+from ringside.sim.algorithms.rings import parallel_rings
 from ringside.sim.collective import Collective
 from ringside.sim.effort import estimate, has_more_than
 from ringside.sim.libraries import scheduled
@@ -12,6 +14,7 @@ from ringside.sim.libraries.laws import ROUNDING
 from ringside.sim.libraries.library import Candidate
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.schedule import Schedule
+from ringside.topologies import ranks
 from ringside.topologies.placement import ranks_text
 
 MAX_TRANSFERS = 100_000
@@ -97,7 +100,9 @@ class Ideal(Scheduled):
         return best
 
     def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
-        """Return the algorithm's schedule, which is proved."""
+        """Return the algorithm's schedule, which is proved; AMD's GPUs have rings on all their links."""
+        if candidate.algorithm == "ring" and collective.kind in parallel_rings.KINDS and self._is_meshed:
+            return parallel_rings.schedule(collective, len(self.placed))
         return schedule(on_machines(candidate.algorithm, self.placed), collective)
 
     def word(self, candidate: Candidate, plan: Schedule) -> str:
@@ -135,7 +140,28 @@ class Ideal(Scheduled):
         return transfers // RECURRENCE if by_rule else transfers
 
     def _caveat(self, collective: Collective, candidate: Candidate) -> str:
-        return caveat(candidate.algorithm, collective)
+        of_rccl = ""
+        if self._has_xgmi:
+            of_rccl = (
+                "RCCL is not modelled: the links are its machine's, and ring is several rings at once over "
+                "all of them, as RCCL's; its choice, protocols, channels and launches are missing"
+            )
+        return "; ".join(filter(None, (of_rccl, caveat(candidate.algorithm, collective))))
+
+    @cached_property
+    def _has_xgmi(self) -> bool:
+        """Whether AMD's links join the GPUs, on which RCCL runs."""
+        return any(link["kind"] == "xgmi" for *_, link in self.graph.edges(data=True))
+
+    @cached_property
+    def _is_meshed(self) -> bool:
+        """Whether these links join every two ranks of each machine, and each has equally many."""
+        first, each = ranks(self.graph)[: self.placed[0]], set(self.placed)
+        return (
+            self._has_xgmi
+            and each == {len(first)} != {1}
+            and all(self.graph.has_edge(*pair) for pair in combinations(first, 2))
+        )
 
 
 algorithms = ALGORITHMS
