@@ -20,7 +20,8 @@ def test_a_log_alone_is_compared_on_the_machine_that_its_gpus_tell(ringside, log
     code, out, err = ringside("compare", log("NVIDIA B200"))
     assert (code, err) == (0, "")
     first, *_, last = out.splitlines()
-    assert first == "# machine: dgx-b200, by NVIDIA B200, 4 a node; inside a node the same as aws-p6-b200, gcp-a4"
+    mates = "aws-p6-b200, gcp-a4"
+    assert first == f"# machine: dgx-b200, by NVIDIA B200, 4 a node; inside a node the same as {mates}"
     assert re.fullmatch(
         r"# held_out: 3 rows, typically [\d.]+x off, nine of ten within [\d.]+x, worst [\d.]+x", last
     )
