@@ -34,7 +34,7 @@ VERSION = 2
 READABLE = (1, 2)
 """2 (2026-11) adds NCCL's measured model."""
 
-OPTIONAL = ("mpi", "settings")
+OPTIONAL = ("sends", "mpi", "settings")
 """Fields that a file omits if they are empty."""
 
 AUTO, NONE, FAMILY = "auto", "none", "family:"
@@ -87,8 +87,8 @@ class Calibration:
     """All fits of one cluster. ``used`` holds the digests of the records that determined any parameter.
 
     ``settings`` are the measured cluster's; under other settings times are scaled
-    (`ringside.sim.libraries.scaling`). ``nccl`` was fitted to NCCL on machines that its model knows, ``mpi``
-    to MPI, ``fits`` to everything else.
+    (`ringside.sim.libraries.scaling`). ``nccl`` was fitted to NCCL on machines that its model knows,
+    ``sends`` to its sends and receives, ``mpi`` to MPI, ``fits`` to everything else.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
@@ -101,6 +101,7 @@ class Calibration:
     fits: tuple[Fit, ...]
     used: tuple[str, ...] = field(repr=False)
     nccl: "Stored | None" = None
+    sends: "Stored | None" = None
     mpi: "StoredMpi | None" = None
     settings: dict[str, str] = field(default_factory=dict)
 

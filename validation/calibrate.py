@@ -9,6 +9,8 @@ from ringside.sim.calibration import Calibration, Fit
 from ringside.sim.libraries.mpi.library import Mpi
 from ringside.sim.libraries.nccl.cluster import is_machine
 from ringside.sim.libraries.nccl.library import Nccl
+from ringside.sim.libraries.nccl.send_times import SEND_KINDS
+from ringside.sim.libraries.nccl.stored import Stored
 from ringside.sim.record import Record, RecordError, digest
 from ringside.topologies.catalogue import split
 from ringside.topologies.units import format_duration, format_size
@@ -54,6 +56,10 @@ def calibrate_measurements(measured: Measurements, sources: Mapping[str, str]) -
     few = [f"{'/'.join(key)}: {len(group)}" for key, group in groups.items() if len(group) < MIN_ROWS]
     if few:
         raise RecordError(f"too few records to fit ({', '.join(few)}); measure {MIN_ROWS} sizes or more")
+    sends = [record for record in of_nccl if record.collective in SEND_KINDS]
+    machine, nccl = split(cluster)[0], None
+    if len(sends) < len(of_nccl):
+        nccl = calibrate_nccl(of_nccl, machine, settings)
     return Calibration(
         cluster=records[0].cluster,
         topology=cluster,
@@ -62,17 +68,27 @@ def calibrate_measurements(measured: Measurements, sources: Mapping[str, str]) -
         fingerprint=_common(records),
         fits=tuple(_fit(*key, group) for key, group in groups.items()),
         used=tuple(sorted(digest(record) for record in records)),
-        nccl=calibrate_nccl(of_nccl, split(cluster)[0], settings) if of_nccl else None,
+        nccl=nccl,
+        sends=_sends(sends, machine, settings, nccl),
         mpi=calibrate_mpi(of_mpi, cluster, settings) if of_mpi else None,
         settings=dict(settings),
     )
 
 
+def _sends(
+    records: Sequence[Record], machine: str, settings: Mapping[str, str], nccl: Stored | None
+) -> Stored | None:
+    """Fit sends and receives; too few are an error only where there is nothing else."""
+    if not records or (nccl and len(records) < MIN_ROWS):
+        return None
+    return calibrate_nccl(records, machine, settings, SEND_KINDS, nccl.facts if nccl else None)
+
+
 def report(calibration: Calibration) -> str:
     """Report the fitted parameters, their uncertainty and the residual errors."""
     lines = [f"calibration of {calibration.cluster} as {calibration.topology}"]
-    if calibration.nccl:
-        lines += report_nccl(calibration.nccl)
+    for of_nccl in filter(None, (calibration.nccl, calibration.sends)):
+        lines += report_nccl(of_nccl)
     if calibration.mpi:
         lines += report_mpi(calibration.mpi)
     for fitted in calibration.fits:

@@ -11,7 +11,9 @@ from ringside.sim.libraries.nccl.cluster import as_measured
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.library import Calibrated, Nccl
 from ringside.sim.libraries.nccl.measured import MeasuredModel
-from ringside.sim.libraries.nccl.message_times import Task
+from ringside.sim.libraries.nccl.message_times import KINDS, Task
+from ringside.sim.libraries.nccl.send_times import SEND_KINDS
+from ringside.sim.libraries.nccl.stored import Stored
 from ringside.sim.questions.calibrated import Anchor
 from ringside.sim.record import Record, RecordError, digest
 from ringside.validation.machines import with_nodes
@@ -31,30 +33,40 @@ def anchored(
     calibration: Calibration, records: Sequence[Record], machine: str, values: Mapping[str, str]
 ) -> Calibration:
     """Scale the calibration by the site's own rows, in proportion to their similarity."""
-    if calibration.nccl is None:
+    if not (calibration.nccl or calibration.sends):
         raise CalibrationError(f"the calibration of {calibration.cluster} is not of NCCL")
-    own = [record for record in records if is_observable(record)]
-    ran = as_run(own, machine, values)
-    rows = observed(ran, machine, values)
-    chosen = choose(rows, calibration.nccl.facts)
-    if not chosen.tasks:
-        raise RecordError("no row of the anchor is of a collective that NCCL's measured model has a form for")
-    kept = [rows[place].record for place in chosen.kept]
-    fitted = calibration.settings_on(machine)
-    before = [
-        as_before(
-            task,
-            as_measured(task.comm, with_nodes(machine, task.comm.nodes, task.comm.ranks), values, fitted),
-            calibration.nccl.model,
-        )
-        for task in chosen.tasks
-    ]
-    seconds = [record.time_s / ratio for record, (_, ratio) in zip(kept, before, strict=True)]
+    own = [record for record in records if is_observable(record, (*KINDS, *SEND_KINDS))]
+    ran, fitted = as_run(own, machine, values), calibration.settings_on(machine)
     written = dict(zip(map(digest, ran), map(digest, own), strict=True))
+    scaled: dict[str, Stored] = {}
+    used = set(calibration.used)
+    for name, stored, kinds in (
+        ("nccl", calibration.nccl, KINDS),
+        ("sends", calibration.sends, SEND_KINDS),
+    ):
+        rows = observed(ran, machine, values, kinds) if stored else []
+        chosen = choose(rows, stored.facts) if stored else None
+        if not (stored and chosen and chosen.tasks):
+            continue
+        before = [
+            as_before(
+                task,
+                as_measured(task.comm, with_nodes(machine, task.comm.nodes, task.comm.ranks), values, fitted),
+                stored.model,
+            )
+            for task in chosen.tasks
+        ]
+        kept = [rows[place].record for place in chosen.kept]
+        seconds = [record.time_s / ratio for record, (_, ratio) in zip(kept, before, strict=True)]
+        scaled[name] = stored.anchored([task for task, _ in before], seconds)
+        used |= {written[digest(record)] for record in kept}
+    if not scaled:
+        raise RecordError("no row of the anchor is of a collective that NCCL's measured model has a form for")
     return replace(
         calibration,
-        nccl=calibration.nccl.anchored([task for task, _ in before], seconds),
-        used=tuple(sorted({*calibration.used, *(written[digest(record)] for record in kept)})),
+        nccl=scaled.get("nccl", calibration.nccl),
+        sends=scaled.get("sends", calibration.sends),
+        used=tuple(sorted(used)),
     )
 
 

@@ -4,17 +4,19 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ringside.sim.libraries.nccl.communicator import find_system
+from ringside.sim.libraries.nccl.communicator import SiteFacts, find_system
 from ringside.sim.libraries.nccl.graph.system import SYSTEMS
+from ringside.sim.libraries.nccl.measured import Correction
 from ringside.sim.libraries.nccl.message_times import KINDS
 from ringside.sim.libraries.nccl.releases import names_one
+from ringside.sim.libraries.nccl.send_times import SEND_PARAMETERS
 from ringside.sim.libraries.nccl.stored import Stored, correction_lines, correlations, interval
 from ringside.sim.record import Record, RecordError
 from ringside.topologies.units import format_size
 from ringside.validation.errors import summarize
-from ringside.validation.nccl.fit import Fitted, fit
+from ringside.validation.nccl.fit import POOLED, Fitted, fit
 from ringside.validation.nccl.observed import observed
-from ringside.validation.nccl.priors import priors
+from ringside.validation.nccl.priors import priors, send_priors
 
 MIN_ROWS = 4
 WORST_ROWS = 3
@@ -26,16 +28,33 @@ _LEFT = 1.2816
 """The number of prior deviations beyond which a parameter has left its prior's 80 % interval."""
 
 
-def calibrate_nccl(records: Sequence[Record], machine: str, values: Mapping[str, str]) -> Stored:
-    """Fit a machine to all NCCL records that the model has a form for."""
-    rows = observed(records, machine, values)
+def calibrate_nccl(
+    records: Sequence[Record],
+    machine: str,
+    values: Mapping[str, str],
+    kinds: Sequence[str] = KINDS,
+    facts: SiteFacts | None = None,
+) -> Stored:
+    """Fit a machine to all NCCL records of these kinds, which share a form; ``facts`` if they are known."""
+    rows = observed(records, machine, values, kinds)
     if not rows:
-        raise RecordError(f"no row of {', '.join(KINDS)} among NCCL's; measure one of these")
+        raise RecordError(f"no row of {', '.join(kinds)} among NCCL's; measure one of these")
     sites = tuple(sorted({row.record.site or "one site" for row in rows}))
-    fitted = fit(rows, pooled=len(sites) > 1)
+    fitted = fit(rows, pooled=len(sites) > 1, facts=facts)
     if len(fitted.rows) < MIN_ROWS:
         raise RecordError(f"{len(fitted.rows)} rows of NCCL to fit; measure {MIN_ROWS} sizes or more")
     return stored(fitted, machine, sites)
+
+
+def unmeasured_sends(machine: str, facts: SiteFacts) -> Stored:
+    """Return the sends of a machine without rows of them: their priors."""
+    nothing = np.array([])
+    return Stored(
+        machine=machine, rows=0, sites=(), releases=(), nodes=(1,), pooled=True, facts=facts, noise=POOLED,
+        median_error=0.0, p90_error=0.0, worst=(), left_prior=(),
+        parameters={prior.name: interval(prior.value, prior.sigma) for prior in send_priors()},
+        correlations="", correction=correction_lines(Correction(nothing.astype(np.int64), *[nothing] * 4)),
+    )  # fmt: skip
 
 
 def stored(fitted: Fitted, machine: str, sites: tuple[str, ...]) -> Stored:
@@ -90,11 +109,9 @@ def _named(fitted: Fitted, place: int, error: float) -> str:
 def report_nccl(stored: Stored) -> list[str]:
     """Report the fitted parameters, their uncertainty and the residual errors, line by line."""
     known = {line.split()[0] for line in stored.correlations.splitlines()}
-    expected = (
-        {prior.name: prior for prior in priors(find_system(stored.machine))}
-        if stored.machine in SYSTEMS
-        else {}
-    )
+    of_sends = stored.names == SEND_PARAMETERS
+    known_priors = () if of_sends or stored.machine not in SYSTEMS else priors(find_system(stored.machine))
+    expected = {prior.name: prior for prior in (send_priors() if of_sends else known_priors)}
     facts = []
     if not stored.facts.ll128:
         facts.append("no LL128 between nodes")
@@ -102,7 +119,8 @@ def report_nccl(stored: Stored) -> list[str]:
         facts.append(f"{stored.facts.channels} channels between nodes")
     lines = [
         "",
-        f"nccl: {stored.described}, NCCL {', '.join(stored.releases)}; error of the rows fitted median "
+        f"{'sends and receives' if of_sends else 'nccl'}: {stored.described}, "
+        f"NCCL {', '.join(stored.releases)}; error of the rows fitted median "
         f"{stored.median_error:.1%}, 90th percentile {stored.p90_error:.1%}",
         f"  graph facts other than the preset's: {'; '.join(facts) or 'none'}",
     ]

@@ -22,8 +22,9 @@ from ringside.sim.libraries.nccl.measured import (
     log_form,
 )
 from ringside.sim.libraries.nccl.message_times import TaskArrays, time_us, work_of
+from ringside.sim.libraries.nccl.send_times import SEND_KINDS
 from ringside.validation.nccl.observed import Chosen, NcclRow, choose
-from ringside.validation.nccl.priors import Prior, priors
+from ringside.validation.nccl.priors import Prior, priors, send_priors
 
 Floats = NDArray[np.float64]
 
@@ -61,13 +62,16 @@ class Fitted:
     cost: float
 
 
-def fit(rows: Sequence[NcclRow], *, pooled: bool = False) -> Fitted:
+def fit(rows: Sequence[NcclRow], *, pooled: bool = False, facts: SiteFacts | None = None) -> Fitted:
     """Fit the machine's parameters to rows of one machine.
 
     Where sites are ``pooled`` each may be slower or faster than the machine in latency and in bandwidth.
+    The facts are known for sends, which do not tell them.
     """
-    expected = priors(rows[0].comm.system)
-    tried = [(_map(rows, facts, expected, pooled), unlikely) for facts, unlikely in _candidates(rows)]
+    of_sends = rows[0].record.collective in SEND_KINDS
+    expected = send_priors() if of_sends else priors(rows[0].comm.system)
+    candidates = [(facts or SiteFacts(), 0.0)] if of_sends else _candidates(rows)
+    tried = [(_map(rows, one, expected, pooled), unlikely) for one, unlikely in candidates]
     best, _ = min(tried, key=lambda one: one[0].cost + one[1])
     return _finished(rows, best, expected, pooled)
 

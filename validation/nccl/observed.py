@@ -12,6 +12,7 @@ from ringside.sim.libraries.nccl.communicator import Communicator, SiteFacts
 from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.libraries.nccl.message_times import FORMS, KINDS, Launch, Task
 from ringside.sim.libraries.nccl.names import ALGORITHMS, PROTOCOLS
+from ringside.sim.libraries.nccl.send_times import SEND_KINDS, SENDS
 from ringside.sim.libraries.nccl.tuner import cost_table
 from ringside.sim.record import Record
 from ringside.validation.machines import with_nodes
@@ -46,12 +47,14 @@ class Chosen:
 _CLEAR = 0.1
 
 
-def observed(records: Sequence[Record], machine: str, values: Mapping[str, str]) -> list[NcclRow]:
+def observed(
+    records: Sequence[Record], machine: str, values: Mapping[str, str], kinds: Sequence[str] = KINDS
+) -> list[NcclRow]:
     """Return the NCCL records of collectives with a form, on the named machine."""
     communicators: dict[tuple[str | int, ...], Communicator | None] = {}
     rows = []
     for record in records:
-        if not is_observable(record):
+        if not is_observable(record, kinds):
             continue
         options = options_of(record)
         key = record.num_nodes, record.ranks, record.library_version, record.algorithm, record.protocol
@@ -65,9 +68,9 @@ def observed(records: Sequence[Record], machine: str, values: Mapping[str, str])
     return rows
 
 
-def is_observable(record: Record) -> bool:
+def is_observable(record: Record, kinds: Sequence[str] = KINDS) -> bool:
     """Return whether NCCL made the record of a collective that may have a form."""
-    return record.library == Nccl.name and record.collective in KINDS and record.ranks > 1
+    return record.library == Nccl.name and record.collective in kinds and record.ranks > 1
 
 
 def _run_of(record: Record) -> str:
@@ -87,6 +90,12 @@ def choose(rows: Sequence[NcclRow], facts: SiteFacts) -> Chosen:
     for (_, kind, dtype, redop), places in alike.items():
         comm = facts.on(rows[places[0]].comm)
         sizes = [rows[place].record.nbytes for place in places]
+        if kind in SEND_KINDS:
+            tasks |= {
+                place: (Task(comm, kind, nbytes, SENDS, rows[place].launch), 1.0)
+                for place, nbytes in zip(places, sizes, strict=True)
+            }
+            continue
         beliefs = cost_table(comm, kind, dtype, redop).times_us(sizes).reshape(len(sizes), -1)
         order = np.argsort(beliefs, axis=1, kind="stable")
         for place, nbytes, belief, (best, second, *_) in zip(places, sizes, beliefs, order, strict=True):

@@ -60,6 +60,31 @@ def priors(system: System) -> tuple[Prior, ...]:
     )
 
 
+def send_priors() -> tuple[Prior, ...]:
+    """Return the priors of sends and receives, of any machine: shares of NCCL's own rates, and latencies."""
+    return (
+        Prior("launch_us", 2.0, 0.5, "before a kernel does anything"),
+        Prior("host_us", 4.7, 0.15, "launch of one more GPU that the same thread drives"),
+        Prior("thread_us", 0.95, 0.2, "launch of one more thread of the same process"),
+        Prior("call_us", 0.3, 0.4, "one call of a send or a receive"),
+        Prior("setup_us", 5.0, 0.3, "before a kernel's first send moves"),
+        Prior("peer_inside_us", 0.3, 0.7, "one more peer inside a node"),
+        Prior("simple_us", 3.5, 0.5, "more for Simple's first chunk inside a node"),
+        Prior("channel_inside", 0.9, 0.3, "part of one NVLink that a channel carries inside a node"),
+        Prior("first_inside", 0.7, 0.5, "copies of a part's first chunk that nothing hides"),
+        Prior("inside", 0.91, 0.1, "part of NCCL's rate that a GPU's links carry"),
+        Prior("channel_ll", 0.5, 0.4, "part of a channel's rate that LL leaves"),
+        Prior("inside_ll", 0.38, 0.4, "part of the links' rate that LL leaves"),
+        Prior("net_us", 10.0, 0.5, "the network's latency"),
+        Prior("peer_between_us", 6.0, 0.7, "one more peer on other nodes"),
+        Prior("tiny_us", 0.05, 3.0, "more for one whose message is within its command"),
+        Prior("connection_GBps", 15.0, 0.1, "GB/s of one channel's connection between nodes"),
+        Prior("connections", 0.72, 0.1, "exponent by which several of one message carry more"),
+        Prior("cards", 0.93, 0.3, "part of their rate that cards carry on two nodes"),
+        Prior("growth", 0.05, 1.0, "exponent by which they carry less on more"),
+    )
+
+
 def _hops() -> list[Prior]:
     return [
         Prior(

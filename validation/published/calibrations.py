@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ringside.sim.calibration import SHIPPED, Calibration
+from ringside.sim.libraries.nccl.message_times import KINDS
+from ringside.sim.libraries.nccl.send_times import SEND_KINDS
 from ringside.sim.record import Record, digest
 from ringside.topologies.machine import box_of
 from ringside.validation.machines import domains
-from ringside.validation.nccl.calibrate import calibrate_nccl
+from ringside.validation.nccl.calibrate import calibrate_nccl, unmeasured_sends
 from ringside.validation.nccl.observed import is_observable
 from ringside.validation.published import published
 
@@ -28,15 +30,22 @@ def calibrations() -> dict[str, Calibration]:
 
 def usable() -> list[Record]:
     """Return the published rows that calibrations use."""
-    return [record for record in published() if is_observable(record) and not is_left_out(record)]
+    kinds = (*KINDS, *SEND_KINDS)
+    return [record for record in published() if is_observable(record, kinds) and not is_left_out(record)]
 
 
 def is_left_out(record: Record) -> bool:
-    """Return whether the row is superseded: of Polaris' two libfabric settings the later counts.
+    """Return whether the row is superseded: of Polaris' settings the last counts, not sockets.
 
     Or whether its GPUs were slower than their algorithm: 16 GB300 kept to a ring's rate where NVLS is chosen.
     """
-    return any(part in record.fingerprint["id"] for part in ("_set4_", "gb300_n4_r16_slurm"))
+    return setting_of(record) not in ("", "_set5_")
+
+
+def setting_of(record: Record) -> str:
+    """Return which setting of its machine a row has: of libfabric on Polaris, the first is sockets."""
+    known = "_set1_", "_set4_", "_set5_", "gb300_n4_r16_slurm"
+    return next((one for one in known if one in record.fingerprint["id"]), "")
 
 
 def of_machine(machine: str, records: Sequence[Record]) -> list[Record]:
@@ -44,6 +53,14 @@ def of_machine(machine: str, records: Sequence[Record]) -> list[Record]:
 
     A single site with rows on one node and on several uses only its own.
     """
+    return [
+        record
+        for kinds in (KINDS, SEND_KINDS)
+        for record in _of_kinds(machine, [one for one in records if one.collective in kinds])
+    ]
+
+
+def _of_kinds(machine: str, records: Sequence[Record]) -> list[Record]:
     own = [record for record in records if record.cluster == machine]
     counts, sites = {nodes_of(record) for record in own}, {record.site for record in own}
     mates = () if len(sites) == 1 and len(counts) > 1 and 1 in counts else mates_of(machine)
@@ -62,6 +79,8 @@ def mates_of(machine: str) -> tuple[str, ...]:
 
 def calibration(machine: str, records: Sequence[Record]) -> Calibration:
     """Fit these rows as one machine's."""
+    nccl = calibrate_nccl([record for record in records if record.collective in KINDS], machine, {})
+    sends = [record for record in records if record.collective in SEND_KINDS]
     return Calibration(
         cluster=machine,
         topology=machine,
@@ -70,7 +89,10 @@ def calibration(machine: str, records: Sequence[Record]) -> Calibration:
         fingerprint={},
         fits=(),
         used=tuple(sorted(digest(record) for record in records)),
-        nccl=calibrate_nccl(records, machine, {}),
+        nccl=nccl,
+        sends=calibrate_nccl(sends, machine, {}, SEND_KINDS, nccl.facts)
+        if sends
+        else unmeasured_sends(machine, nccl.facts),
     )
 
 

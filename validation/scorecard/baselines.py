@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ringside.sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
+from ringside.sim.libraries.nccl.device.p2p import point_to_point
 from ringside.sim.libraries.nccl.figures import steps
 from ringside.sim.libraries.nccl.library import LAUNCH_S
 from ringside.sim.libraries.nccl.tuner import cost_table
@@ -101,5 +103,7 @@ def _seconds(rows: Sequence[NcclRow]) -> Floats:
 
 def _believed(row: NcclRow) -> float:
     record = row.record
+    if record.collective in POINT_TO_POINT:
+        return point_to_point(row.comm, record.collective, record.nbytes).time_us * 1e-6 + LAUNCH_S
     table = cost_table(row.comm, record.collective, record.dtype or "float32", record.redop or "sum")
     return float(table.times_us(record.nbytes).min()) * 1e-6 + LAUNCH_S

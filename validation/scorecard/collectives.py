@@ -5,16 +5,18 @@ is never judged by a fit that included it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ringside.sim.libraries.nccl.measured import TaskTimes
+from ringside.sim.libraries.nccl.message_times import KINDS
+from ringside.sim.libraries.nccl.send_times import SEND_KINDS
 from ringside.sim.record import Record
 from ringside.validation.nccl.fit import fit
 from ringside.validation.nccl.observed import NcclRow, choose, is_observable, observed
 from ringside.validation.published import published
-from ringside.validation.published.calibrations import is_left_out, mates_of, nodes_of
+from ringside.validation.published.calibrations import mates_of, nodes_of, setting_of
 from ringside.validation.scorecard.baselines import BASELINES
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable, Score, score
 
@@ -31,6 +33,7 @@ _LEAST, _LOG = 4, 12
 MORE = "more nodes"
 ANOTHER = "another site"
 ONE_KNOWN = "another site, one row known"
+SENDS = "sends and all-to-all"
 
 SIZES = ("to 64 KiB", "to 4 MiB", "to 128 MiB", "128 MiB and more")
 """Classes of sizes."""
@@ -81,15 +84,22 @@ def collective_tables() -> list[JudgedTable]:
 
 def splits(records: Sequence[Record]) -> Iterator[Split]:
     """Yield all splits that the rows support."""
-    usable = [record for record in records if is_observable(record)]
-    for machine in sorted({record.cluster for record in usable}):
-        own = observed([record for record in usable if record.cluster == machine], machine, {})
-        mates = [r for r in usable if r.cluster in mates_of(machine) and nodes_of(r) == 1]
-        for other in (False, True):  # rows of another setting are another machine's
-            yield from _more_nodes(machine, [row for row in own if is_left_out(row.record) == other])
-        yield from _other_sites(machine, own, observed(mates, machine, {}))
-        for run in dict.fromkeys(row.run for row in own):
-            yield from _of_run(machine, [row for row in own if row.run == run])
+    for kinds in (KINDS, SEND_KINDS):
+        usable = [record for record in records if is_observable(record, kinds)]
+        for machine in sorted({record.cluster for record in usable}):
+            own = observed([one for one in usable if one.cluster == machine], machine, {}, kinds)
+            mates = [one for one in usable if one.cluster in mates_of(machine) and nodes_of(one) == 1]
+            for split in _of_machine(machine, own, observed(mates, machine, {}, kinds)):
+                yield split if kinds == KINDS else replace(split, name=f"{split.name}, {SENDS}")
+            for run in dict.fromkeys(row.run for row in own) if kinds == KINDS else ():
+                yield from _of_run(machine, [row for row in own if row.run == run])
+
+
+def _of_machine(machine: str, own: Sequence[NcclRow], mates: Sequence[NcclRow]) -> Iterator[Split]:
+    """Yield more nodes and other sites; rows of another setting are another machine's."""
+    for setting in dict.fromkeys(setting_of(row.record) for row in own):
+        yield from _more_nodes(machine, [row for row in own if setting_of(row.record) == setting])
+    yield from _other_sites(machine, own, mates)
 
 
 def judge(split: Split) -> list[JudgedRow]:
@@ -103,7 +113,8 @@ def judge(split: Split) -> list[JudgedRow]:
         return []
     rows = [split.judged[place] for place in chosen.kept]
     judged = _beside(split, split.name, rows, model.predict(chosen.tasks))
-    for run in dict.fromkeys(row.run for row in rows) if split.pooled else ():
+    of_collectives = split.pooled and rows[0].record.collective in KINDS
+    for run in dict.fromkeys(row.run for row in rows) if of_collectives else ():
         of_run = sorted(
             (place for place, row in enumerate(rows) if row.run == run),
             key=lambda place: rows[place].record.nbytes,
@@ -196,7 +207,7 @@ def _more_nodes(machine: str, own: Sequence[NcclRow]) -> Iterator[Split]:
     counts = sorted({row.comm.nodes for row in own})
     for most in counts[1:-1] if len(counts) > 2 else counts[:1] * (len(counts) == 2 and counts[0] > 1):
         fitted = [row for row in own if row.comm.nodes <= most]
-        if len(fitted) < _LEAST or machine == "dgx-b200":
+        if len(fitted) < _LEAST or (machine == "dgx-b200" and fitted[0].record.collective in KINDS):
             continue
         for nodes in (count for count in counts if count > most):
             rows = [row for row in own if row.comm.nodes == nodes]

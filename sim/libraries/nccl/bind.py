@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ringside.sim.calibration import AUTO, Calibration, CalibrationError, shipped, why_not
@@ -68,15 +69,19 @@ def _calibrated(
         if known is None:
             return None, None, why
         calibration = known
-    if calibration.nccl is None:
+    if calibration.nccl is None and calibration.sends is None:
         raise CalibrationError(
             f"the calibration of {calibration.cluster} has no NCCL model of a machine; write "
             "--calibration none, or the library that it was fitted to"
         )
-    called = calibration.nccl.described
+    scaled = ""
     if before is not comm:
-        called += f", scaled by what the tuner says of {changed_rates(comm.system, before.system)}"
-    return before, Calibrated(calibration.nccl.model, called, calibration), ""
+        scaled = f", scaled by the tuner's ratio for {changed_rates(comm.system, before.system)}"
+    nccl, sends = (
+        Calibrated(one.model, one.described + scaled) if one else None
+        for one in (calibration.nccl, calibration.sends)
+    )
+    return before, replace(nccl or Calibrated(None, ""), sends=sends, calibration=calibration), ""
 
 
 def _shipped_of(system: System) -> tuple[Calibration | None, str]:

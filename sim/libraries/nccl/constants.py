@@ -86,7 +86,8 @@ class Constants:
     rings. ``crossings`` is the number of nodes by which a ring's network hops are overcounted.
     ``dealt_in_cells`` says whether small data go to few channels, ``tree_by_depth`` whether a Simple tree's
     chunks shrink with the data, ``shared_gpus`` whether several ranks may have one GPU, with
-    NCCL_MULTI_RANK_GPU_ENABLE=1.
+    NCCL_MULTI_RANK_GPU_ENABLE=1. ``sends_by_rate`` says whether the channels of a send to another node are
+    counted by the rate of its cards.
     """
 
     release: str
@@ -121,6 +122,7 @@ class Constants:
     dealt_in_cells: bool = True
     tree_by_depth: bool = False
     shared_gpus: bool = True
+    sends_by_rate: bool = True
 
 
 V230 = Constants(

@@ -16,7 +16,7 @@ from ringside.sim.calibration import Calibration
 from ringside.sim.collective import Collective
 from ringside.sim.engine.timeline import Timeline
 from ringside.sim.libraries.library import Candidate, Estimate, Library
-from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.communicator import Communicator, SiteFacts
 from ringside.sim.libraries.nccl.device.closed_form import closed_form, has_closed_form, on_fabric
 from ringside.sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
 from ringside.sim.libraries.nccl.device.p2p import point_to_point
@@ -57,11 +57,25 @@ ALONE = Candidate("none", "none", 0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """A measured model in use, ``name``, its name in answers, and the calibration that has it."""
+    """A measured model in use, ``name``, its name in answers, and that of sends and receives.
 
-    model: MeasuredModel
+    Either may be missing. ``calibration`` has both.
+    """
+
+    model: MeasuredModel | None
     name: str
+    sends: "Calibrated | None" = None
     calibration: Calibration | None = None
+
+    def of(self, kind: str) -> "Calibrated | None":
+        """Return the one for this kind of collective."""
+        one = self.sends if kind in POINT_TO_POINT else self
+        return one if one and one.model else None
+
+    @property
+    def facts(self) -> SiteFacts:
+        """The facts of the machine between nodes."""
+        return self.model.facts if self.model else SiteFacts()
 
 
 class Nccl(Library):
@@ -93,7 +107,7 @@ class Nccl(Library):
     ) -> None:
         if clock not in CLOCKS:
             raise ValueError(f"unknown times {clock!r}; write {' or '.join(CLOCKS)}")
-        self.comm = calibrated.model.facts.on(comm) if calibrated and comm else comm
+        self.comm = calibrated.facts.on(comm) if calibrated and comm else comm
         self.clock = clock
         self.calibrated = calibrated
         self.uncalibrated = uncalibrated
@@ -118,10 +132,10 @@ class Nccl(Library):
             moved.comm = replace(self.comm, network=network, machines=tuple(machines))
         return moved
 
-    def _basis(self, engine: str) -> str:
+    def _basis(self, engine: str, kind: str) -> str:
         """Describe the source of an estimate's time, and assumptions."""
-        if engine == "measured":
-            note = f"time_s {self.basis}; four of five lie from time_lo_s to time_hi_s"
+        if engine == "measured" and self.calibrated and (known := self.calibrated.of(kind)):
+            note = f"time_s as measured ({known.name}); four of five lie from time_lo_s to time_hi_s"
         else:
             clock = "the closed form's" if self.clock == "pipeline" else "the tuner's"
             whose = "the engine's" if engine in ("simpy", "fast") else clock
@@ -193,19 +207,22 @@ class Nccl(Library):
     def doubt(self, collective: Collective, one: tuple[str, str], other: tuple[str, str]) -> float | None:
         """Return the relative uncertainty of two pairs' measured ratio; ``None`` if one has none."""
         pairs = one, other
-        if not (self.calibrated and self.comm and all((collective.kind, pair) in FORMS for pair in pairs)):
+        known = self.calibrated and self.calibrated.of(collective.kind)
+        if not (known and self.comm and all((collective.kind, pair) in FORMS for pair in pairs)):
             return None
         if self._before:
             doubt = self._before.doubt(collective, one, other)
             first, second = (self.change(collective, Candidate(*pair)) for pair in pairs)
             return widened(1 + (doubt or 0.0), first / second) - 1 if first and second else None
         tasks = (Task(self.comm, collective.kind, collective.nbytes, pair, self.launch) for pair in pairs)
-        return self.calibrated.model.doubt(*tasks)
+        return known.model.doubt(*tasks) if known.model else None
 
     def is_measured(self, collective: Collective, candidate: Candidate) -> bool:
         """Return whether the measured model covers this candidate."""
         pair = candidate.algorithm, candidate.protocol
-        known = self.calibrated is not None and (collective.kind, pair) in FORMS
+        if self.calibrated is None or self.calibrated.of(collective.kind) is None:
+            return False
+        known = (collective.kind, pair) in FORMS and collective.splits is None
         return known and self.change(collective, candidate) is not None
 
     def change(self, collective: Collective, candidate: Candidate) -> float | None:
@@ -231,8 +248,9 @@ class Nccl(Library):
                 "simulate with --engine simpy, or remove --network"
             )
         pair = candidate.algorithm, candidate.protocol
-        if engine == "auto" and self.calibrated and self.comm and self.is_measured(collective, candidate):
-            estimate = self._measured(self.calibrated.model, self.comm, collective, candidate)
+        known = self.calibrated.of(collective.kind) if engine == "auto" and self.calibrated else None
+        if known and known.model and self.comm and self.is_measured(collective, candidate):
+            estimate = self._measured(known.model, self.comm, collective, candidate)
             return self._at_least_traffic(collective, candidate, estimate)
         channels, timeline, played = candidate.channels, None, engine in ("simpy", "fast")
         if self.comm is None:
@@ -278,7 +296,7 @@ class Nccl(Library):
         On a measured machine the links' time cuts the band off below. With changed rates or a fabric, farther
         from the measurements, both ends rise and the band stays as wide.
         """
-        estimate = replace(estimate, basis=self._basis(estimate.engine))
+        estimate = replace(estimate, basis=self._basis(estimate.engine, collective.kind))
         if self.comm is None:
             return estimate
         busy, launch_s = self.busy(collective, candidate), self._launch_s(collective, candidate)
@@ -359,6 +377,8 @@ def _believed_us(comm: Communicator, collective: Collective, candidate: Candidat
     """Return the candidate's estimate, or the tuner's for a pair from elsewhere."""
     if candidate.belief_us is not None:
         return candidate.belief_us
+    if candidate.algorithm == "p2p":
+        return point_to_point(comm, collective.kind, collective.nbytes, collective).time_us
     times = _table(comm, collective).times_us(collective.nbytes)
     place = list(ALGORITHMS).index(candidate.algorithm), list(PROTOCOLS).index(candidate.protocol)
     return float(times[place])

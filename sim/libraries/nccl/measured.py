@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from ringside.sim.libraries.gaussian import EIGHTY, widened
 from ringside.sim.libraries.nccl.communicator import SiteFacts
 from ringside.sim.libraries.nccl.message_times import (
-    PARAMETERS,
     SHARPNESS,
     Task,
     TaskArrays,
@@ -104,7 +103,8 @@ Place = tuple[NDArray[np.int64], Floats, Floats]
 
 
 def _place(work: TaskArrays) -> Place:
-    return 2 * work.pair + work.one, np.log2(np.maximum(work.message, LEAST_MESSAGE)), np.log2(work.channels)
+    channels = work.channels * np.maximum(work.peers_inside + work.peers_between, 1.0)
+    return 2 * work.pair + work.one, np.log2(np.maximum(work.message, LEAST_MESSAGE)), np.log2(channels)
 
 
 def _alike(a: Place, b: Place) -> Floats:
@@ -242,18 +242,19 @@ def latency_and_bandwidth(work: TaskArrays, values: Mapping[str, float]) -> tupl
 
 
 def log_form(
-    work: TaskArrays, values: Mapping[str, float], names: Sequence[str] = PARAMETERS
+    work: TaskArrays, values: Mapping[str, float], names: Sequence[str] | None = None
 ) -> tuple[Floats, Floats]:
-    """Return log microseconds by the forms alone, and slopes in the logarithm of each value named."""
+    """Return log microseconds by the forms alone, and slopes in the logarithm of each value, or some."""
+    names = tuple(values) if names is None else names
     times = np.log(time_us(work, _trials(values, names, 1.0 + _STEP)))
     return times[0], (times[1:] - times[0]) / np.log1p(_STEP)
 
 
 def influential_parameters(work: TaskArrays, values: Mapping[str, float]) -> list[str]:
     """Return the parameters that affect any of the tasks' times, also far from their values."""
-    times = [time_us(work, _trials(values, PARAMETERS, factor)) for factor in (_FAR, 1 / _FAR)]
+    times = [time_us(work, _trials(values, tuple(values), factor)) for factor in (_FAR, 1 / _FAR)]
     moved = np.any([np.any(trials[1:] != trials[0], axis=1) for trials in times], axis=0)
-    return [name for name, moves in zip(PARAMETERS, moved, strict=True) if moves]
+    return [name for name, moves in zip(values, moved, strict=True) if moves]
 
 
 def _trials(values: Mapping[str, float], names: Sequence[str], factor: float) -> Values:

@@ -16,6 +16,14 @@ from ringside.sim.libraries.nccl.chunks import channel_bytes, chunking
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.constants import BASE_US, HOP_US
 from ringside.sim.libraries.nccl.graph.graph import PathClass
+from ringside.sim.libraries.nccl.send_times import (
+    SEND_KINDS,
+    SENDS,
+    SendArrays,
+    calls_us,
+    send_columns,
+    sends_us,
+)
 from ringside.sim.libraries.nccl.tuner import launch
 
 Floats = NDArray[np.float64]
@@ -45,13 +53,13 @@ PARAMETERS = (
 
 PAIRS = (
     *((algorithm, protocol) for algorithm in ALGORITHMS for protocol in PROTOCOLS),
-    *(("nvls", "simple"), ("nvls_tree", "simple")),
+    *(("nvls", "simple"), ("nvls_tree", "simple"), SENDS),
 )
-"""Pairs with a closed form; CollNet, PAT and sends and receives have none."""
+"""Pairs with a closed form; CollNet and PAT have none."""
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter")
 
-FORMS = frozenset(product(KINDS, PAIRS))
+FORMS = frozenset([*product(KINDS, PAIRS[:-1]), *product(SEND_KINDS, [SENDS])])
 """Collectives that have a form, each with one of its pairs."""
 
 
@@ -79,8 +87,8 @@ class Task:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class TaskArrays:
-    """Tasks as arrays, one figure per task.
+class TaskArrays(SendArrays):
+    """Tasks as arrays, one figure per task; those of sends alone are zero for others.
 
     ``pair`` is the place in `PAIRS`, ``gpus`` are ranks per node, ``message`` bytes in one message of one
     channel; ``slices`` of them make a chunk and ``loops`` chunks a channel's part. ``half`` is 1/2 if a
@@ -89,11 +97,8 @@ class TaskArrays:
     """
 
     pair: NDArray[np.int64]
-    nodes: Floats
     gpus: Floats
     nbytes: Floats
-    channels: Floats
-    message: Floats
     loops: Floats
     slices: Floats
     half: Floats
@@ -101,18 +106,12 @@ class TaskArrays:
     used_inside: Floats
     used_between: Floats
     filling: Floats
-    launch_gpus: Floats
     launch_threads: Floats
 
     @property
     def ranks(self) -> Floats:
         """Number of ranks."""
         return self.nodes * self.gpus
-
-    @property
-    def one(self) -> NDArray[np.bool_]:
-        """Whether there is a single node."""
-        return np.equal(self.nodes, 1)
 
     def __len__(self) -> int:
         return len(self.pair)
@@ -128,21 +127,31 @@ _COLUMNS = tuple(field.name for field in fields(TaskArrays))
 def work_of(tasks: Iterable[Task]) -> TaskArrays:
     """Return the tasks as arrays; each must have a form."""
     rows = [_row(task) for task in tasks]
-    columns = [np.array(column) for column in zip(*rows, strict=True)]
-    return TaskArrays(*columns)
+    return TaskArrays(*(np.array([row.get(name, 0.0) for row in rows]) for name in _COLUMNS))
 
 
-def _row(task: Task) -> tuple[float | int | bool, ...]:
+def _row(task: Task) -> dict[str, float]:
     comm, system = task.comm, task.comm.system
-    channels, message, loops, slices = _messages(task)
+    row: dict[str, float] = {
+        "pair": PAIRS.index(task.pair),
+        "nodes": float(comm.nodes),
+        "gpus": float(comm.gpus),
+        "nbytes": float(task.nbytes),
+        "launch_gpus": float(task.launch.gpus),
+        "launch_threads": float(task.launch.threads),
+        "nvlink": comm.graphs.ring.type_intra is PathClass.NVL,
+    }
+    if task.pair == SENDS:
+        return row | send_columns(comm, task.kind, task.nbytes)
     used = 1.0 if system.nvswitch or not system.nvlink else max(comm.gpus - 1, 1) / max(system.gpus - 1, 1)
-    part = min(comm.gpus / system.gpus, 1.0)
-    return (
-        *(PAIRS.index(task.pair), float(comm.nodes), float(comm.gpus), float(task.nbytes)),
-        *(channels, message, loops, slices, 1.0 if task.kind == "all_reduce" else 0.5),
-        *(comm.graphs.ring.type_intra is PathClass.NVL, used, part, _filling(task)),
-        *(float(task.launch.gpus), float(task.launch.threads)),
-    )
+    names = "channels", "message", "loops", "slices"
+    return row | {
+        **dict(zip(names, _messages(task), strict=True)),
+        "half": 1.0 if task.kind == "all_reduce" else 0.5,
+        "used_inside": used,
+        "used_between": min(comm.gpus / system.gpus, 1.0),
+        "filling": _filling(task),
+    }
 
 
 def _filling(task: Task) -> float:
@@ -186,8 +195,10 @@ def time_us(work: TaskArrays, values: Values) -> Floats:
     """Return the microseconds of each task: trials x tasks if ``values`` are columns."""
     host = values["host_us"] * np.where(work.launch_gpus > 1, work.launch_gpus, 0.0)
     host = host + values["thread_us"] * np.where(work.launch_threads > 1, work.launch_threads, 0.0)
+    if "call_us" in values:
+        host = host + calls_us(work, values)
     kernel = kernel_us(work, values)
-    slow = (work.launch_gpus > 1) | (work.launch_threads > 1)
+    slow = (work.launch_gpus > 1) | (work.launch_threads > 1) | (work.peers_between > 0)
     if slow.any():
         kernel[..., slow] *= (1 + (host[..., slow] / kernel[..., slow]) ** SHARPNESS) ** (1 / SHARPNESS)
     return kernel
@@ -205,6 +216,8 @@ def kernel_us(work: TaskArrays, values: Values) -> Floats:
             taken = _tree(some, protocol, values)
         elif algorithm == "ring":
             taken = _ring(some, protocol, values)
+        elif algorithm == "p2p":
+            taken = sends_us(some, values)
         else:
             taken = _switch(some, algorithm, values)
         if algorithm in ("tree", "ring"):

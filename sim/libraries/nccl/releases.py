@@ -51,6 +51,7 @@ _V228 = replace(
     release="2.28",
     ring_ll128=(*V230.ring_ll128[:3], (73.4, 34.6, 73.4)),
     nvls_tree_corrected=False,
+    sends_by_rate=False,
 )
 _V226 = replace(
     _V228,

@@ -11,6 +11,7 @@ from ringside.sim.libraries.gaussian import EIGHTY
 from ringside.sim.libraries.nccl.communicator import SiteFacts
 from ringside.sim.libraries.nccl.measured import Correction, MeasuredModel, SiteAnchor, Traits
 from ringside.sim.libraries.nccl.message_times import PAIRS, PARAMETERS, Task
+from ringside.sim.libraries.nccl.send_times import SEND_PARAMETERS
 
 Floats = NDArray[np.float64]
 
@@ -48,8 +49,8 @@ class Stored:
     anchor: str = ""
 
     def __post_init__(self) -> None:
-        if set(self.parameters) != set(PARAMETERS):
-            odd = sorted(set(self.parameters) ^ set(PARAMETERS))
+        if set(self.parameters) != set(self.names):
+            odd = sorted(set(self.parameters) ^ set(self.names))
             raise ValueError(f"parameters: {odd[0]} is missing or unknown; run calibrate again to write it")
         for name, (value, low, high) in self.parameters.items():
             if not 0 < low <= value <= high < np.inf:
@@ -61,8 +62,15 @@ class Stored:
         _ = self.model  # which refuses tables that cannot be read
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The parameters in order: of sends and receives, or of NCCL's other collectives."""
+        return SEND_PARAMETERS if SEND_PARAMETERS[-1] in self.parameters else PARAMETERS
+
+    @property
     def described(self) -> str:
         """A description, for notes of answers that rest on it."""
+        if not self.rows:
+            return f"no row of {self.machine}: what the sends of other machines have in common"
         nodes = f"{', '.join(map(str, self.nodes))} node{'s' if self.nodes != (1,) else ''}"
         anchored = f", scaled by {len(self.anchor.splitlines())} rows of this site" if self.anchor else ""
         return f"{self.machine}: {self.rows} rows of {', '.join(self.sites)} on {nodes}{anchored}"
@@ -83,7 +91,7 @@ class Stored:
     def model(self) -> MeasuredModel:
         """The model that predicts; it caches its results."""
         return MeasuredModel(
-            {name: self.parameters[name][0] for name in PARAMETERS},
+            {name: self.parameters[name][0] for name in self.names},
             self._covariance(),
             self._correction(),
             self.facts,
@@ -106,14 +114,14 @@ class Stored:
 
     def _covariance(self) -> Floats:
         lines = [line.split() for line in self.correlations.splitlines()]
-        factor = np.eye(len(PARAMETERS))
+        factor = np.eye(len(self.names))
         try:
-            known = [PARAMETERS.index(name) for name, *_ in lines]
+            known = [self.names.index(name) for name, *_ in lines]
             for place, (_, *figures) in zip(known, lines, strict=True):
                 factor[place, known[: len(figures)]] = np.array(figures, dtype=np.float64)
         except (ValueError, IndexError):
             raise ValueError("correlations cannot be read; run calibrate again to write it") from None
-        ends = np.array([self.parameters[name][1:] for name in PARAMETERS])
+        ends = np.array([self.parameters[name][1:] for name in self.names])
         sigma = np.log(ends[:, 1] / ends[:, 0]) / (2 * EIGHTY)
         factor *= sigma[:, None]
         covariance: Floats = factor @ factor.T

@@ -21,6 +21,7 @@ from typing import Any
 import networkx as nx
 
 from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.device.p2p import CONNECTION
 from ringside.sim.libraries.nccl.device.shares import paths_of
 from ringside.sim.libraries.nccl.figures import hop_us
 from ringside.sim.libraries.nccl.graph.graph import PathClass
@@ -99,11 +100,15 @@ class MachineRoutes(Routes):
         return self._of_channel[channel]
 
     def copy_in_blocks(self, connections: Iterable[tuple[int, int, int]]) -> None:
-        """Copy each connection's sends over NVLink in a thread block, no faster than one NVLink."""
-        speed = self._comm.system.nvlink_rate
+        """Copy each connection's sends over NVLink or a card in a thread block, at its own pace.
+
+        That is no faster than one NVLink, and between nodes than NCCL counts a connection.
+        """
         for src, dst, channel in connections:
             gpu, block = self._block(src, dst, channel)
-            if {self.graph.edges[hop]["kind"] for hop in self.route(src, dst)} == {"nvlink"}:
+            away = src // self._comm.gpus != dst // self._comm.gpus
+            speed = CONNECTION if away else self._comm.system.nvlink_rate
+            if away or {self.graph.edges[hop]["kind"] for hop in self.route(src, dst)} == {"nvlink"}:
                 self._copied.add((src, dst, channel))
                 self.graph.add_node(block, kind="cpu")  # the nearest available kind
                 self.graph.add_edge(gpu, block, kind="memory", bandwidth=speed, latency=0.0)
@@ -120,12 +125,13 @@ class MachineRoutes(Routes):
         (here, a), (there, b) = self._place(src), self._place(dst)
         if here == there:
             way = self._along(here, self._paths.gpus[a][b].links, a)
-            if (src, dst, self._channel) not in self._copied:
-                return way
-            gpu, block = self._block(src, dst, self._channel)
-            return ((gpu, block), (block, gpu), *way)
-        out, into = self.cards(src, dst)
-        return (*self._leaving(here, a, out), *self._landing(there, b, into))
+        else:
+            out, into = self.cards(src, dst)
+            way = (*self._leaving(here, a, out), *self._landing(there, b, into))
+        if (src, dst, self._channel) not in self._copied:
+            return way
+        gpu, block = self._block(src, dst, self._channel)
+        return ((gpu, block), (block, gpu), *way)
 
     def cards(self, src: int, dst: int) -> tuple[int, int]:
         """Return the cards by which a message to another node leaves and arrives, as numbers in a node."""

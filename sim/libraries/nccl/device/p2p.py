@@ -3,13 +3,15 @@
 NCCL runs them as sends and receives, up to eight peers in one batch (src/enqueue.cc, src/graph/paths.cc,
 v2.30.7), as `p2p_schedule` does; it predicts no time for them. The time here is Ringside's own estimate:
 
-    base + rounds * hop + max(bytes inside / NVLink or PCIe, bytes between / NIC)
+    base + waves * hop + max(bytes inside / NVLink or PCIe, bytes between / NIC, part / connection)
 
-for the busiest rank: base and hop are the tuner's figures for rings with the Simple protocol, a round is a
-batch of eight peers, and traffic inside the node and over the network overlap. Without NVLink both pass the
-GPU's slot, which needs the time of their sum. In all_to_all every GPU has its share of the node's NICs; the
-root of gather and scatter has only its own NIC, because data arrive beside its GPU; sendrecv passes a node's
-edge at one GPU. For an uneven all_to_all inside and between are the busiest ranks' sends or receives.
+for the busiest rank: base and hop are the tuner's figures for rings with the Simple protocol, a wave is all
+batches of eight peers that have channels of their own, and traffic inside the node and over the network
+overlap. A message goes in parts, each on a channel, whose connection has a rate of its own. Without NVLink
+what stays and what leaves passes the GPU's slot, which needs the time of their sum. In all_to_all every GPU
+has its share of the node's NICs; the root of gather and scatter has only its own NIC, because data arrive
+beside its GPU; sendrecv passes a node's edge at one GPU. For an uneven all_to_all inside and between are the
+busiest ranks' sends or receives.
 """
 
 from dataclasses import dataclass
@@ -31,13 +33,17 @@ Floats = NDArray[np.float64]
 PEERS_PER_BATCH = 8
 KIB = 1024
 
+CONNECTION = 14 * GB
+"""Bytes/s of one channel's connection between nodes, by which NCCL counts the channels that fill a card
+(P2P_PER_CHANNEL_NET_BW, src/graph/paths.cc, v2.29.2)."""
+
 
 @dataclass(frozen=True, slots=True)
 class PointToPoint:
     """How NCCL carries one point-to-point collective.
 
-    Data go in chunks of ``chunk`` bytes over up to ``channels`` channels to each peer, ``rounds``
-    batches one after another; ``time_us`` is the estimate above, in microseconds.
+    Data go in chunks of ``chunk`` bytes over up to ``channels`` channels to each peer, in ``rounds``
+    batches; ``time_us`` is the estimate above, in microseconds.
     """
 
     chunk: int
@@ -58,17 +64,44 @@ def point_to_point(
     peers = 1 if kind == "sendrecv" else comm.ranks - 1
     rounds = -(-peers // PEERS_PER_BATCH)
     if uneven is None or uneven.splits is None:
-        inside, between = _bytes_of_busiest(comm, kind, nbytes)
+        inside, between = bytes_of_busiest(comm, kind, nbytes)
     else:
         inside, between = (float(figures.max()) for figures in exchanged(comm, uneven))
-    moving = max(inside / _rate_inside(comm, kind), between / _rate_between(comm, kind) if between else 0.0)
+    moving = max(inside / rate_inside(comm, kind), between / rate_between(comm, kind) if between else 0.0)
     if kind != "sendrecv" and not comm.system.nvlink:  # of sends to one neighbour, each is inside or between
         moving = max(moving, (inside + between) / comm.system.pcie)
-    time = BASE_US["ring"][2] + rounds * _hop_us(comm) + moving * 1e6
-    return PointToPoint(_chunk(comm), _channels_per_peer(comm), rounds, time)
+    if uneven is None or uneven.splits is None:
+        message = nbytes if kind == "sendrecv" else nbytes // comm.ranks
+        part = min(part_size(comm, message), message)
+        if between:
+            moving = max(moving, part / CONNECTION)
+        if inside and comm.system.nvlink:
+            moving = max(moving, part / comm.system.nvlink_rate)
+    channels = channels_per_peer(comm)
+    waves = -(-rounds * channels // all_channels(comm))
+    time = BASE_US["ring"][2] + waves * _hop_us(comm) + moving * 1e6
+    return PointToPoint(chunk_of(comm), channels, rounds, time)
 
 
-def _bytes_of_busiest(comm: Communicator, kind: str, nbytes: int) -> tuple[float, float]:
+def part_size(comm: Communicator, nbytes: int) -> int:
+    """Return the bytes of a message that each of its channels takes, as long as there are that many.
+
+    That is half a chunk to a chunk, or 1/8 to 32 inside a node; parts grow where channels run out.
+    """
+    chunk, channels = chunk_of(comm), channels_per_peer(comm)
+    least, most = (chunk // 2, chunk) if comm.nodes > 1 else (chunk // 8, chunk * 32)
+    at_first = channels
+    while at_first > 1 and at_first * comm.ranks > all_channels(comm):
+        at_first //= 2
+    count = min(at_first, max(-(-nbytes // least), 1))
+    size = max(least, -(-nbytes // count))
+    while size > most and count <= channels // 2:
+        count *= 2
+        size = -(-nbytes // count)
+    return size
+
+
+def bytes_of_busiest(comm: Communicator, kind: str, nbytes: int) -> tuple[float, float]:
     """Return the bytes that the busiest rank exchanges inside its node, and with other nodes."""
     if kind == "sendrecv":
         return (nbytes if comm.gpus > 1 else 0), (nbytes if comm.nodes > 1 else 0)
@@ -86,7 +119,8 @@ def exchanged(comm: Communicator, collective: Collective) -> tuple[Floats, Float
     return np.stack([inside.sum(1), inside.sum(0)]), np.stack([between.sum(1), between.sum(0)])
 
 
-def _rate_inside(comm: Communicator, kind: str) -> float:
+def rate_inside(comm: Communicator, kind: str) -> float:
+    """Return the bytes/s at which a rank reaches the others of its node."""
     system = comm.system
     if not system.nvlink:
         return _through_cpu(system, comm.gpus)
@@ -95,7 +129,8 @@ def _rate_inside(comm: Communicator, kind: str) -> float:
     return _nvlink_among(system, comm.gpus) or system.nvlink
 
 
-def _rate_between(comm: Communicator, kind: str) -> float:
+def rate_between(comm: Communicator, kind: str) -> float:
+    """Return the bytes/s at which a rank reaches other nodes."""
     share = nics_used(comm.system, comm.gpus) / comm.gpus if kind == "all_to_all" else 1
     return comm.system.nic_path * share
 
@@ -105,25 +140,34 @@ def _hop_us(comm: Communicator) -> float:
     return hop_us("net" if comm.nodes > 1 else inside, "ring", "simple", comm)
 
 
-def _chunk(comm: Communicator) -> int:
+def chunk_of(comm: Communicator) -> int:
+    """Return the bytes in which a send goes."""
     if comm.nodes > 1:
         grace_blackwell = comm.system.cpu == "arm" and comm.system.compute_capability >= 100
         return (256 if grace_blackwell else 128) * KIB
     return (512 if comm.system.nvlink else 128) * KIB
 
 
-def _channels_per_peer(comm: Communicator) -> int:
-    """Return the channels that one send may use: enough for the slowest kind of path, a power of two."""
-    system = comm.system
+def channels_per_peer(comm: Communicator) -> int:
+    """Return the channels that one send may use: enough for the slowest kind of path, a power of two.
+
+    Between nodes the channels must have room for all peers. Before 2.29 two filled any card, and a channel
+    had up to four.
+    """
+    system, total = comm.system, all_channels(comm)
     wanted = [MAX_CHANNELS]
     if comm.gpus > 1:
         path = system.nvlink if system.nvswitch else system.nvlink_rate
         links = round(path / system.nvlink_rate) if system.nvlink else 1
         wanted.append(2 * max(links, 1))
-    if comm.nodes > 1:
-        nics = max(1, system.nics // system.gpus)
-        wanted.append(max(nics, -int(-nics * system.nic_path // (14 * GB))))
-    channels, total = _power_of_two(min(wanted)), all_channels(comm)
+    nics = max(1, system.nics // system.gpus)
+    if comm.nodes > 1 and comm.constants.sends_by_rate:
+        wanted.append(max(nics, -int(-nics * system.nic_path // CONNECTION)))
+    elif comm.nodes > 1:
+        wanted.append(max(nics, 2 if 2 * comm.ranks <= 4 * total else 1))
+    channels = _power_of_two(min(wanted))
+    if not comm.constants.sends_by_rate:
+        return min(channels, total)
     while channels > 1 and channels * -(-comm.ranks // PEERS_PER_BATCH) > total:
         channels //= 2
     return channels

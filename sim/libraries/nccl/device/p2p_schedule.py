@@ -17,7 +17,13 @@ from ringside.sim.collective import Collective
 from ringside.sim.effort import consider_chunks
 from ringside.sim.libraries.nccl.chunks import STEPS
 from ringside.sim.libraries.nccl.communicator import Communicator
-from ringside.sim.libraries.nccl.device.p2p import PEERS_PER_BATCH, PointToPoint, all_channels, point_to_point
+from ringside.sim.libraries.nccl.device.p2p import (
+    PEERS_PER_BATCH,
+    PointToPoint,
+    all_channels,
+    part_size,
+    point_to_point,
+)
 from ringside.sim.libraries.nccl.device.schedules import even_pieces
 from ringside.sim.schedule import Chunks, Schedule, Step, even_chunks, step
 
@@ -84,20 +90,8 @@ def rounds(comm: Communicator) -> list[tuple[int, int]]:
 
 
 def message_parts(comm: Communicator, way: PointToPoint, nbytes: int, itemsize: int) -> list[list[int]]:
-    """Return the chunks of each part of a message: half a chunk to a chunk, or 1/8 to 32 inside a node.
-
-    Parts grow where channels run out.
-    """
-    least, most = (way.chunk // 2, way.chunk) if comm.nodes > 1 else (way.chunk // 8, way.chunk * 32)
-    at_first = way.channels
-    while at_first > 1 and at_first * comm.ranks > all_channels(comm):
-        at_first //= 2
-    count = min(at_first, max(-(-nbytes // least), 1))
-    size = max(least, -(-nbytes // count))
-    while size > most and count <= way.channels // 2:
-        count *= 2
-        size = -(-nbytes // count)
-    size = -(-size // itemsize) * itemsize
+    """Return the chunks of each part of a message."""
+    size = -(-part_size(comm, nbytes) // itemsize) * itemsize
     chunk = max(way.chunk // itemsize, 1) * itemsize
     return [even_pieces(part, chunk) for part in even_pieces(nbytes, max(size, itemsize))]
 

@@ -16,32 +16,39 @@ from ringside.sim.libraries.nccl.measured import (
 )
 from ringside.sim.libraries.nccl.message_times import (
     FORMS,
-    KINDS,
-    PAIRS,
     PARAMETERS,
     Launch,
     Task,
     time_us,
     work_of,
 )
-from ringside.validation.nccl.priors import priors
+from ringside.sim.libraries.nccl.send_times import SEND_PARAMETERS, SENDS
+from ringside.validation.nccl.priors import priors, send_priors
 
 MACHINES = ("dgx-h100", "dgx-b200", "abci-v100", "polaris-a100", "rtx4090-pcie")
 
 
-def expected(machine):
-    return {prior.name: prior.value for prior in priors(SYSTEMS[machine])}
+def expected(machine, task=None):
+    known = send_priors() if task and task.pair == SENDS else priors(SYSTEMS[machine])
+    return {prior.name: prior.value for prior in known}
 
 
 @st.composite
 def tasks(draw):
     machine = draw(st.sampled_from(MACHINES))
     comm = communicator(machine, draw(st.sampled_from((1, 2, 3, 8, 512))))
-    pairs = [pair for pair in PAIRS if pair[0] != ("nvls_tree" if comm.nodes == 1 else "nvls")]
-    if "nvls" not in comm.usable:
-        pairs = pairs[:6]
-    kind = draw(st.sampled_from(KINDS))
-    pair = draw(st.sampled_from([pair for pair in pairs if kind == "all_reduce" or pair[0] == "ring"]))
+    able = {"tree", "ring", "p2p"}
+    if "nvls" in comm.usable:
+        able.add("nvls" if comm.nodes == 1 else "nvls_tree")
+    kind, pair = draw(
+        st.sampled_from(
+            sorted(
+                (kind, pair)
+                for kind, pair in FORMS
+                if pair[0] in (able if kind == "all_reduce" else {"ring", "p2p"})
+            )
+        )
+    )
     return machine, Task(comm, kind, draw(st.integers(1, 2**33)), pair)
 
 
@@ -49,14 +56,17 @@ def tasks(draw):
 @settings(max_examples=60)
 def test_every_time_is_a_time_and_slower_parts_make_it_no_shorter(drawn):
     machine, task = drawn
-    values, work = expected(machine), work_of([task])
+    values, work = expected(machine, task), work_of([task])
     (usual,) = time_us(work, values)
     assert 0 < usual < np.inf
     for name, value in values.items():
         worse = (
             value / 2 if "GBps" in name or "rate" in name or name.endswith(("_ll", "_ll128")) else value * 2
         )
-        if name in ("tree_one", "tree_two", "tree_many", "nvls_gather"):
+        shares = "channel_inside", "inside", "connections", "cards"
+        if name in ("tree_one", "tree_two", "tree_many", "nvls_gather") or (
+            task.pair == SENDS and name in shares
+        ):
             worse = value / 2
         (slower,) = time_us(work, values | {name: worse})
         assert slower >= usual * (1 - 1e-12), name
@@ -66,7 +76,7 @@ def test_every_time_is_a_time_and_slower_parts_make_it_no_shorter(drawn):
 @settings(max_examples=30)
 def test_slopes_are_those_of_the_time(drawn):
     machine, task = drawn
-    values, work = expected(machine), work_of([task])
+    values, work = expected(machine, task), work_of([task])
     _, slopes = log_form(work, values)
     assert slopes.shape == (len(values), 1)
     # every parameter that a time is made of is a cost or a rate: together they cannot exceed the whole
@@ -168,3 +178,4 @@ def test_one_row_of_a_site_moves_what_is_like_it_and_makes_it_surer():
 def test_every_parameter_has_an_expectation():
     for system in SYSTEMS.values():
         assert tuple(prior.name for prior in priors(system)) == PARAMETERS
+    assert tuple(prior.name for prior in send_priors()) == SEND_PARAMETERS

@@ -1,0 +1,135 @@
+"""How long sends and receives take: a message to the next rank, or one to every rank.
+
+    launch + setup + max(inside, between)
+
+Inside a node there is a latency for each peer, the first chunk's copy into a buffer, and the slower of a part
+by its own channel and of all messages by the GPU's links. Small messages go by LL: no chunks, but slower.
+Between nodes there is a latency, one for each peer, whom the host's proxy serves one after another, and the
+slower of a message by its channels' connections, each further one of which adds less, and of all messages by
+the cards, which reach less the more nodes send to each other. Microseconds throughout.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringside.sim.libraries.nccl.communicator import Communicator
+from ringside.sim.libraries.nccl.device.p2p import (
+    KINDS,
+    all_channels,
+    bytes_of_busiest,
+    channels_per_peer,
+    chunk_of,
+    part_size,
+    rate_between,
+    rate_inside,
+)
+
+Floats = NDArray[np.float64]
+
+SEND_KINDS = KINDS
+SENDS = "p2p", "simple"
+
+SEND_PARAMETERS = (
+    *("launch_us", "host_us", "thread_us", "call_us", "setup_us"),
+    *("peer_inside_us", "simple_us", "channel_inside", "first_inside", "inside", "channel_ll", "inside_ll"),
+    *("net_us", "peer_between_us", "tiny_us", "connection_GBps", "connections", "cards", "growth"),
+)
+"""The parameters of a machine's sends; `ringside.validation.nccl.priors` defines each."""
+
+LL_CHANNEL = 16 * 1024
+"""Bytes up to which a channel's part goes by LL (NCCL_P2P_LL_THRESHOLD, src/enqueue.cc, v2.30.7)."""
+
+TINY = 192.0
+"""Bytes up to which libfabric sends a message within its command on Slingshot; the host first fetches them
+from the GPU (fi_cxi(7), "inject")."""
+
+_BYTES_US = 1e-6
+"""One byte a second in bytes a microsecond."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SendArrays:
+    """What the form needs of tasks, one figure per task.
+
+    ``message`` are the bytes that one channel carries of a message, ``channels`` those that carry one.
+    ``peers_inside`` and ``peers_between`` are the peers of the busiest rank, ``lanes`` the channels that they
+    share, ``chunk`` the bytes of a chunk and ``low`` those up to which a message goes by LL. ``lane``,
+    ``link`` and ``card`` are NCCL's bytes per microsecond of a channel inside a node, and of a rank's links
+    and cards.
+    """
+
+    nodes: Floats
+    channels: Floats
+    message: Floats
+    launch_gpus: Floats
+    peers_inside: Floats
+    peers_between: Floats
+    lanes: Floats
+    chunk: Floats
+    low: Floats
+    lane: Floats
+    link: Floats
+    card: Floats
+
+    @property
+    def one(self) -> NDArray[np.bool_]:
+        """Whether there is a single node."""
+        return np.equal(self.nodes, 1)
+
+
+def send_columns(comm: Communicator, kind: str, nbytes: int) -> dict[str, float]:
+    """Return what the form needs of one collective, by the name of its array."""
+    message = nbytes if kind == "sendrecv" else nbytes // comm.ranks
+    channels = max(-(-message // part_size(comm, message)), 1)
+    inside, between = bytes_of_busiest(comm, kind, 1 if kind == "sendrecv" else comm.ranks)
+    return {
+        "channels": float(channels),
+        "message": message / channels,
+        "peers_inside": float(inside),
+        "peers_between": float(between),
+        "lanes": float(all_channels(comm)),
+        "chunk": float(chunk_of(comm)),
+        "low": float(LL_CHANNEL * channels_per_peer(comm)),
+        "lane": (comm.system.nvlink_rate if comm.system.nvlink else rate_inside(comm, kind)) * _BYTES_US,
+        "link": rate_inside(comm, kind) * _BYTES_US,
+        "card": rate_between(comm, kind) * _BYTES_US,
+    }
+
+
+def sends_us(work: SendArrays, values: Mapping[str, float | Floats]) -> Floats:
+    """Return the microseconds after the launch."""
+    part, whole = work.message, work.message * work.channels
+    link, lane = work.link * values["inside"], work.lane * values["channel_inside"]
+    active = np.minimum(work.channels * work.peers_inside, work.lanes)
+    first = np.minimum(part, work.chunk)
+    simple = (
+        values["simple_us"]
+        + values["first_inside"] * np.maximum(first / lane, active * first / link)
+        + np.maximum(part / lane, work.peers_inside * whole / link)
+    )
+    low = np.maximum(
+        part / (lane * values["channel_ll"]), work.peers_inside * whole / (link * values["inside_ll"])
+    )
+    inside = work.peers_inside * values["peer_inside_us"] + np.where(whole <= work.low, low, simple)
+    # cards that a machine lacks carry nothing
+    card = np.where(work.card > 0, work.card, 1.0) * values["cards"] * (2 / work.nodes) ** values["growth"]
+    together = values["connection_GBps"] * 1e3 * work.channels ** np.minimum(values["connections"], 1.0)
+    tiny = np.where(whole <= TINY, values["tiny_us"], 0.0)
+    between = (
+        values["net_us"]
+        + work.peers_between * (values["peer_between_us"] + tiny)
+        + np.maximum(whole / together, work.peers_between * whole / card)
+    )
+    times: Floats = values["setup_us"] + np.maximum(
+        np.where(work.peers_inside > 0, inside, 0.0), np.where(work.one, 0.0, between)
+    )
+    return times
+
+
+def calls_us(work: SendArrays, values: Mapping[str, float | Floats]) -> Floats:
+    """Return the time in which one thread calls all sends and receives of its GPUs."""
+    times: Floats = 2 * work.launch_gpus * (work.peers_inside + work.peers_between) * values["call_us"]
+    return times
