@@ -291,7 +291,7 @@ def test_a_record_of_fewer_machines_than_a_graph_draws_is_refused(tmp_path):
     del graph.graph["recipe"]
     write_graph(graph, tmp_path / "drawn.yaml")
     made = record("all_reduce", M, load("dgx-h100:2"), "nccl", "auto", "auto", "float32")
-    with pytest.raises(ValueError, match=r"measured on 2 nodes, but .* has 4 machines; draw"):
+    with pytest.raises(ValueError, match=r"measured on 2 nodes, but .* has 4 machines; write a graph"):
         compare([made], str(tmp_path / "drawn.yaml"))
 
 
