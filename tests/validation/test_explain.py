@@ -90,6 +90,14 @@ def test_half_the_cards_are_found() -> None:
     assert verdict.named[0].value == 2
 
 
+def test_cards_that_the_log_itself_lacks_are_named_first() -> None:
+    few = [
+        replace(record, fingerprint={"cards": "2"})
+        for record in log("abci-a100", 4, nic=SYSTEMS["abci-a100"].nic / 2)
+    ]
+    assert explained(few).named[0].cause.key == "cards"
+
+
 @pytest.mark.slow
 def test_where_the_family_is_unsure_half_the_cards_are_a_hint() -> None:
     verdict = explained(log("dgx-a100", 4, nics=4))  # it was measured on one and two nodes

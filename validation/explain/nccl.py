@@ -79,7 +79,10 @@ class NcclFamily:
         self.runs = len({row.run for row in self._rows})
         self.measured = model.has_near_rows(work_of(choose(self._rows, model.facts).tasks))
         self._networks = {record.fingerprint.get("network", "") for record in self.records}
-        self.shown = frozenset({SOCKETS.key} if "sockets" in self._networks else ())
+        listed = [int(count) for row in self._rows if (count := row.record.fingerprint.get("cards"))]
+        fewer = bool(listed) and max(listed) < min(row.comm.system.nics for row in self._rows)
+        shown = {SOCKETS.key: "sockets" in self._networks, "cards": fewer}
+        self.shown = frozenset(key for key, is_shown in shown.items() if is_shown)
         self.as_family = self._ask(self._rows, model)
         self.bound_s = np.array(
             [

@@ -142,7 +142,7 @@ def judge(family: Family) -> LogVerdict:
     measured = np.log([record.time_s for record in family.records])
     expected, sigma = family.as_family, _sigma(family)
     over = measured - expected.mean
-    slow = _with_neighbours(family.records, over > EIGHTY * sigma)
+    slow = slow_rows(family)
     slower = float(np.median(over[slow])) if len(slow) else 0.0
     cost = _cost(family, measured, expected)
     tried = sorted(
@@ -172,6 +172,12 @@ def judge(family: Family) -> LogVerdict:
         unusual=_unusual(family, measured, cost),
         extrapolated=int(np.sum(~family.measured)),
     )
+
+
+def slow_rows(family: Family) -> Places:
+    """Return the rows beyond their 80 % intervals, of those whose neighbours in size are too."""
+    over = np.log([record.time_s for record in family.records]) - family.as_family.mean
+    return _with_neighbours(family.records, over > EIGHTY * _sigma(family))
 
 
 def _sigma(family: Family) -> Floats:

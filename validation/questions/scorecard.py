@@ -11,6 +11,7 @@ from ringside.topologies.names import one_of
 
 if TYPE_CHECKING:  # help must not wait for scipy and simulations
     from ringside.validation.scorecard.collectives import SiteScore
+    from ringside.validation.scorecard.explained import LogScore
     from ringside.validation.scorecard.judged import JudgedTable, Score, TableResult
 
 COLLECTIVES, TRAINING, MPI = "collectives", "training", "mpi"
@@ -58,7 +59,9 @@ class Scorecard(Question):
 
     def ask(self, done: Callable[[str], object] = lambda _: None) -> "ScorecardAnswer":
         """Predict every table; ``done`` is called with the name of each."""
+        from ringside.validation.published import published
         from ringside.validation.scorecard.collectives import collective_scores, site_scores
+        from ringside.validation.scorecard.explained import log_score
         from ringside.validation.scorecard.judged import result, scores
 
         results = []
@@ -67,7 +70,8 @@ class Scorecard(Question):
             done(table.name)
         if self.what == COLLECTIVES:
             rows = [row for one in results for row in one.rows]
-            return ScorecardAnswer(self, results, collective_scores(rows), site_scores(rows))
+            logs = log_score(published())
+            return ScorecardAnswer(self, results, collective_scores(rows), site_scores(rows), logs)
         scored = [score for one in results if one.rows for score in scores(one.table.name, one.rows)]
         return ScorecardAnswer(self, results, scored)
 
@@ -76,20 +80,23 @@ class Scorecard(Question):
 class ScorecardAnswer:
     """The answer: each table beside its predictions, and the scores of all groups of rows.
 
-    ``sites`` are scores that count each site once, of collectives only.
+    ``sites`` are scores that count each site once, ``logs`` the judgements of `explain`; both of collectives
+    only.
     """
 
     question: Scorecard
     results: "Sequence[TableResult]"
     scores: "Sequence[Score]"
     sites: "Sequence[SiteScore]" = ()
+    logs: "LogScore | None" = None
 
     @property
     def content(self) -> dict[str, Any]:
         """Everything, in plain values; None if a rule does not apply."""
         if self.question.what == COLLECTIVES:
             rows = [_plain_group(score) for score in self.scores]
-            return {"rows": rows, "sites": [_finite(asdict(site)) for site in self.sites]}
+            sites = [_finite(asdict(site)) for site in self.sites]
+            return {"rows": rows, "sites": sites} | ({"logs": asdict(self.logs)} if self.logs else {})
         return {"tables": [self._plain_table(one) for one in self.results]}
 
     def _plain_table(self, one: "TableResult") -> dict[str, Any]:

@@ -77,7 +77,18 @@ def _of_collectives(answer: ScorecardAnswer) -> Form:
         )
         for score in answer.scores
     ]
-    return notes, heads, rows, [_site_line(site) for site in answer.sites]
+    return notes, heads, rows, [*(_site_line(site) for site in answer.sites), *_of_logs(answer)]
+
+
+def _of_logs(answer: ScorecardAnswer) -> list[str]:
+    """Return a line about the logs that `explain` judged, if it did."""
+    logs = answer.logs
+    if logs is None:
+        return []
+    return [
+        f"healthy logs judged by explain: {logs.sound}, of which {logs.blamed} are given a cause; with "
+        f"half the bandwidth between nodes {logs.caught} of {logs.slowed}"
+    ]
 
 
 def _of_training(answer: ScorecardAnswer) -> Form:

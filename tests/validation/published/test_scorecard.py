@@ -13,6 +13,7 @@ from ringside.validation.scorecard.collectives import (
     size_class,
     splits,
 )
+from ringside.validation.scorecard.explained import log_score
 from ringside.validation.scorecard.judged import JudgedRow
 
 
@@ -102,3 +103,9 @@ def test_each_site_counts_once_however_many_rows_it_has():
     assert site.mean == pytest.approx(1.4 / 8)
     assert np.isnan(site_scores(rows[:6])[0].large)
     assert site_scores([]) == []
+
+
+def test_sound_logs_are_given_no_cause_and_slow_ones_are():
+    few = [record for record in usable() if record.cluster == "abci-v100" and record.num_nodes in (1, 4)]
+    score = log_score(few)
+    assert (score.sound, score.blamed, score.slowed, score.caught) == (2, 0, 1, 1)
