@@ -142,25 +142,6 @@ def test_pick_prints_draws_and_writes_rules(ringside, tmp_path):
     assert {rule[0] for rule in rules} == {"allreduce", "allgather", "reducescatter", "broadcast", "reduce"}
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--cluster dgx-h100 --nodes 0", "not node counts"),
-        ("--cluster dgx-h100 --nodes one", "not node counts"),
-        ("--cluster h100-1gpu --nodes 1", "one rank without peers"),
-        ("--cluster dgx-h100 --nodes 1 --times hearsay", "unknown times"),
-        ("--cluster star --nodes 2 --tuner-csv t.csv", "--library nccl"),
-        ("--cluster dgx-h100 --nodes 1 --nccl-version newest", "unknown NCCL version 'newest'"),
-        ("--cluster dgx-h100 --nodes 1 --algorithm rings", "rings"),
-    ],
-)
-def test_pick_refuses_in_words(ringside, tmp_path, words, message):
-    code, _, err = ringside(*f"pick all_reduce {words}".split())
-    assert code == 2
-    assert message in err
-    assert not list(tmp_path.iterdir())
-
-
 def measured(tmp_path):
     lines = []
     for power in range(12, 25):

@@ -84,26 +84,6 @@ def test_a_workload_with_a_parameter_that_no_layer_names_needs_a_flag(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        ("--model resnet50", "resnet50: no such file; write sleeping, FILE.py:NAME or"),
-        ("--model none.py:model", "no such file; write FILE.py:NAME"),
-        (f"--model {EXAMPLES}:none", "no function 'none'; it has perceptron, "),
-        ("--set bandwidth=1Gb/s", "add --emulate"),
-        ("-o no/o.json", "write another path"),
-        ("--plot p.bmp", "not a picture format"),
-        ("--emulate stern:4", "unknown cluster 'stern'"),
-        ("--backend nccl", "leave a GPU idle"),
-        ("--backend mpi", "write gloo or nccl"),
-    ],
-)
-def test_bad_input_is_refused_before_anything_is_measured(ringside, tmp_path, words, complaint):
-    code, _, err = ringside("measure", "ddp", "-g", "2", "-o", "o.json", *words.split())
-    assert (code, complaint in err) == (2, True), err
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
     ("text", "complaint"),
     [
         ('{"schema": "ringside.ddp/1"', "cannot be read"),

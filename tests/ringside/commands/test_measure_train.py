@@ -116,40 +116,6 @@ def test_models_that_nobody_knows_are_refused(text, complaint):
         model_of(text)
 
 
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        ("measure train --backend nccl -o o.json", "--backend is not an option of ringside measure train"),
-        (
-            "measure train --algorithm ring -o o.json",
-            "--algorithm is not an option of ringside measure train",
-        ),
-        ("measure train --plot p.svg -o o.json", "--plot is not an option of ringside measure train"),
-        (
-            "measure ddp --tp 2 -o o.json",
-            "--tp is not an option of ringside measure ddp, but of ringside measure train",
-        ),
-        (
-            "measure all_reduce --tp 2 -o o.json",
-            "--tp is not an option of ringside measure, but of ringside measure train",
-        ),
-        ("measure train --set bandwidth=1Gb/s -o o.json", "add --emulate"),
-        ("measure train -g 3 --tp 2 -o o.json", "do not divide"),
-        (
-            "measure train --model sleeping:hidden=1000000,inner=1000000 -o o.json",
-            "need more than this machine's",
-        ),
-        ("validate training --plot p.svg", "--plot is not an option of ringside validate training"),
-        ("validate training --family rings", "'rings' is not a case of this plan; write one of fsdp"),
-    ],
-)
-def test_words_that_say_nothing_are_refused_before_anything_is_measured(ringside, tmp_path, words, complaint):
-    code, out, err = ringside(*words.split())
-    assert (code, out) == (2, "")
-    assert complaint in err
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.slow
 def test_steps_are_compared_with_their_program_and_its_time(ringside, tmp_path):
     predicted = compare_training(made_up()).predicted_s

@@ -76,30 +76,3 @@ def test_a_table_says_the_same(ringside):
     assert code == 0, err
     assert out.startswith("# broadcast of 1 MiB on star:4\n# all by the library's own estimate")
     assert [line.split()[0] for line in out.splitlines() if not line.startswith("#")] == ["as_is", "nodes=2x"]
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("all_reduce --cluster star:8 --try x", "is not a change; write nic=2x"),
-        ("all_reduce --cluster star:8 --try nodes=", "is not a change"),
-        ("all_reduce --cluster star:8 --try nic=2x", "no figure 'nic' to change; write one of bandwidth"),
-        ("all_reduce --cluster star:8 --try nodes=0x", "is not a factor"),
-        ("all_reduce --cluster star:8 --try nodes=0.3x", "write a whole number"),
-        ("all_reduce --cluster star:8 --try nodes=nan", "is not a number"),
-        ("all_reduce --cluster star --try nodes=2x", "write --cluster NAME:COUNT"),
-        ("all_reduce --cluster star:8 --try bandwidth=-1x", "is not a number"),
-        ("all_reduce --cluster star:8 --try algorithm=foo", "unknown algorithm"),
-        ("all_reduce --cluster star:8 --batch 4", "--batch is an option of trainings"),
-        ("resnet50 --cluster star:8 --size 4", "--size is an option of collectives"),
-        ("resnet50 --cluster star:8 --device a100 --try algorithm=ring", "No such option"),
-        ("resnet50 --cluster dgx-a100:1 --try algorithm=ring", "the library chooses"),
-        ("torus --cluster torus:16", "unknown model"),
-        ("all_reduce --cluster torus:16 --try dimensions=2x", "write the value itself"),
-    ],
-)
-def test_what_cannot_be_is_refused(ringside, words, says):
-    code, out, err = ringside("whatif", *words.split())
-    assert code == 2, (out, err)
-    assert says in err
-    assert not out

@@ -1,18 +1,14 @@
 """An option of ``train`` equal to its default changes nothing, to the last bit, on any way in."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import typer
 
 import ringside
-from ringside.commands.train.command import command
 from ringside.sim.libraries.find import default_library, find_library
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.ddp.scaling import SPREAD, contention
@@ -43,11 +39,7 @@ Train = Callable[[Words], Any]
 
 
 @pytest.fixture
-def train(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Train:
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.command()(command)
-    monkeypatch.chdir(tmp_path)
-
+def answered(train: Callable[..., str]) -> Train:
     def run(words: Words) -> Any:
         options = [
             part
@@ -58,12 +50,7 @@ def train(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], t
                 *(() if isinstance(value, bool) else (str(value),)),
             )
         ]
-        monkeypatch.setattr(sys, "argv", ["train", *options, "--json"])
-        with pytest.raises(SystemExit) as end:
-            app()
-        out = capsys.readouterr()
-        assert not end.value.code, out.err
-        answer = json.loads(out.out)
+        answer = json.loads(train(*options, "--json"))
         del answer["inputs"]
         # where ranks stand is told where their count was written, as inputs are
         answer["notes"] = [note for note in answer.get("notes", ()) if not note.startswith("placement ")]
@@ -74,16 +61,16 @@ def train(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_an_option_at_its_resolved_default_changes_nothing(strategy: str, train: Train) -> None:
+def test_an_option_at_its_resolved_default_changes_nothing(strategy: str, answered: Train) -> None:
     chance = np.random.default_rng(STRATEGIES.index(strategy))
     for words in questions(strategy, chance):
         usual = resolved(words)
         assert usual
-        answer, step = train(words), in_python(words)
+        answer, step = answered(words), in_python(words)
         assert step.step_s == answer["step_s"], words
         chosen = chance.choice([*usual], size=2, replace=False)
         for more in (usual, *({name: usual[name]} for name in chosen)):
-            assert train({**words, **more}) == answer, (words, more)
+            assert answered({**words, **more}) == answer, (words, more)
             assert in_python({**words, **more}) == step, (words, more)
 
 

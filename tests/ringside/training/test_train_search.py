@@ -3,45 +3,25 @@
 import json
 import shlex
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 import ringside
-from ringside.errors import with_options
 from ringside.sim.training.search.search import SLOWER
 
 GPT = ("--model", "gpt2:256", "--cluster", "dgx-a100:1")
 SEARCH = (*GPT, "--search", "--global-batch", "16", "--tp", "2", "--pp", "2", "--top", "3")
 PAGE = Path(__file__).parents[3] / "docs" / "search.md"
 
-Run = Callable[..., tuple[int, str]]
-
-
-@pytest.fixture
-def train(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    from ringside.commands.train.command import command
-
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.command()(command)
-    monkeypatch.chdir(tmp_path)
-
-    def run(*argv: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["train", *argv])
-        with pytest.raises(SystemExit) as end:
-            app()
-        return int(end.value.code or 0), capsys.readouterr().out
-
-    return run
+Run = Callable[..., str]
 
 
 @pytest.mark.slow
 def test_each_ranked_layout_takes_what_train_says_of_it(train: Run) -> None:
-    _, out = train(*SEARCH, "--json")
+    out = train(*SEARCH, "--json")
     found = json.loads(out)
     assert found["schema"] == "ringside.train-search/1"
     assert found["complete"]
@@ -51,8 +31,7 @@ def test_each_ranked_layout_takes_what_train_says_of_it(train: Run) -> None:
     last = found["rows"][-1]["step_s"]
     assert all(one["at_least_s"] >= last for one in found["pruned"] if one["kind"] == SLOWER)
     for row in found["rows"]:
-        _, plain = train(*GPT, *shlex.split(row["options"]), "--json")
-        same: dict[str, Any] = json.loads(plain)
+        same: dict[str, Any] = json.loads(train(*GPT, *shlex.split(row["options"]), "--json"))
         assert row["step_s"] == same["step_s"]
         assert row["mfu"] == pytest.approx(same["mfu"])
         assert row["memory_bytes"] == same["memory_bytes"]["total"]
@@ -63,8 +42,7 @@ def test_each_ranked_layout_takes_what_train_says_of_it(train: Run) -> None:
 
 @pytest.mark.slow
 def test_the_winners_step_is_drawn_and_traced(train: Run, tmp_path: Path) -> None:
-    code, out = train(*SEARCH, "--plot", "won.svg", "--trace", "won.json")
-    assert code == 0
+    out = train(*SEARCH, "--plot", "won.svg", "--trace", "won.json")
     assert out.startswith("# the best takes ")
     assert "<svg" in (tmp_path / "won.svg").read_text()
     assert json.loads((tmp_path / "won.json").read_text())
@@ -72,14 +50,16 @@ def test_the_winners_step_is_drawn_and_traced(train: Run, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_python_ranks_as_the_command_does(train: Run) -> None:
-    _, out = train(*SEARCH, "--json")
+    out = train(*SEARCH, "--json")
     question = ringside.LayoutSearch(
         model="gpt2:256", cluster="dgx-a100:1", global_batch=16, top=3, tp=2, pp=2
     )
     assert json.loads(json.dumps(question.ask().rows)) == json.loads(out)["rows"]
 
 
-def test_control_c_prints_what_is_known(train: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_c_prints_what_is_known(
+    ringside: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     import ringside.sim.training.search.search as home
     from ringside.sim.training.search.search import play_parallel
 
@@ -92,35 +72,23 @@ def test_control_c_prints_what_is_known(train: Run, monkeypatch: pytest.MonkeyPa
         return play_parallel(*words)
 
     monkeypatch.setattr(home, "play_parallel", interrupted)
-    code, out = train(*SEARCH)
+    code, out, _ = ringside("train", *SEARCH)
     assert code == 128 + signal.SIGINT
     assert "stopped: " in out
     assert sum(not line.startswith("#") for line in out.splitlines()) == 2
 
 
 def test_where_nothing_fits_it_says_so(train: Run) -> None:
-    code, out = train(*SEARCH, "--reserve", "81900MiB", "--plot", "won.svg")
-    assert code == 0
+    out = train(*SEARCH, "--reserve", "81900MiB", "--plot", "won.svg")
     assert "won.svg is not written" in out
     assert "no layout is known that fits" in out.splitlines()[0]
     assert " tight" in out
-    app = [*SEARCH, "--reserve", "81900MiB", "--must-fit"]
-    monkey = pytest.MonkeyPatch()
-    from ringside.commands.train.command import command
-
-    monkey.setattr(sys, "argv", ["train", *app])
-    typed = typer.Typer(pretty_exceptions_enable=False)
-    typed.command()(command)
     with pytest.raises(RuntimeError, match="is tight in a GPU; a smaller --global-batch"):
-        typed(standalone_mode=False)
-    monkey.undo()
+        train(*SEARCH, "--reserve", "81900MiB", "--must-fit")
 
 
 def test_where_no_layout_can_be_it_says_so_and_why(train: Run) -> None:
-    code, out = train(
-        "--model", "gpt2", "--cluster", "dgx-a100:1", "--search", "--strategy", "fsdp", "--pp", "8"
-    )
-    assert code == 0
+    out = train("--model", "gpt2", "--cluster", "dgx-a100:1", "--search", "--strategy", "fsdp", "--pp", "8")
     assert out.startswith("# none of these layouts is possible, for the reasons below")
     assert "invalid: fsdp shards over" in out
     assert all(line.startswith("# ") for line in out.splitlines())
@@ -129,43 +97,15 @@ def test_where_no_layout_can_be_it_says_so_and_why(train: Run) -> None:
 
 def test_what_nobody_knows_is_a_dash_and_names_stay_as_they_are(train: Run) -> None:
     words = ("--search", "--pp", "1", "--top", "1", "--micro-batch", "8", "--all")
-    code, out = train("--model", "resnet50", "--cluster", "dgx-a100:1", "--precision", "fp32", *words)
-    assert code == 0
+    out = train("--model", "resnet50", "--cluster", "dgx-a100:1", "--precision", "fp32", *words)
     assert "and resnet50 is none" in " ".join(out.replace("#", "").split())
     head, row = out.splitlines()[-3], out.splitlines()[-1]
     assert row.split()[head.removeprefix("#").split().index("MFU") + 1] == "-"
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--search", "--batch", "4"), "--global-batch"),
-        (("--search", "--sweep", "nodes=1,2"), "--sweep"),
-        (("--search", "--straggler", "1=2"), "--straggler"),
-        (("--search", "--top", "0"), "--top 0"),
-        (("--search", "--global-batch", "0"), "--global-batch 0"),
-        (("--search", "--strategy", "magic"), "magic"),
-        (("--search", "--tp", "0"), "--tp 0"),
-        (("--search", "--strategy", "fsdp", "--comm-hook", "powersgd"), "--comm-hook"),
-        (("--search", "--reserve", "99TiB"), "reserve"),
-        (("--top", "3"), "--top"),
-        (("--reserve", "99TiB"), "reserve"),
-    ],
-)
-def test_bad_words_are_refused(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str) -> None:
-    from ringside.commands.train.command import command
-
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.command()(command)
-    monkeypatch.setattr(sys, "argv", ["train", *GPT, *words])
-    with pytest.raises(ValueError, match=r".") as error:
-        app(standalone_mode=False)
-    assert said in with_options(str(error.value))
-
-
 @pytest.mark.slow
 def test_the_page_names_every_field(train: Run) -> None:
     page = PAGE.read_text()
-    found = json.loads(train(*SEARCH, "--json")[1])
+    found = json.loads(train(*SEARCH, "--json"))
     fields = {*found, *found["rows"][0], *found["pruned"][0]} - {"schema", "inputs", "notes"}
     assert {field for field in fields if f"`{field}`" not in page} == set()
