@@ -132,35 +132,15 @@ class RealDistributed:
         self, nbytes: int, dst: int | None = None, group: Any = None, async_op: bool = False, **k: Any
     ) -> Any:
         """Gather ``nbytes`` bytes of each rank."""
-        parts = [self._tensor(nbytes, 1 + i) for i in range(dist.get_world_size(group))]
-        root = k.get(
-            "group_dst", dst if group is None else dist.get_group_rank(group, dst) if dst is not None else 0
-        )
-        return dist.gather(
-            self._tensor(nbytes),
-            parts if dist.get_rank(group) == (root or 0) else None,
-            dst,
-            group,
-            async_op,
-            **k,
-        )
+        parts = self._parts(nbytes, k.get("group_dst"), dst, group)
+        return dist.gather(self._tensor(nbytes), parts, dst, group, async_op, **k)
 
     def scatter(
         self, nbytes: int, src: int | None = None, group: Any = None, async_op: bool = False, **k: Any
     ) -> Any:
         """Scatter ``nbytes`` bytes to each rank."""
-        parts = [self._tensor(nbytes, 1 + i) for i in range(dist.get_world_size(group))]
-        root = k.get(
-            "group_src", src if group is None else dist.get_group_rank(group, src) if src is not None else 0
-        )
-        return dist.scatter(
-            self._tensor(nbytes),
-            parts if dist.get_rank(group) == (root or 0) else None,
-            src,
-            group,
-            async_op,
-            **k,
-        )
+        parts = self._parts(nbytes, k.get("group_src"), src, group)
+        return dist.scatter(self._tensor(nbytes), parts, src, group, async_op, **k)
 
     def reduce_scatter(self, nbytes: int, op: Any = "sum", group: Any = None, async_op: bool = False) -> Any:
         """Reduce ``nbytes`` bytes, a part to each rank."""
@@ -263,6 +243,16 @@ class RealDistributed:
     def recv_object_list(self, nbytes: int, src: int, group: Any = None) -> None:
         """Receive an object that takes ``nbytes`` bytes."""
         dist.recv_object_list([None], src, group)
+
+    def _parts(
+        self, nbytes: int, in_group: int | None, root: int | None, group: Any
+    ) -> list[torch.Tensor] | None:
+        """Return a tensor for each rank on the root, a rank of the group or of the job; else None."""
+        if in_group is None and root is not None:
+            in_group = root if group is None else dist.get_group_rank(group, root)
+        if dist.get_rank(group) != (in_group or 0):
+            return None
+        return [self._tensor(nbytes, 1 + i) for i in range(dist.get_world_size(group))]
 
     def _tensor(self, nbytes: int, room: int = 0) -> torch.Tensor:
         """Return a tensor of ``nbytes`` bytes; ``room`` separates input from output tensors."""
