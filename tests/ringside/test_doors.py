@@ -97,19 +97,8 @@ def test_every_door_says_the_same(ringside, collective, cluster, nbytes, library
 
     if library == "nccl" and row["algorithm"] != "p2p":
         name, _, nodes = cluster.partition(":")
-        (picked,) = ringside(
-            "pick",
-            collective,
-            "--cluster",
-            name,
-            "--nodes",
-            nodes,
-            "-b",
-            str(nbytes),
-            "-e",
-            str(nbytes),
-            *words,
-        )
+        question = f"pick {collective} --cluster {name} --nodes {nodes} --size {nbytes}"
+        (picked,) = ringside(*question.split(), *words)
         assert picked["default"] == f"{row['algorithm']}/{row['protocol']}"
         assert picked["time_s"] * (1 + picked["default_loss"]) == pytest.approx(row["time_s"], rel=1e-12)
 

@@ -67,23 +67,17 @@ def test_a_number_without_its_unit_is_refused() -> None:
 @pytest.mark.parametrize(
     ("cluster", "values", "said"),
     [
-        ("star:0", {}, ["'0' is not a count"]),
         ("star:-1", {}, ["'-1' is not a count; write for example star:4"]),
         ("star:four", {}, ["'four' is not a count"]),
-        ("star", {}, ["star: ranks: is missing"]),
         (f"star:{MAX_LINKS // 2 + 1}", {}, [f"allowed: 1 to {MAX_LINKS // 2}"]),
         ("leaf-spine:1000", {"hosts_per_leaf": "1024"}, ["allowed: 1 to 255"]),
-        ("start:4", {}, ["unknown cluster 'start'; write one of star"]),
         ("star:4", {"bandwidth": "400G"}, ["star: bandwidth:", "400Gb/s or 50GB/s"]),
-        ("star:4", {"bandwidth": "25"}, ["star: bandwidth:", "'25' is not a rate"]),
-        ("star:4", {"latency": "-5us"}, ["star: latency:", "negative"]),
         ("star:4", {"bandwith": "25GB/s"}, ["bandwith: is not known; allowed: ranks, bandwidth, latency"]),
         (
             "star:4",
             {"bandwidth": "0GB/s", "latency": "5", "color": "red"},
             ["star: bandwidth:", "star: latency:", "star: color:"],
         ),
-        ("nowhere.yaml", {}, ["nowhere.yaml: no such file"]),
         ("nowhere.yaml", {"latency": "5us"}, ["no such file"]),
     ],
 )

@@ -209,52 +209,6 @@ def test_a_rank_that_was_added_by_hand_is_reached(cluster: str) -> None:
     assert way(renamed, 0, count)[-2:] == ["xleaf0", "xnew"]
 
 
-@pytest.mark.parametrize(
-    ("cluster", "values", "said"),
-    [
-        ("fat-tree:16", {"radix": "1"}, "radix"),
-        ("fat-tree:16", {"tiers": "4"}, "tiers"),
-        ("fat-tree:16", {"oversubscription": "0"}, "oversubscription is '0'; write one number above 0"),
-        ("fat-tree:16", {"oversubscription": "a"}, "oversubscription is 'a'"),
-        ("fat-tree:16", {"oversubscription": "1,1,1"}, "up to 2 of them"),
-        (
-            "fat-tree:16",
-            {"oversubscription": "100"},
-            "a switch of 64 ports none up; allowed here: 0.0159 to 63",
-        ),
-        ("fat-tree:16", {"tiers": "1", "oversubscription": "2"}, "nothing above it"),
-        (
-            "fat-tree:65",
-            {"tiers": "1"},
-            "have 64 ports, but 65 are needed; write a larger radix or more tiers",
-        ),
-        ("fat-tree:16", {"ecmp": "luck"}, "ecmp"),
-        ("rail-optimized:16", {"tiers": "1"}, "one tier joins no two rails"),
-        ("torus:12", {"shape": "5x5"}, "shape 5x5 has 25 places, not 12"),
-        ("torus:12", {"shape": "3x"}, "shape is '3x'; write for example 8x8"),
-        ("torus:12", {"dimensions": "4"}, "dimensions"),
-        ("torus:1000000007", {}, "ranks is 1000000007; allowed: 1 to 262144"),
-        ("fat-tree:260000", {"radix": "1024"}, "links; allowed: 524288"),
-        ("dgx-h100:65", {"fabric": "rail_optimized", "tiers": "1"}, "one switch holds 64 machines, not 65"),
-        ("dgx-h100:4", {"fabric": "ring"}, "fabric is 'ring'; allowed: rail_optimized, fat_tree, leaf_spine"),
-        ("dgx-h100:4", {"fabric": "torus", "radix": "8"}, "radix: is not known; allowed"),
-        ("dgx-h100:4", {"fabric": "fat_tree", "radix": "many"}, "fat_tree: radix"),
-        ("star:4", {"fabric": "fat_tree"}, "a fabric needs machines with cards"),
-        (
-            "dgx-h100:4",
-            {"radix": "8"},
-            "network_latency, fabric",
-        ),
-    ],
-)
-def test_what_cannot_be_is_refused_with_what_is_allowed(
-    cluster: str, values: dict[str, str], said: str
-) -> None:
-    with pytest.raises(TopologyError) as refusal:
-        load(cluster, values)
-    assert said in str(refusal.value)
-
-
 def test_more_tiers_than_there_may_be_are_not_advised() -> None:
     with pytest.raises(TopologyError, match=r"but 17 are needed; write a larger radix$"):
         load("fat-tree:17", {"radix": "4"})

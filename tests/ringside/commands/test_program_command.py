@@ -191,18 +191,6 @@ def test_jobs_tell_their_slowdown(ringside):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["x.py", "-g", "2", "--job", "y.py"], "--job has no effect without --cluster or --real; add"),
-        (["x.py", "-g", "2", "--job", "y.py", "--cluster", "star"], "write either FILE.py or --job"),
-        (["--job", "y.py", "--cluster", "star"], "y.py needs a number of ranks; write -g N, or --job y.py:N"),
-        (["x.py", "--cluster", "star"], "x.py needs a number of ranks; write -g N"),
-        (["--job", "y.py:0", "--cluster", "star"], "a job has 0 ranks"),
-        (["x.py", "-g", "2", "--trace", "x.json"], "--trace has no effect without --cluster or --real; add"),
-        (["x.py", "-g", "2", "--set", "a=b"], "--set has no effect without --cluster or --real; add"),
-        (
-            ["x.py", "-g", "2", "--cluster", "star", "--check", "--trace", "x"],
-            "--trace: --check only proves",
-        ),
-        (["x.py", "-g", "2", "--fold"], "--fold has no effect without --cluster or --real; add"),
         ([HALO, "-g", "4", "--cluster", "star:2"], "4 ranks, but star has 2"),
         ([HALO, "-g", "2", "--cluster", "star:2", "--placement", "0"], "a job of 2 ranks placed on 1"),
         ([HALO, "-g", "2", "--cluster", "star:2", "--library", "mpi"], "'mpi' runs no programs"),

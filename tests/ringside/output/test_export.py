@@ -146,14 +146,9 @@ def test_the_limits_that_the_page_names_are_those():
 
 
 REFUSED = [
-    (f"{SIMULATE} --export x.et", "x.et: not a format of schedules; write a name that ends in .xml, .goal"),
     (f"{SIMULATE} --export x", "not a format of schedules"),
-    (f"{SIMULATE} --export no/x.xml", "write another path"),
     (f"{SIMULATE} --export x.xml --trace x.xml", "another output has this path"),
-    ("simulate all_reduce --cluster star:4 --export x.xml", "--export shows one size"),
-    ("simulate sendrecv --cluster star:4 --size 4K --export x.xml", "MSCCL has no sendrecv"),
     ("simulate all_reduce --cluster dgx-h100 --size 4M --algorithm nvls --export x.xml", "adds in switches"),
-    ("simulate no.xml --cluster star:4", "no.xml: no such file"),
     ("simulate ring.xml --cluster star:3", "4 ranks, but star has 3"),
     ("simulate ring.xml --cluster star:8 -g 8", "-g 8, but the file has 4 ranks; remove -g"),
     ("simulate ring.xml --cluster star:4 --library nccl", "contains the schedule; remove --library"),
@@ -175,8 +170,6 @@ REFUSED = [
         "trace or export shows one job",
     ),
     ("program --job ring.goal:3 --cluster star:8", "3 ranks, but ring.goal has 4"),
-    ("program no.goal", "no.goal: no such file"),
-    ("program no.0.et", "no.0.et: no such file"),
     ("program full", "full: a folder without Chakra traces"),
     ("program job.py --export x.goal", "job.py needs a number of ranks; write -g N"),
     ("program job.py -g 2 --library nccl --export x.goal", "depends on the machines; add --cluster NAME"),
