@@ -1,10 +1,10 @@
 """The job of one run, which the launcher hands to every rank as a JSON file."""
 
-import json
 import statistics
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from ringside.real.launch.follow import RankJob
 
 PING_PONG = "ping_pong"
 """Pairs of ranks that each send one message back and forth; the time is one way."""
@@ -29,7 +29,7 @@ def check_timeout(timeout_s: float) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CollectiveJob:
+class CollectiveJob(RankJob):
     """One collective at several sizes, each with ``iterations`` timed after ``warmup`` untimed ones.
 
     ``algorithm`` is ``library`` for the backend's own collective, `PING_PONG`, or the name of one of
@@ -46,17 +46,6 @@ class CollectiveJob:
     dtype: str
     iterations: int
     warmup: int
-    timeout_s: float
-
-    def write(self, path: Path) -> None:
-        """Write the job for `read`."""
-        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
-
-    @classmethod
-    def read(cls, path: Path) -> "CollectiveJob":
-        """Read a job from the file."""
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return cls(**{**content, "sizes": tuple(content["sizes"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,6 @@
 """One rank's work: carry out a job, check every result, write every time.
 
-torchrun starts it as ``python -m ringside.real.collective.worker JOB ROWS``; rank 0 appends one JSON line per
-size to ROWS.
+Started by `ringside.real.launch.rank`, or forked. Rank 0 appends one JSON line per size to ROWS.
 """
 
 import json
@@ -21,8 +20,7 @@ from ringside.real.collective.job import PING_PONG, CollectiveJob, row_of
 from ringside.real.collective.programs import GlooProgram, LibraryProgram, NcclProgram, PingPong
 from ringside.real.host import fingerprint, own_device
 from ringside.real.launch.follow import show_life
-from ringside.real.launch.loopback import join
-from ringside.real.launch.rank import live
+from ringside.real.launch.loopback import joined
 from ringside.real.machine import run_first
 from ringside.sim.algorithms import schedule
 from ringside.sim.collective import Collective, itemsize
@@ -32,11 +30,6 @@ from ringside.sim.schedule import even_chunks
 Program = GlooProgram | NcclProgram | LibraryProgram | PingPong
 
 
-def main() -> None:
-    """Carry out the job on this rank under torchrun."""
-    live(carry_out)
-
-
 def carry_out(order: Path, rows: Path) -> None:
     """Join the process group that torchrun's environment variables describe, and run this rank's part."""
     job = CollectiveJob.read(order)
@@ -44,16 +37,13 @@ def carry_out(order: Path, rows: Path) -> None:
     device = own_device(job.backend)
     if job.backend in ON_SOCKETS:
         run_first()
-    join(job.backend, job.timeout_s, device if device.type == "cuda" else None)
-    gun = StartingGun(device)
-    try:
+    with joined(job.backend, job.timeout_s, device if device.type == "cuda" else None):
+        gun = StartingGun(device)
         for nbytes in job.sizes:
             row = _measure(job, nbytes, device, gun, rows)
             if dist.get_rank() == 0:
                 with rows.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
-    finally:
-        dist.destroy_process_group()
 
 
 def _measure(
@@ -113,7 +103,3 @@ def _timed(program: Program, device: torch.device) -> float:
     begun = time.perf_counter()
     program.run()
     return time.perf_counter() - begun
-
-
-if __name__ == "__main__":
-    main()

@@ -1,11 +1,11 @@
 """A measurement of DistributedDataParallel, which the launcher hands to every rank as a JSON file."""
 
-import json
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from ringside.real.backends import ON_SOCKETS, UNDER_TORCHRUN
 from ringside.real.collective.job import MAX_ITERATIONS, check_timeout
+from ringside.real.launch.follow import RankJob
 from ringside.sim.libraries.rules import GLOO
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.sim.training.ddp.job import STEADY
@@ -37,7 +37,7 @@ def sleeping_layers(layers: int = 16, forward_s: float = 4e-3, backward_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DdpJob:
+class DdpJob(RankJob):
     """``iterations`` steps of a model after ``warmup`` untimed ones.
 
     ``model`` is `ringside.real.model.user_model`'s ``FILE.py:NAME``; without one, sleeping layers train
@@ -50,6 +50,8 @@ class DdpJob:
     of each layer a factor, lognormally distributed with ``sigma``, drawn from ``seed``.
     """
 
+    worker: ClassVar[str] = "ringside.real.ddp.worker"
+
     workload: str = ""
     model: str = ""
     backend: str = "gloo"
@@ -60,7 +62,6 @@ class DdpJob:
     workers: int = GLOO.workers
     iterations: int = 5
     warmup: int = STEADY - 1
-    timeout_s: float = 60.0
     all_reduces: tuple[int, ...] = ()
     realtime: bool = False
     slowdown: dict[int, float] = field(default_factory=dict)
@@ -100,22 +101,3 @@ class DdpJob:
         """Return the number of steps before the timed ones."""
         begins = self.powersgd.start + 1 if self.comm_hook == "powersgd" else 0
         return max(self.warmup, begins)
-
-    def write(self, path: Path) -> None:
-        """Write the job for `read`."""
-        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
-
-    @classmethod
-    def read(cls, path: Path) -> "DdpJob":
-        """Read a job from the file."""
-        content = json.loads(path.read_text(encoding="utf-8"))
-        bucketing, powersgd = content["bucketing"], content["powersgd"]
-        caps = tuple(bucketing["bucket_cap_mb_list"])
-        return cls(
-            **{
-                **content,
-                "bucketing": Bucketing(**{**bucketing, "bucket_cap_mb_list": caps}),
-                "powersgd": PowerSGD(**powersgd),
-                "slowdown": {int(rank): factor for rank, factor in content["slowdown"].items()},
-            }
-        )

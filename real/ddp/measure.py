@@ -12,7 +12,7 @@ from typing import Any
 from ringside.real.ddp.job import DdpJob
 from ringside.real.emulate import EmulatedNetwork
 from ringside.real.launch.follow import START_S, MeasureError, Row, last_lines
-from ringside.real.launch.torchrun import Agent, local_agent, started, watched
+from ringside.real.launch.torchrun import RANK, Agent, local_agent, started, watched
 from ringside.sim.training.ddp.buckets import Bucket
 from ringside.sim.training.ddp.step import Pace, Reduction, Span, TrainingStep, busy, exposed
 from ringside.sim.workload.file import dumps
@@ -89,7 +89,7 @@ def measure_ddp(
         file = folder / "rows.jsonl"
         file.touch()
         job.write(folder / "job.json")
-        worker = ["-m", "ringside.real.ddp.worker", str(folder / "job.json"), str(file)]
+        worker = ["-m", RANK, job.worker, str(folder / "job.json"), str(file)]
         outputs = ["--log-dir", str(folder / "ranks"), "--redirects", "3"]
         agents = _hosts(worker, ranks, network) if network else [local_agent(ranks, *outputs, *worker)]
         _run(agents, file, START_S + job.timeout_s + pass_s, keep)

@@ -1,8 +1,7 @@
 """One rank of a measured DistributedDataParallel run: train, and record every event.
 
-Started as ``python -m ringside.real.ddp.worker JOB ROWS`` with torchrun's environment variables. For each
-timed step rank 0 appends one JSON line to ROWS with the events of all ranks, in seconds of the machine's
-monotonic clock.
+Started by `ringside.real.launch.rank`. For each timed step rank 0 appends one JSON line to ROWS with the
+events of all ranks, in seconds of the machine's monotonic clock.
 """
 
 import json
@@ -31,8 +30,7 @@ from ringside.real.ddp.job import DdpJob
 from ringside.real.ddp.models import Computing, SleepingModel
 from ringside.real.host import fingerprint, own_device
 from ringside.real.launch.follow import show_life
-from ringside.real.launch.loopback import join
-from ringside.real.launch.rank import live
+from ringside.real.launch.loopback import joined
 from ringside.real.machine import run_first
 from ringside.real.model.user_model import loss
 from ringside.sim.training.ddp.buckets import check_used
@@ -233,11 +231,6 @@ class DdpTrainee:
         return done
 
 
-def main() -> None:
-    """Carry out the job on this rank under torchrun."""
-    live(carry_out)
-
-
 def carry_out(order: Path, rows: Path) -> None:
     """Join the process group that torchrun's environment variables describe, and run this rank's part."""
     job = DdpJob.read(order)
@@ -245,11 +238,8 @@ def carry_out(order: Path, rows: Path) -> None:
     if job.realtime:
         run_first()
     device = own_device(job.backend)
-    join(job.backend, job.timeout_s)
-    try:
+    with joined(job.backend, job.timeout_s):
         _train(job, rows, device)
-    finally:
-        dist.destroy_process_group()
 
 
 def _train(job: DdpJob, rows: Path, device: torch.device) -> None:
@@ -325,7 +315,3 @@ def _workload(job: DdpJob) -> Workload:
         file.write(job.workload)
         file.flush()
         return read(Path(file.name))
-
-
-if __name__ == "__main__":
-    main()

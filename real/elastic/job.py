@@ -1,15 +1,14 @@
 """The job of an elastic run, which the launcher hands to every rank as a JSON file."""
 
-import json
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ringside.real.collective.job import check_timeout
+from ringside.real.launch.follow import RankJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElasticJob:
+class ElasticJob(RankJob):
     """``steps`` steps with a checkpoint of ``checkpoint_bytes`` after every ``interval`` of them.
 
     A step sleeps ``step_s`` and all-reduces a sum. The checkpoint is in ``folder``.
@@ -22,7 +21,6 @@ class ElasticJob:
     interval: int = 20
     step_s: float = 0.1
     checkpoint_bytes: int = 2**26
-    timeout_s: float = 60.0
 
     def __post_init__(self) -> None:
         if not 1 <= self.interval <= self.steps <= 1_000_000:
@@ -35,12 +33,3 @@ class ElasticJob:
         if not 1 <= self.checkpoint_bytes <= 2**34:
             raise ValueError(f"a checkpoint of {self.checkpoint_bytes} bytes; write 1 to 16G")
         check_timeout(self.timeout_s)
-
-    def write(self, path: Path) -> None:
-        """Write the job for `read`."""
-        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
-
-    @classmethod
-    def read(cls, path: Path) -> "ElasticJob":
-        """Read a job from the file."""
-        return cls(**json.loads(path.read_text(encoding="utf-8")))

@@ -1,8 +1,8 @@
 """One rank of an elastic run: load a checkpoint if there is one, train, save; start again after a kill.
 
-Started as ``python -m ringside.real.elastic.worker JOB ROWS`` by torchrun. Every rank appends a JSON line to
-ROWS when its process has started, so that it can be killed; rank 0 appends one per event, with the time at
-which it ended (`time.time`). torch is imported late, so that its import can be timed.
+Started by `ringside.real.launch.rank`. Every rank appends a JSON line to ROWS when its process has started,
+so that it can be killed; rank 0 appends one per event, with the time at which it ended (`time.time`). torch
+is imported late, so that its import can be timed.
 """
 
 import json
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from ringside.real.elastic.job import ElasticJob
-from ringside.real.launch.rank import live
 from ringside.real.machine import scheduler
 
 
@@ -29,11 +28,6 @@ class Diary:
         """Append an event that has just ended, in one write, which a kill cannot split."""
         line = json.dumps({"event": event, "time": time.time(), **self._own, **more}) + "\n"
         os.write(self._rows, line.encode())
-
-
-def main() -> None:
-    """Carry out the job on this rank."""
-    live(carry_out)
 
 
 def carry_out(order: Path, rows: Path) -> None:
@@ -99,7 +93,3 @@ def _save(torch: Any, state: dict[str, Any], file: Path) -> None:
         out.flush()
         os.fsync(out.fileno())
     beside.replace(file)
-
-
-if __name__ == "__main__":
-    main()

@@ -6,9 +6,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Self
+
+from pydantic import TypeAdapter
 
 Row = dict[str, Any]
 
@@ -19,25 +22,26 @@ START_S = 60.0
 """Seconds allowed for processes to import torch and find each other, on top of a job's own timeout."""
 
 
-class RankJob(Protocol):
-    """The job of every rank: a file that the module ``worker`` carries out.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankJob:
+    """The job of every rank, which the launcher hands to each as a JSON file.
 
-    The module has ``carry_out(job_file, rows_file)``, and calls it when it is run with these arguments.
+    The module ``worker`` has ``carry_out(job_file, rows_file)``. A rank waits ``timeout_s`` for another
+    before it gives up.
     """
 
-    @property
-    def worker(self) -> str:
-        """The module's name."""
-        ...
+    worker: ClassVar[str]
 
-    @property
-    def timeout_s(self) -> float:
-        """Seconds that a rank waits for another before it gives up."""
-        ...
+    timeout_s: float = 60.0
 
     def write(self, path: Path) -> None:
-        """Write the job to a file."""
-        ...
+        """Write the job for `read`."""
+        path.write_bytes(TypeAdapter(type(self)).dump_json(self))
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a job from the file."""
+        return TypeAdapter(cls).validate_json(path.read_bytes())
 
 
 class MeasureError(RuntimeError):

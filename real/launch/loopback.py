@@ -5,6 +5,8 @@
 
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -37,6 +39,16 @@ def main() -> None:
     """Run torchrun with the arguments of the command line."""
     rendezvous_handler_registry.register(_Backend.NAME, _meet)
     run.main()
+
+
+@contextmanager
+def joined(backend: str, timeout_s: float, device: torch.device | None = None) -> Iterator[None]:
+    """Be in the process group that torchrun's environment variables describe."""
+    join(backend, timeout_s, device)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
 
 
 def join(backend: str, timeout_s: float, device: torch.device | None = None) -> None:

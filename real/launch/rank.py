@@ -1,22 +1,26 @@
-"""The process of a rank started by torchrun."""
+"""The process of a rank started by torchrun: ``python -m ringside.real.launch.rank WORKER JOB ROWS``."""
 
 import os
 import sys
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
 
 from ringside.real.launch.follow import die_with_parent
 
 
-def live(carry_out: Callable[[Path, Path], None]) -> NoReturn:
-    """Carry out the job of the command line, ``JOB ROWS``, and exit at once; errors propagate.
+def main() -> None:
+    """Let the module carry out the job of the command line, and exit at once; errors propagate.
 
     The rank dies with its parent. It skips the interpreter's regular exit, which threads left behind by torch
     sometimes abort.
     """
     die_with_parent()
-    carry_out(Path(sys.argv[1]), Path(sys.argv[2]))
+    worker, *files = sys.argv[1:]
+    import_module(worker).carry_out(*map(Path, files))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -36,6 +36,9 @@ LOOPBACK = "127.0.0.1"
 
 TORCHRUN = ("-m", "torch.distributed.run")
 
+RANK = "ringside.real.launch.rank"
+"""The module that torchrun starts."""
+
 __all__ = ["Agent", "MeasureError", "Row", "WorldSpec", "local_agent", "run", "run_agents"]
 
 
@@ -115,7 +118,7 @@ def run_agents(
                 command = [
                     *[sys.executable, *agent.arguments],
                     *["--log-dir", str(log), "--redirects", "3"],
-                    *["-m", job.worker, str(job_file), str(rows_file)],
+                    *["-m", RANK, job.worker, str(job_file), str(rows_file)],
                 ]
                 with agent.place:
                     process = started(command, log.with_suffix(".log"), agent.environment)

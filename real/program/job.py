@@ -1,18 +1,17 @@
 """The job of a real run, which the launcher hands to every rank as a JSON file."""
 
-import json
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ringside.real.collective.job import check_repeats, check_timeout
+from ringside.real.launch.follow import RankJob
 
 COMPUTE = ("sleep", "matmul")
 """The stand-ins for compute: sleep, which takes no core, or matrix products for the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramJob:
+class ProgramJob(RankJob):
     """A script with ``main(dist)``, run ``iterations`` times after ``warmup`` untimed ones.
 
     ``eager`` as in `ringside.sim.program.record.recorder`.
@@ -26,19 +25,9 @@ class ProgramJob:
     compute: str = "sleep"
     iterations: int = 5
     warmup: int = 1
-    timeout_s: float = 60.0
 
     def __post_init__(self) -> None:
         if self.compute not in COMPUTE:
             raise ValueError(f"{self.compute!r} is not a way to compute; write {' or '.join(COMPUTE)}")
         check_repeats(self.iterations, self.warmup)
         check_timeout(self.timeout_s)
-
-    def write(self, path: Path) -> None:
-        """Write the job for `read`."""
-        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
-
-    @classmethod
-    def read(cls, path: Path) -> "ProgramJob":
-        """Read a job from the file."""
-        return cls(**json.loads(path.read_text(encoding="utf-8")))

@@ -1,8 +1,7 @@
 """One rank of a real run of a program: run the script's ``main``, and record every operation.
 
-Started as ``python -m ringside.real.program.worker JOB ROWS`` with torchrun's environment variables, or
-forked. For each timed iteration rank 0 appends one JSON line to ROWS with the operations of all ranks, in
-seconds from the moment at which the first of them began.
+Started by `ringside.real.launch.rank`, or forked. For each timed iteration rank 0 appends one JSON line to
+ROWS with the operations of all ranks, in seconds from the moment at which the first of them began.
 """
 
 import json
@@ -20,8 +19,7 @@ from ringside.real.backends import ON_SOCKETS
 from ringside.real.clock import Stamps, StartingGun, stamps
 from ringside.real.host import fingerprint, own_device
 from ringside.real.launch.follow import show_life
-from ringside.real.launch.loopback import join
-from ringside.real.launch.rank import live
+from ringside.real.launch.loopback import joined
 from ringside.real.machine import run_first
 from ringside.real.program.distributed import RealDistributed
 from ringside.real.program.job import ProgramJob
@@ -170,11 +168,6 @@ def _repeated(work: Callable[[int], object], device: torch.device) -> Callable[[
     return compute
 
 
-def main() -> None:
-    """Carry out the job on this rank under torchrun."""
-    live(carry_out)
-
-
 def carry_out(order: Path, rows: Path) -> None:
     """Join the process group that torchrun's environment variables describe, and run this rank's part."""
     job = ProgramJob.read(order)
@@ -183,11 +176,8 @@ def carry_out(order: Path, rows: Path) -> None:
     compute = computing(job.compute, device)  # measured before ranks that run first take the cores
     if job.backend in ON_SOCKETS and job.compute == "sleep":
         run_first()
-    join(job.backend, job.timeout_s, device if job.eager else None)
-    try:
+    with joined(job.backend, job.timeout_s, device if job.eager else None):
         _repeat(job, Timed(RealDistributed(compute, str(device), job.timeout_s), stamps(device)), rows)
-    finally:
-        dist.destroy_process_group()
 
 
 def _repeat(job: ProgramJob, timed: Timed, rows: Path) -> None:
@@ -221,7 +211,3 @@ def _from_the_first(everybody: list[dict[str, Any]]) -> list[dict[str, Any]]:
         }
         for own in everybody
     ]
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,12 @@
 """The job of a real training, which the launcher hands to every rank as a JSON file."""
 
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict
 
 from ringside.real.collective.job import check_repeats, check_timeout
+from ringside.real.launch.follow import RankJob
 from ringside.sim.training.mesh import DATA, Mesh
 from ringside.sim.training.pipeline.placement import Placement, deal_layers
 from ringside.sim.training.pipeline.schedules import placement, tables
@@ -142,7 +142,7 @@ MODELS: dict[str, type[Sleeping] | type[SmallDecoder] | type[ExpertLayers]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingJob:
+class TrainingJob(RankJob):
     """``iterations`` steps of a model on a mesh of ranks, after ``warmup`` untimed ones.
 
     FSDP2 shards parameters along ``shard`` and copies them along ``replicate``, unless the ``strategy`` is
@@ -175,7 +175,6 @@ class TrainingJob:
     sequence_parallel: bool = False
     iterations: int = 5
     warmup: int = 2
-    timeout_s: float = 60.0
     realtime: bool = False
     expert: int = 1
 
@@ -318,15 +317,6 @@ class TrainingJob:
                     f"{self.context_method} cuts into {least} pieces; write a multiple"
                 )
 
-    def write(self, path: Path) -> None:
-        """Write the job for `read`."""
-        path.write_bytes(_ADAPTER.dump_json(self))
-
-    @classmethod
-    def read(cls, path: Path) -> "TrainingJob":
-        """Read a job from the file."""
-        return _ADAPTER.validate_json(path.read_bytes())
-
 
 _NOT_OF_EXPERTS = {
     "`tp`": "tensor", "`cp`": "context", "`pp`": "pipeline", "`shard`": "shard", "`schedule`": "schedule",
@@ -335,5 +325,3 @@ _NOT_OF_EXPERTS = {
     "`param_dtype`": "param_dtype", "`reduce_dtype`": "reduce_dtype",
 }  # fmt: skip
 """Settings without effect on `ExpertLayers`, by their option."""
-
-_ADAPTER = TypeAdapter(TrainingJob)

@@ -1,8 +1,7 @@
 """One rank of a real training: train the job's steps, and record all communication with its times.
 
-Started as ``python -m ringside.real.training.worker JOB ROWS`` with torchrun's environment variables, or
-forked. For each timed step rank 0 appends one JSON line to ROWS with all ranks' communication, in seconds
-from the moment at which the first of them began.
+Started by `ringside.real.launch.rank`, or forked. For each timed step rank 0 appends one JSON line to ROWS
+with all ranks' communication, in seconds from the moment at which the first of them began.
 """
 
 import json
@@ -23,8 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ringside.real.clock import StartingGun
 from ringside.real.host import fingerprint
 from ringside.real.launch.follow import show_life
-from ringside.real.launch.loopback import join
-from ringside.real.launch.rank import live
+from ringside.real.launch.loopback import joined
 from ringside.real.machine import run_first
 from ringside.real.training.job import TrainingJob
 from ringside.real.training.parallel import CPU, trainee
@@ -171,11 +169,6 @@ def _tensors(named: dict[str, Any]) -> list[torch.Tensor]:
     return tensors
 
 
-def main() -> None:
-    """Carry out the job on this rank under torchrun."""
-    live(carry_out)
-
-
 def carry_out(order: Path, rows: Path) -> None:
     """Join the process group that torchrun's environment variables describe, and run this rank's part."""
     job = TrainingJob.read(order)
@@ -183,13 +176,10 @@ def carry_out(order: Path, rows: Path) -> None:
     torch.manual_seed(0)
     if job.realtime:
         run_first()
-    join("gloo", job.timeout_s)
-    try:
+    with joined("gloo", job.timeout_s):
         if dist.get_world_size() != job.mesh.ranks:
             raise SystemExit(f"{dist.get_world_size()} ranks train a job of {job.mesh.ranks}")
         _train(job, rows)
-    finally:
-        dist.destroy_process_group()
 
 
 def _train(job: TrainingJob, rows: Path) -> None:
@@ -228,7 +218,3 @@ def _from_the_first(everybody: list[MeasuredRankStep]) -> list[MeasuredRankStep]
         )
         for seen in everybody
     ]
-
-
-if __name__ == "__main__":
-    main()
