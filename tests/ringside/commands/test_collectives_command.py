@@ -62,17 +62,3 @@ def test_what_does_not_fit_the_machines_says_what_does(ringside) -> None:
         if (row["algorithm"], row["collective"]) == ("hierarchical", "all_reduce")
     )
     assert "not 5 ranks on a machine and 4 ranks on each of 2 machines; write as many" in refused
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--cluster", "nowhere"), "unknown cluster 'nowhere'"),
-        (("--cluster", "star:4", "--ranks", 9), "9 ranks"),
-        (("--library", "mine"), "unknown library 'mine'; write one of ideal, gloo"),
-    ],
-)
-def test_what_there_is_not_is_refused(ringside, words, said) -> None:
-    code, out, err = ringside("collectives", *words)
-    assert (code, out) == (2, "")
-    assert said in err

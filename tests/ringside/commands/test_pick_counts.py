@@ -17,26 +17,6 @@ def test_a_count_of_the_cluster_is_a_count_of_nodes(ringside):
 
 
 @pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        ("--cluster dgx-h100:16 --nodes 8", "dgx-h100:16 and --nodes 8 have different counts"),
-        ("--cluster dgx-h100:16 --nodes 16,32", "have different counts; remove one of them"),
-        ("--cluster dgx-h100", "no node count; write --cluster dgx-h100:16, or --nodes 1,2,4,8"),
-        ("--cluster dgx-h100:0", "'0' is not a count"),
-        ("--cluster dgx-h100:4 -b 2K", "--size is a list, --begin, --end and --factor are a series"),
-        (
-            "--cluster star:4 --library ideal --algorithm ring",
-            "leaves ideal no choice",
-        ),
-    ],
-)
-def test_counts_and_sizes_that_contradict_are_refused(ringside, words, complaint):
-    code, out, err = ringside(*ASKED, *words.split())
-    assert (code, out) == (2, "")
-    assert complaint in err
-
-
-@pytest.mark.parametrize(
     ("library", "cluster", "names"),
     [
         ("ideal", "star:6", ["ring", "tree", "direct"]),

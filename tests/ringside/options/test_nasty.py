@@ -267,6 +267,7 @@ def test_a_command_line_that_nobody_means(ringside, desk, monkeypatch, line, exp
     assert "Traceback" not in out + err
     assert err.strip() or not code
     assert any(one in " ".join(err.replace("│", " ").split()) for one in said.split("|"))
+    assert not (out and said)
     assert not {"inf", "nan", "Infinity", "NaN"} & set(out.replace(",", " ").split())
     assert after == before or not code
     assert {name: after[name] for name in before} == before

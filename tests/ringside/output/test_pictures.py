@@ -159,47 +159,6 @@ def test_a_timeline_of_one_of_nccls_channels_says_of_which(draw):
     assert "before the first byte or after the last are not drawn" in title
 
 
-REFUSED = [
-    ("--timeline t.png", "--timeline shows one size, not 25; add --size"),
-    ("--size 1M --timeline t.bmp", "write a name that ends in"),
-    ("--size 1M --timeline t.png --trace t.png", "t.png"),
-    ("--size 1M --timeline t.png --engine model", "which engine model does not keep; write --engine simpy"),
-    ("--size 1M --timeline t.png --engine fast", "which engine fast does not keep; write --engine simpy"),
-    ("--size 1M --timeline t.png --jitter lognormal:0.1", "show undisturbed runs"),
-    ("--size 1M --timeline t.png -g 1", "nothing is sent, so there is no timeline"),
-    ("--size 1M --timeline t.png --export e.xml -g 1", "nothing is sent, so there is no timeline"),
-    ("--size 1M --plot t.png", "one size on one cluster is a point; add --links"),
-    ("--size 1M,2M --nodes 2 --plot t.png", "have different counts; remove one of them"),
-]
-
-
-@pytest.mark.parametrize(("words", "said"), REFUSED)
-def test_what_cannot_be_drawn_is_refused_and_nothing_written(ringside, tmp_path, words, said):
-    code, out, err = ringside("simulate", "all_reduce", "--cluster", "star:4", *words.split())
-    assert (code, out) == (2, "")
-    assert said in err
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("--nodes 0", "not node counts"),
-        ("--nodes 2,x", "not node counts"),
-        ("--nodes 2,4 -g 2", "remove one of them"),
-        ("--nodes 2,4 --size 1M --trace t.json", "a trace shows one cluster"),
-        ("--nodes 2,4 --size 1M --timeline t.png", "--timeline shows one cluster"),
-        ("--nodes 2,4 --size 1M --links", "--links shows one cluster"),
-        ("--nodes 2 --size 1M --plot t.png", "is a point"),
-    ],
-)
-def test_counts_that_cannot_be_answered_are_refused(ringside, tmp_path, words, said):
-    code, _, err = ringside("simulate", "all_reduce", "--cluster", "star", *words.split())
-    assert code == 2
-    assert said in err
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("cluster", ["star", "dgx-h100"])
 def test_measured_and_closed_times_have_no_timeline(ringside, tmp_path, cluster):
     library = () if cluster == "dgx-h100" else ("--library", "mpi")
