@@ -56,21 +56,8 @@ def test_a_folder_may_have_packages_of_our_names(neighbours, words):
 @pytest.mark.slow
 def test_a_real_run_works_beside_packages_of_our_names(neighbours):
     pytest.importorskip("torch")
-    words = (
-        "measure",
-        "all_reduce",
-        "--backend",
-        "gloo",
-        "-g",
-        "2",
-        "-b",
-        "1K",
-        "-e",
-        "1K",
-        "-o",
-        "rows.jsonl",
-    )
-    done = run(neighbours, "-m", "ringside", *words)
+    words = "measure all_reduce --backend gloo -g 2 -b 1K -e 1K -o rows.jsonl"
+    done = run(neighbours, "-m", "ringside", *words.split())
     assert done.returncode == 0, done.stderr
 
 

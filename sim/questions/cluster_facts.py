@@ -114,18 +114,25 @@ class Catalogue:
         return {"fabrics": {name: keys_of(name) for name in FABRICS}}
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterLinks:
-    """A cluster's nodes and links."""
+class _OfCluster:
+    """The base of answers about one cluster."""
 
+    __slots__ = ()
     question: ClusterFacts
-    graph: Topology
-    notes: Sequence[str] = ()
 
     @property
     def inputs(self) -> dict[str, Any]:
         """The resolved inputs."""
         return self.question.inputs() | {"cluster": self.question.machines}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLinks(_OfCluster):
+    """A cluster's nodes and links."""
+
+    question: ClusterFacts
+    graph: Topology
+    notes: Sequence[str] = ()
 
     @property
     def totals(self) -> dict[str, Any]:
@@ -152,7 +159,7 @@ class ClusterLinks:
 
 
 @dataclass(frozen=True, slots=True)
-class Connections:
+class Connections(_OfCluster):
     """The connections of an all-reduce by channel; those where the receiver adds are True."""
 
     question: ClusterFacts
@@ -161,18 +168,13 @@ class Connections:
     notes: Sequence[str] = ()
 
     @property
-    def inputs(self) -> dict[str, Any]:
-        """The resolved inputs."""
-        return self.question.inputs() | {"cluster": self.question.machines}
-
-    @property
     def rows(self) -> list[dict[str, Any]]:
         """Each channel's pairs of ranks."""
         return [{"channel": channel, "connections": list(pairs)} for channel, pairs in self.links.items()]
 
 
 @dataclass(frozen=True, slots=True)
-class Channels:
+class Channels(_OfCluster):
     """NCCL's channels: the ring from rank 0 and the tree of each, and the reasons for their number."""
 
     question: ClusterFacts
@@ -180,11 +182,6 @@ class Channels:
     paths: Sequence[tuple[list[int], Tree]]
     reasons: Sequence[tuple[int, str]]
     notes: Sequence[str]
-
-    @property
-    def inputs(self) -> dict[str, Any]:
-        """The resolved inputs."""
-        return self.question.inputs() | {"cluster": self.question.machines}
 
     @property
     def totals(self) -> dict[str, Any]:

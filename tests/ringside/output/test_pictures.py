@@ -25,6 +25,9 @@ LOG = Path(__file__).parents[2] / "validation/data/v2.13_two_nodes.log"
 PAGE = 8.3 / 830
 """Inches of a README's pixel."""
 
+DRAWING = (comparison, curves, disturbance, picks, pipeline, timeline, topology, training, validation)
+"""Modules that draw."""
+
 TREE = "simulate all_reduce --cluster star:8 --algorithm double_binary_tree --size 1M"
 
 
@@ -39,17 +42,7 @@ def draw(ringside, monkeypatch):
             figure.draw_without_rendering()
         drawn.append(figure)
 
-    for module in (
-        comparison,
-        curves,
-        disturbance,
-        picks,
-        pipeline,
-        timeline,
-        topology,
-        training,
-        validation,
-    ):
+    for module in DRAWING:
         monkeypatch.setattr(module, "save", keep)
 
     def run(words):
@@ -187,17 +180,7 @@ def test_each_count_of_nodes_has_the_rows_that_it_has_alone(ringside):
 
 
 def test_a_setting_is_idle_only_where_it_is_on_every_count(ringside):
-    words = (
-        "simulate",
-        "all_reduce",
-        "--cluster",
-        "dgx-h100",
-        "--size",
-        "64M",
-        "--set",
-        "nic=10GB/s",
-        "--nodes",
-    )
+    words = "simulate all_reduce --cluster dgx-h100 --size 64M --set nic=10GB/s --nodes".split()
     assert "nic has no effect" in ringside(*words, "1")[1]
     assert "no effect" not in ringside(*words, "1,2")[1]
 
