@@ -1,3 +1,4 @@
+import json
 import re
 import sys
 
@@ -33,6 +34,18 @@ def ringside(on_screen):
     def run(*argv):
         code, out, err = on_screen(*argv)
         return code, unwrapped(out), err
+
+    return run
+
+
+@pytest.fixture
+def json_of(ringside):
+    """Return the answer of a command line in JSON."""
+
+    def run(*argv):
+        code, out, err = ringside(*argv, "--json")
+        assert code == 0, err
+        return json.loads(out)
 
     return run
 

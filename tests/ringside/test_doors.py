@@ -1,7 +1,5 @@
 """The same question has the same answer by every command and function, to the last bit."""
 
-import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -50,20 +48,8 @@ QUESTIONS = [
 
 
 @pytest.fixture
-def ringside(monkeypatch, capsys, tmp_path):
-    from ringside.__main__ import main
-
-    monkeypatch.chdir(tmp_path)
-
-    def run(*argv):
-        monkeypatch.setattr(sys, "argv", ["ringside", *argv, "--json"])
-        with pytest.raises(SystemExit) as end:
-            main()
-        out = capsys.readouterr()
-        assert not end.value.code, out.err
-        return json.loads(out.out)["rows"]
-
-    return run
+def rows(json_of):
+    return lambda *argv: json_of(*argv)["rows"]
 
 
 def record(collective, nbytes, graph, library, algorithm, protocol, dtype):
@@ -78,9 +64,9 @@ def record(collective, nbytes, graph, library, algorithm, protocol, dtype):
 @pytest.mark.parametrize(
     ("collective", "cluster", "nbytes", "library", "algorithm", "protocol", "dtype"), QUESTIONS
 )
-def test_every_door_says_the_same(ringside, collective, cluster, nbytes, library, algorithm, protocol, dtype):
+def test_every_door_says_the_same(rows, collective, cluster, nbytes, library, algorithm, protocol, dtype):
     words = ["--library", library, "--algorithm", algorithm, "--protocol", protocol, "--dtype", dtype]
-    (row,) = ringside("simulate", collective, "--cluster", cluster, "--size", str(nbytes), *words)
+    (row,) = rows("simulate", collective, "--cluster", cluster, "--size", str(nbytes), *words)
 
     graph = load(cluster)
     asked = Collective(collective, row_ranks(graph), nbytes, dtype=dtype)
@@ -98,7 +84,7 @@ def test_every_door_says_the_same(ringside, collective, cluster, nbytes, library
     if library == "nccl" and row["algorithm"] != "p2p":
         name, _, nodes = cluster.partition(":")
         question = f"pick {collective} --cluster {name} --nodes {nodes} --size {nbytes}"
-        (picked,) = ringside(*question.split(), *words)
+        (picked,) = rows(*question.split(), *words)
         assert picked["default"] == f"{row['algorithm']}/{row['protocol']}"
         assert picked["time_s"] * (1 + picked["default_loss"]) == pytest.approx(row["time_s"], rel=1e-12)
 
@@ -108,12 +94,12 @@ def row_ranks(graph):
 
 
 @pytest.mark.slow
-def test_of_its_own_accord_the_textbook_takes_what_pick_picks_and_train_waits_for(ringside):
+def test_of_its_own_accord_the_textbook_takes_what_pick_picks_and_train_waits_for(rows):
     for cluster, nodes in (("star", 4), ("leaf-spine", 2), ("dgx-h100", 2)):
         words = ("--cluster", f"{cluster}:{nodes}", "--library", "ideal")
-        (row,) = ringside("simulate", "all_reduce", *words, "--size", "3M")
+        (row,) = rows("simulate", "all_reduce", *words, "--size", "3M")
         sizes = ("-b", "3M", "-e", "3M")
-        (picked,) = ringside(
+        (picked,) = rows(
             "pick", "all_reduce", "--cluster", cluster, "--nodes", str(nodes), *words[2:], *sizes
         )
         assert (picked["algorithm"], picked["time_s"]) == (row["algorithm"], row["time_s"])
@@ -158,7 +144,7 @@ def test_nccl_refuses_a_topology_that_tells_of_no_gpus():
         predict(Collective("all_reduce", 16, M), star(16), library="nccl")
 
 
-def test_a_calibrated_answer_is_the_same_at_every_door(ringside, tmp_path):
+def test_a_calibrated_answer_is_the_same_at_every_door(rows, tmp_path):
     fit = Fit(
         library="ideal", algorithm="ring", protocol="auto", interval={}, fixed={}, band=(0.9, 1.2), rows=9,
         parameters=Parameters(alpha=9e-6, beta=1.1e-9, gamma=1e-10, launch=2e-5),
@@ -170,8 +156,8 @@ def test_a_calibrated_answer_is_the_same_at_every_door(ringside, tmp_path):
     found.write(tmp_path / "c.yaml")
     write([record("all_reduce", M, star(4), "ideal", "ring", "auto", "float32")], tmp_path / "m.jsonl")
     words = ("--calibration", "c.yaml", "--cluster", "star:4")
-    (row,) = ringside("simulate", "all_reduce", "--size", "1M", "--algorithm", "ring", *words)
-    (compared,) = ringside("compare", "m.jsonl", *words)
+    (row,) = rows("simulate", "all_reduce", "--size", "1M", "--algorithm", "ring", *words)
+    (compared,) = rows("compare", "m.jsonl", *words)
     ends = ("predicted_s", "predicted_lo_s", "predicted_hi_s")
     assert [compared[end] for end in ends] == [row[end] for end in ("time_s", "time_lo_s", "time_hi_s")]
 
@@ -199,22 +185,22 @@ def shown(tmp_path):
     return [str(file) for file in files]
 
 
-def test_what_nccl_or_nvidia_smi_wrote_means_nccl_at_every_door(ringside, shown):
+def test_what_nccl_or_nvidia_smi_wrote_means_nccl_at_every_door(rows, shown):
     for file in shown:
         words = ("--cluster", f"{file}:2", "--size", "64K")
-        (row,) = ringside("simulate", "all_reduce", *words)
-        assert row == ringside("simulate", "all_reduce", *words, "--library", "nccl")[0]
+        (row,) = rows("simulate", "all_reduce", *words)
+        assert row == rows("simulate", "all_reduce", *words, "--library", "nccl")[0]
         graph = load(f"{file}:2")
         asked = Collective("all_reduce", row_ranks(graph), 2**16, dtype="float32")
         assert predict(asked, graph).time_s == row["time_s"]
         sizes = ("-b", "64K", "-e", "64K")
-        (picked,) = ringside("pick", "all_reduce", "--cluster", file, "--nodes", "2", *sizes)
+        (picked,) = rows("pick", "all_reduce", "--cluster", file, "--nodes", "2", *sizes)
         assert (picked["algorithm"], picked["protocol"]) == (row["algorithm"], row["protocol"])
         made = record("all_reduce", 2**16, graph, "nccl", "auto", "auto", "float32")
         (compared,) = compare([made], file)
         assert compared.predicted_s == row["time_s"]
     words = ("--model", "resnet50", "--cluster", f"{shown[1]}:2")
-    (step,), (same,) = ringside("train", *words), ringside("train", *words, "--library", "nccl")
+    (step,), (same,) = rows("train", *words), rows("train", *words, "--library", "nccl")
     assert step["communication_s"] == same["communication_s"]
 
 
@@ -224,10 +210,10 @@ def test_a_graph_file_beside_a_cluster_means_nccl():
     assert find_library(None, str(FILES / "simllm-b200-topo.xml"), options=options).name == "nccl"
 
 
-def test_graphs_that_promise_more_than_the_machines_file_are_believed(ringside):
+def test_graphs_that_promise_more_than_the_machines_file_are_believed(rows):
     words = ("--cluster", str(FILES / "az-ncv4-topo.xml"), "--nccl-graph", str(FILES / "az-ncv4-graph.xml"))
     for engine in ("auto", "simpy"):
-        (row,) = ringside("simulate", "all_reduce", *words, "--size", "64M", "--engine", engine)
+        (row,) = rows("simulate", "all_reduce", *words, "--size", "64M", "--engine", engine)
         assert row["channels"] == 4
 
 
@@ -256,14 +242,14 @@ def test_no_library_is_unknown_to_the_door():
         ("star:4", "ideal"),
     ],
 )
-def test_a_name_its_graph_and_its_drawing_are_one_machine(ringside, cluster, library, tmp_path):
+def test_a_name_its_graph_and_its_drawing_are_one_machine(rows, cluster, library, tmp_path):
     graph, file = load(cluster), tmp_path / "drawn.yaml"
     write_graph(graph, file)
-    (row,) = ringside("simulate", "all_reduce", "--cluster", cluster, "--size", "64K")
+    (row,) = rows("simulate", "all_reduce", "--cluster", cluster, "--size", "64K")
     assert [default_library(one) for one in (cluster, graph, str(file))] == [library] * 3
     asked = Collective("all_reduce", row_ranks(graph), 2**16, dtype="float32")
     assert predict(asked, graph).time_s == predict(asked, load(str(file))).time_s == row["time_s"]
-    assert ringside("simulate", "all_reduce", "--cluster", str(file), "--size", "64K") == [row]
+    assert rows("simulate", "all_reduce", "--cluster", str(file), "--size", "64K") == [row]
     made = record("all_reduce", 2**16, graph, library, row["algorithm"], row["protocol"], "float32")
     (compared,) = compare([made], str(file))
     assert compared.predicted_s == row["time_s"]
@@ -285,19 +271,19 @@ def test_a_record_of_fewer_machines_than_a_graph_draws_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("settings", [{"nic": "100Gb/s"}, {"fabric": "leaf_spine"}, {"nvlink": "300GB/s"}])
-def test_changed_figures_mean_the_same_beside_a_record(ringside, settings):
+def test_changed_figures_mean_the_same_beside_a_record(rows, settings):
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    (row,) = ringside("simulate", "all_reduce", "--cluster", "dgx-h100:4", "--size", "16M", *words)
+    (row,) = rows("simulate", "all_reduce", "--cluster", "dgx-h100:4", "--size", "16M", *words)
     made = record("all_reduce", 16 * M, load("dgx-h100:4"), "nccl", "auto", "auto", "float32")
     (compared,) = compare([made], "dgx-h100", settings)
     assert compared.predicted_s == row["time_s"]
 
 
-def test_a_collective_without_a_type_is_of_floats_at_every_door(ringside):
+def test_a_collective_without_a_type_is_of_floats_at_every_door(rows):
     for library in LIBRARIES:
         cluster = "dgx-h100:1" if library == "nccl" else "star:7"
         words = ("--cluster", cluster, "--library", library, "--size", "1001")
-        (row,) = ringside("simulate", "all_reduce", *words)
+        (row,) = rows("simulate", "all_reduce", *words)
         graph = load(cluster)
         asked = Collective("all_reduce", row_ranks(graph), 1001)
         assert predict(asked, graph, library=library).time_s == row["time_s"]

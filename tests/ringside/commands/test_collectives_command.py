@@ -24,12 +24,10 @@ def test_the_page_shows_what_the_command_prints(on_screen) -> None:
     ("cluster", "ranks"), [("star:5", None), ("dgx-h100:2", None), ("dgx-h100:3", 13), ("star:1", None)]
 )
 def test_every_collective_of_every_library_is_proved_or_refused_with_a_reason(
-    ringside, cluster, ranks
+    json_of, cluster, ranks
 ) -> None:
     words = ("--ranks", ranks) if ranks else ()
-    code, out, _ = ringside("collectives", "--cluster", cluster, *words, "--prove", 3, "--json")
-    assert code == 0
-    rows = json.loads(out)["rows"]
+    rows = json_of("collectives", "--cluster", cluster, *words, "--prove", 3)["rows"]
     assert {row["library"] for row in rows} == set(LIBRARIES)
     for library in LIBRARIES:
         assert {row["collective"] for row in rows if row["library"] == library} == set(KINDS)

@@ -84,16 +84,14 @@ def test_topo_shows_and_draws_a_schedule(ringside, tmp_path, words):
     assert (tmp_path / "s.png").stat().st_size > 5000
 
 
-def test_topo_prints_nccls_channels_as_its_log_does_and_why_there_are_so_many(ringside):
+def test_topo_prints_nccls_channels_as_its_log_does_and_why_there_are_so_many(ringside, json_of):
     code, out, err = ringside(*"topo dgx-h100:2 --channels".split())
     assert code == 0, err
     lines = out.splitlines()
     assert lines[0].startswith("# 8 channels: NCCL's search finds 8 of 48 GB/s each, 384 of the 384 GB/s")
     assert "Channel 00/16 : 0 7 6 5 4 3 2 1 9 10 11 12 13 14 15 8" in lines
     assert any(line.startswith("Trees [0] 1/8/-1->0->-1 [1] ") for line in lines)
-    code, out, err = ringside(*"topo h100-1gpu:1 --set ranks_per_gpu=2 --channels --json".split())
-    assert code == 0, err
-    channels = json.loads(out)["channels"]
+    channels = json_of(*"topo h100-1gpu:1 --set ranks_per_gpu=2 --channels".split())["channels"]
     assert channels[63] == {"channel": 63, "ring": [0, 1], "tree_parent": [-1, 0]}
 
 

@@ -31,14 +31,12 @@ PROGRAM = "program job.py -g 4 --cluster star:4"
 
 
 @pytest.fixture
-def asked(ringside, tmp_path):
+def asked(json_of, tmp_path):
     """Run a command in a folder with a script; return its JSON."""
 
     def ask(words: str) -> dict:
         (tmp_path / "job.py").write_text(SCRIPT, encoding="utf-8")
-        code, out, err = ringside(*shlex.split(words), "--json")
-        assert code == 0, err
-        return json.loads(out)
+        return json_of(*shlex.split(words))
 
     return ask
 

@@ -5,8 +5,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.validation.traces.kineto_jobs import Rank
 
 TOP = Path(__file__).parents[3]
@@ -31,18 +29,8 @@ def test_the_page_shows_what_is_printed(on_screen):
     assert out.startswith(shown)
 
 
-@pytest.fixture
-def json_of(ringside):
-    def run(*words):
-        code, out, err = ringside("trace", *words, "--json")
-        assert code == 0, err
-        return json.loads(out)
-
-    return run
-
-
 def test_json_says_what_the_page_lists(json_of):
-    found = json_of(DATA / "dlrm", "--cluster", "dgx-h100:1")
+    found = json_of("trace", DATA / "dlrm", "--cluster", "dgx-h100:1")
     listed = set(re.findall(r"`(\w+)`", PAGE[PAGE.index("## JSON") :]))
     assert found["schema"] == "ringside.trace/1"
     parts = (found["traces"][0], found["traces"][0]["collectives"][0], found["rows"][0], found["ranks"][0])
@@ -52,7 +40,7 @@ def test_json_says_what_the_page_lists(json_of):
 
 
 def test_rows_count_every_collective(json_of):
-    found = json_of(DATA / "mi300x8_ddp.json.gz")
+    found = json_of("trace", DATA / "mi300x8_ddp.json.gz")
     (trace,) = found["traces"]
     assert sum(row["count"] for row in found["rows"]) == len(trace["collectives"]) == 17
     assert found["clocks"] is None

@@ -1,18 +1,14 @@
 """`ringside whatif`: the original question and its changes, each with its limit."""
 
-import json
-
 import pytest
 
 
 @pytest.fixture
-def rows(ringside):
+def rows(json_of):
     """Return the rows of a question, by their change."""
 
     def ask(words: str) -> dict:
-        code, out, err = ringside("whatif", *words.split(), "--json")
-        assert code == 0, err
-        return {row["change"]: row for row in json.loads(out)["rows"]}
+        return {row["change"]: row for row in json_of("whatif", *words.split())["rows"]}
 
     return ask
 

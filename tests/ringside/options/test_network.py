@@ -1,6 +1,5 @@
 """``--network``: every command and function that simulates schedules accepts and reports it."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -18,16 +17,6 @@ CROWDED = ("--cluster", "leaf-spine:4", "--set", "oversubscription=4")
 QUESTION = ("simulate", "all_reduce", *CROWDED, "--algorithm", "halving_doubling", "--size", "16M")
 
 
-@pytest.fixture
-def rows(ringside):
-    def run(*argv):
-        code, out, err = ringside(*argv, "--json")
-        assert code == 0, err
-        return json.loads(out)
-
-    return run
-
-
 def measured(algorithm="halving_doubling", nbytes=16 * M):
     return Record(
         source="t", cluster="c", library="ideal", collective="all_reduce", algorithm=algorithm,
@@ -36,9 +25,9 @@ def measured(algorithm="halving_doubling", nbytes=16 * M):
     )  # fmt: skip
 
 
-def test_every_door_answers_by_the_network_that_was_named(rows, tmp_path):
-    fifo, fair = (rows(*QUESTION, "--network", network) for network in ("fifo", "fair"))
-    assert fifo == rows(*QUESTION)
+def test_every_door_answers_by_the_network_that_was_named(json_of, tmp_path):
+    fifo, fair = (json_of(*QUESTION, "--network", network) for network in ("fifo", "fair"))
+    assert fifo == json_of(*QUESTION)
     assert (fifo["inputs"]["network"], fair["inputs"]["network"]) == ("fifo", "fair")
     time_s = fair["rows"][0]["time_s"]
     assert time_s != fifo["rows"][0]["time_s"]
@@ -51,16 +40,16 @@ def test_every_door_answers_by_the_network_that_was_named(rows, tmp_path):
     assert (found.time_s, found.network) == (time_s, "fair")
 
     write([measured()], tmp_path / "m.jsonl")
-    compared = rows("compare", "m.jsonl", *CROWDED, "--network", "fair")
+    compared = json_of("compare", "m.jsonl", *CROWDED, "--network", "fair")
     assert (compared["rows"][0]["predicted_s"], compared["inputs"]["network"]) == (time_s, "fair")
 
 
-def test_pick_and_train_wait_for_the_same_time(rows):
+def test_pick_and_train_wait_for_the_same_time(json_of):
     cluster = ("--cluster", "leaf-spine", "--set", "oversubscription=4", "--network", "fair")
-    picked = rows("pick", "all_reduce", *cluster, "--nodes", "2", "-b", "4M", "-e", "4M")
+    picked = json_of("pick", "all_reduce", *cluster, "--nodes", "2", "-b", "4M", "-e", "4M")
     (row,) = picked["rows"]
     words = ("--cluster", "leaf-spine:2", *cluster[2:], "--algorithm", row["algorithm"], "--size", "4M")
-    (simulated,) = rows("simulate", "all_reduce", *words)["rows"]
+    (simulated,) = json_of("simulate", "all_reduce", *words)["rows"]
     assert (row["time_s"], picked["inputs"]["network"]) == (simulated["time_s"], "fair")
     choice = api.AlgorithmChoice(
         collective="all_reduce", cluster="leaf-spine", nodes=(2,), size=(4 * M,),
@@ -70,9 +59,9 @@ def test_pick_and_train_wait_for_the_same_time(rows):
     assert same.time_s == row["time_s"]
 
 
-def test_a_training_step_of_gloo_shares_links_too(rows):
+def test_a_training_step_of_gloo_shares_links_too(json_of):
     job = ("--model", "resnet50", "--cluster", "star:4", "--set", "bandwidth=1GB/s", "--library", "gloo")
-    fifo, fair = (rows("train", *job, "--network", network) for network in ("fifo", "fair"))
+    fifo, fair = (json_of("train", *job, "--network", network) for network in ("fifo", "fair"))
     assert fair["inputs"]["network"] == "fair"
     assert fair["rows"][0]["step_s"] != fifo["rows"][0]["step_s"]
     step = api.train("resnet50", "star:4", settings={"bandwidth": "1GB/s"}, library="gloo", network="fair")
@@ -119,9 +108,9 @@ def test_nccls_own_times_know_no_network(ringside, words):
     assert "do not model the fair network; simulate with --engine simpy, or remove --network" in err
 
 
-def test_nccls_schedules_are_played_on_it(rows):
+def test_nccls_schedules_are_played_on_it(json_of):
     words = ("simulate", "all_reduce", "--cluster", "dgx-h100:2", "--size", "16M", "--engine", "simpy")
-    fifo, fair = (rows(*words, "--network", network)["rows"][0]["time_s"] for network in ("fifo", "fair"))
+    fifo, fair = (json_of(*words, "--network", network)["rows"][0]["time_s"] for network in ("fifo", "fair"))
     assert fair != fifo
     assert fair == pytest.approx(fifo, rel=0.1)
 

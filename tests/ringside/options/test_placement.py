@@ -88,13 +88,11 @@ def test_ranks_that_no_share_is_alike_of_are_placed_or_refused_by_name() -> None
 
 @pytest.mark.parametrize("library", ["ideal", "nccl"])
 @pytest.mark.parametrize("spread", SPREADS)
-def test_every_door_places_alike_and_says_so(ringside: Any, library: str, spread: str) -> None:
+def test_every_door_places_alike_and_says_so(json_of: Any, library: str, spread: str) -> None:
     words = ["--cluster", "dgx-h100:2", "-g", "8", "--placement", spread, "--library", library]
 
     def asked(*argv: str) -> Any:
-        code, out, err = ringside(*argv, *words, "--json")
-        assert code == 0, err
-        return json.loads(out)
+        return json_of(*argv, *words)
 
     said = "4 ranks on each of 2 machines" if spread == EVEN else "8 ranks on a machine"
     simulated = asked("simulate", "all_reduce", "--size", "1M", "--calibration", "none")

@@ -1,7 +1,5 @@
 """Options equal to their defaults change nothing, to the last bit, on any way in."""
 
-import json
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -19,7 +17,7 @@ from ringside.topologies import MAKERS, load, settings
 from ringside.topologies.catalogue import changed
 from ringside.topologies.units import parse_rate
 
-Asked = Callable[[str], Any]
+Asked = Callable[..., Any]
 
 NCCL = (
     "--set nic=50GB/s", "--set nic=400Gb/s", "--set nic=400Gbit/s", "--set nic=0.05TB/s", "--set nic=5e10B/s",
@@ -92,20 +90,8 @@ QUESTIONS = {
 
 
 @pytest.fixture
-def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Any) -> Asked:
-    from ringside.__main__ import main
-
-    monkeypatch.chdir(tmp_path)
-
-    def asked(words: str) -> Any:
-        monkeypatch.setattr(sys, "argv", ["ringside", *words.split(), "--json"])
-        with pytest.raises(SystemExit) as end:
-            main()
-        out = capsys.readouterr()
-        assert not end.value.code, out.err
-        return answer(json.loads(out.out))
-
-    return asked
+def ask(json_of: Asked) -> Asked:
+    return lambda words: answer(json_of(*words.split()))
 
 
 def answer(content: dict[str, Any]) -> dict[str, Any]:

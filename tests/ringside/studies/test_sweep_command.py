@@ -40,13 +40,11 @@ def file(tmp_path):
     return path
 
 
-def test_the_example_is_a_study(ringside, tmp_path):
+def test_the_example_is_a_study(ringside, json_of, tmp_path):
     code, out, err = ringside("sweep", "--example")
     assert (code, out, err) == (0, EXAMPLE, "")
     Path("study.yaml").write_text(out, encoding="utf-8")
-    code, out, err = ringside("sweep", "study.yaml", "--dry-run", "--json")
-    assert code == 0, err
-    told = json.loads(out)
+    told = json_of("sweep", "study.yaml", "--dry-run")
     assert told["points"] == loads(EXAMPLE, "example").count == 96
     assert told["estimate_s"] > 0
     assert [file.name for file in tmp_path.iterdir()] == ["study.yaml"]
