@@ -122,7 +122,7 @@ def test_a_study_without_an_answer_ends_with_1_and_keeps_its_rows(ringside, file
     file.write_text(STUDY.replace("star:", "stern:"), encoding="utf-8")
     code, out, err = ringside("sweep", file, "-o", "out", "--workers", 1)
     assert code == 1
-    assert "no point was answered; the first: unknown cluster 'stern'" in err.replace("\n", " ")
+    assert "no point was answered; the first error: unknown cluster 'stern'" in err.replace("\n", " ")
     assert "0 of 18 points answered, 18 refused" in out
     assert len(rows("out")) == 18
 
