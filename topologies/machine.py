@@ -27,7 +27,7 @@ class Machine:
 
     ``gpu`` is the name of its GPUs, None without any; ``in_logs`` a pattern of their name in logs; ``hosts``
     the number of operating systems that share its NVLinks; ``inside`` the machine with identical nodes, by
-    default its own name.
+    default its own name; ``network`` the kind of its network.
     """
 
     def __init__(self, name: str, content: Mapping[str, Any]) -> None:
@@ -46,6 +46,7 @@ class Machine:
         self.in_logs = facts.gpu_in_logs or (GPUS[self.gpu].in_logs if self.gpu else None)
         self.hosts = int((self._arguments.get("nccl") or {}).get("hosts") or 1)
         self.inside = facts.inside or name
+        self.network = facts.network
 
     def __call__(self, *args: Any, **values: Any) -> Topology:
         """Return the topology of ``nodes`` machines, with the file's figures replaced by those given."""

@@ -74,6 +74,7 @@ Build = Literal["pcie-server", "nvlink_switch", "nvlink_pairs", "nvlink_mesh", "
 GpuName = Annotated[str, AfterValidator(_known_gpu)]
 Cpu = Literal["intel", "amd", "arm", "power", "zhaoxin", "other"]
 Fabric = Literal["star", "rail"]
+Network = Literal["infiniband", "roce", "efa", "slingshot", "fastrak", "ethernet"]
 Few = Annotated[int, Field(gt=0, le=256)]
 FewOrNone = Annotated[int, Field(ge=0, le=256)]
 Sockets = Annotated[int, Field(ge=0, le=256)]
@@ -105,13 +106,15 @@ class MachineFacts(_Strict):
     """Facts about a machine besides its build.
 
     ``gpu_in_logs`` is a pattern of the name of its GPUs in logs, in capitals, if not the usual one;
-    ``inside`` the machine of the catalogue with identical nodes.
+    ``inside`` the machine of the catalogue with identical nodes. ``network`` is the kind of network between
+    nodes.
     """
 
     what: str = ""
     sources: str = ""
     gpu_in_logs: re.Pattern[str] | None = None
     inside: str | None = None
+    network: Network | None = None
 
 
 def cluster(

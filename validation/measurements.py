@@ -121,8 +121,11 @@ def options_of(record: Record, network: str = "fifo") -> Options:
     options = Options(record.algorithm, record.protocol, network=network)
     if record.library != Nccl.name:
         return options
+    environment = record.fingerprint.get("environment", "")
     return replace(
         options,
+        collnet=record.algorithm == "auto" and "NCCL_COLLNET_ENABLE=1" in environment,
+        nvls="NCCL_NVLS_ENABLE=0" not in environment,
         nccl_version=record.library_version if names_one(record.library_version) else None,
         gpus_per_thread=int(record.fingerprint.get("gpus_per_thread", 1)),
         threads_per_process=int(record.fingerprint.get("threads_per_process", 1)),

@@ -38,6 +38,7 @@ class Options:
     graph file or a log, and ``times`` is one of `ringside.sim.libraries.nccl.library.CLOCKS`. ``placement``,
     one of `ringside.topologies.placement.SPREADS`, places ranks that are fewer than the cluster
     has. One process of NCCL's drives ``threads_per_process`` threads of ``gpus_per_thread`` GPUs each.
+    ``collnet`` and ``nvls`` are NCCL_COLLNET_ENABLE, with a plugin that can do it, and NCCL_NVLS_ENABLE.
     """
 
     algorithm: str = "auto"
@@ -49,6 +50,8 @@ class Options:
     placement: str = EVEN
     gpus_per_thread: int = 1
     threads_per_process: int = 1
+    collnet: bool = False
+    nvls: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +107,10 @@ LIBRARIES = {
     ),
     "nccl": LibraryEntry(
         path="ringside.sim.libraries.nccl.bind", title="NCCL", rules=rules.NCCL, knows=_has_nvidia,
-        options=("protocol", "nccl_version", "nccl_graph", "times", "gpus_per_thread", "threads_per_process"),
+        options=(
+            *("protocol", "nccl_version", "nccl_graph", "times", "gpus_per_thread", "threads_per_process"),
+            *("collnet", "nvls"),
+        ),
     ),
     "mpi": LibraryEntry(path="ringside.sim.libraries.mpi.library", title="Open MPI", options=("protocol",)),
 }  # fmt: skip

@@ -22,7 +22,8 @@ class Candidate:
     """One way in which a library can carry out a collective.
 
     ``belief_us`` is the library's own estimate of its time, in microseconds, if any: NCCL's tuner
-    chooses by it. ``caveat`` is a warning about the choice.
+    chooses by it. ``rivals`` are pairs of algorithm and protocol that it may run instead. ``caveat`` is a
+    warning about the choice.
     """
 
     algorithm: str
@@ -30,6 +31,7 @@ class Candidate:
     channels: int = 1
     belief_us: float | None = None
     caveat: str = ""
+    rivals: tuple[tuple[str, str], ...] = ()
 
     @property
     def name(self) -> str:

@@ -87,6 +87,9 @@ class ByLibrary(ByAlgorithm):
     nccl_graph: Path | None = option(
         "NCCL_GRAPH_DUMP_FILE, or an NCCL_DEBUG log with TUNING.", metavar="FILE", default=None
     )
+    collnet: bool = option(
+        "The network's switches add (NCCL_COLLNET_ENABLE=1 with a SHARP plugin).", default=False
+    )
     calibration: str | Calibration | None = calibration_option()
     anchor: Anchor | None = anchor_option()
 
@@ -95,7 +98,7 @@ class ByLibrary(ByAlgorithm):
         """The library's options."""
         return Options(
             self.algorithm, self.protocol, self.nccl_version, self.nccl_graph, self.times, self.network,
-            self.placement,
+            self.placement, collnet=self.collnet,
         )  # fmt: skip
 
     def bound(self) -> Library:

@@ -40,7 +40,7 @@ from ringside.validation.nccl.observed import NcclRow, choose, observed
 Floats = NDArray[np.float64]
 
 _SCALED = {
-    LINK.key: ("between_GBps", "nvls_tree_two_GBps", "nvls_tree_GBps"),
+    LINK.key: ("between_GBps",),
     INSIDE.key: ("inside_GBps", "nvls_GBps"),
     BETWEEN_LATENCY.key: ("between", "nvls_tree"),
     INSIDE_LATENCY.key: ("inside", "nvls"),

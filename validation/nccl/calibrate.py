@@ -15,6 +15,7 @@ from ringside.sim.record import Record, RecordError
 from ringside.topologies.units import format_size
 from ringside.validation.errors import summarize
 from ringside.validation.nccl.fit import POOLED, Fitted, fit
+from ringside.validation.nccl.networks import NOTHING, Learnt
 from ringside.validation.nccl.observed import observed
 from ringside.validation.nccl.priors import priors, send_priors
 
@@ -34,16 +35,20 @@ def calibrate_nccl(
     values: Mapping[str, str],
     kinds: Sequence[str] = KINDS,
     facts: SiteFacts | None = None,
+    network: Learnt = NOTHING,
 ) -> Stored:
-    """Fit a machine to all NCCL records of these kinds, which share a form; ``facts`` if they are known."""
+    """Fit a machine to all NCCL records of these kinds, which share a form.
+
+    ``facts`` are those of the site, if they are known; ``network`` has the priors between nodes.
+    """
     rows = observed(records, machine, values, kinds)
     if not rows:
         raise RecordError(f"no row of {', '.join(kinds)} among NCCL's; measure one of these")
     sites = tuple(sorted({row.record.site or "one site" for row in rows}))
-    fitted = fit(rows, pooled=len(sites) > 1, facts=facts)
+    fitted = fit(rows, pooled=len(sites) > 1, facts=facts, network=network)
     if len(fitted.rows) < MIN_ROWS:
         raise RecordError(f"{len(fitted.rows)} rows of NCCL to fit; measure {MIN_ROWS} sizes or more")
-    return stored(fitted, machine, sites)
+    return stored(fitted, machine, sites, network)
 
 
 def unmeasured_sends(machine: str, facts: SiteFacts) -> Stored:
@@ -57,7 +62,7 @@ def unmeasured_sends(machine: str, facts: SiteFacts) -> Stored:
     )  # fmt: skip
 
 
-def stored(fitted: Fitted, machine: str, sites: tuple[str, ...]) -> Stored:
+def stored(fitted: Fitted, machine: str, sites: tuple[str, ...], network: Learnt = NOTHING) -> Stored:
     """Convert a fit to the form of a calibration file."""
     model = fitted.model
     sigma = np.sqrt(np.diag(model.covariance))
@@ -75,6 +80,7 @@ def stored(fitted: Fitted, machine: str, sites: tuple[str, ...]) -> Stored:
         releases=tuple(sorted(version if names_one(version) else "unknown" for version in versions)),
         nodes=model.nodes,
         pooled=model.pooled,
+        network=network.machines if model.nodes == (1,) else (),
         facts=model.facts,
         noise=float(f"{model.noise:.4g}"),
         median_error=float(f"{summary.median:.4g}"),

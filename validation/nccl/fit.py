@@ -13,18 +13,17 @@ from scipy.optimize import least_squares
 
 from ringside.sim.libraries.nccl.communicator import MAX_CHANNELS, SiteFacts
 from ringside.sim.libraries.nccl.measured import (
-    SITE_BANDWIDTH,
-    SITE_LATENCY,
     MeasuredModel,
     corrected,
     influential_parameters,
-    latency_and_bandwidth,
     log_form,
+    site_deviations,
 )
 from ringside.sim.libraries.nccl.message_times import TaskArrays, time_us, work_of
 from ringside.sim.libraries.nccl.send_times import SEND_KINDS
+from ringside.validation.nccl.networks import NOTHING, Learnt
 from ringside.validation.nccl.observed import Chosen, NcclRow, choose
-from ringside.validation.nccl.priors import Prior, priors, send_priors
+from ringside.validation.nccl.priors import Prior, send_priors
 
 Floats = NDArray[np.float64]
 
@@ -62,14 +61,20 @@ class Fitted:
     cost: float
 
 
-def fit(rows: Sequence[NcclRow], *, pooled: bool = False, facts: SiteFacts | None = None) -> Fitted:
-    """Fit the machine's parameters to rows of one machine.
+def fit(
+    rows: Sequence[NcclRow],
+    *,
+    pooled: bool = False,
+    facts: SiteFacts | None = None,
+    network: Learnt = NOTHING,
+) -> Fitted:
+    """Fit the machine's parameters to rows of one machine, from the priors of its ``network``.
 
     Where sites are ``pooled`` each may be slower or faster than the machine in latency and in bandwidth.
     The facts are known for sends, which do not tell them.
     """
     of_sends = rows[0].record.collective in SEND_KINDS
-    expected = send_priors() if of_sends else priors(rows[0].comm.system)
+    expected = send_priors() if of_sends else network.of(rows[0].comm.system)
     candidates = [(facts or SiteFacts(), 0.0)] if of_sends else _candidates(rows)
     tried = [(_map(rows, one, expected, pooled), unlikely) for one, unlikely in candidates]
     best, _ = min(tried, key=lambda one: one[0].cost + one[1])
@@ -131,17 +136,15 @@ def _descend(rows: _Rows, facts: SiteFacts, expected: Sequence[Prior], way: Sequ
     names = influential_parameters(rows.work, usual)
     free = [place for place, prior in enumerate(expected) if prior.name in names]
     many, sites = len(free), rows.sites.shape[1]
-    x = centre = np.concatenate([np.log([expected[place].value for place in free]), np.zeros(2 * sites)])
-    sigma = np.concatenate(
-        [[expected[place].sigma for place in free], [SITE_LATENCY] * sites, [SITE_BANDWIDTH] * sites]
-    )
+    x = centre = np.concatenate([np.log([expected[place].value for place in free]), np.zeros(3 * sites)])
+    sigma = np.concatenate([[expected[place].sigma for place in free], np.ones(3 * sites)])
 
     def values(x: Floats) -> dict[str, float]:
         return usual | dict(zip(names, np.exp(x[:many]).tolist(), strict=True))
 
     for wider in way:
         scale = wider * rows.scale
-        parts = latency_and_bandwidth(rows.work, values(x))
+        parts = site_deviations(rows.work, values(x))
         by_site = np.hstack([rows.sites * part[:, None] for part in parts])
 
         def residuals(x: Floats, scale: Floats = scale, by_site: Floats = by_site) -> Floats:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ringside.sim.libraries.find import Options
 from ringside.sim.libraries.nccl.bind import nccl_settings
 from ringside.sim.libraries.nccl.cluster import communicator_of
 from ringside.sim.libraries.nccl.communicator import Communicator, SiteFacts
@@ -51,13 +52,13 @@ def observed(
     records: Sequence[Record], machine: str, values: Mapping[str, str], kinds: Sequence[str] = KINDS
 ) -> list[NcclRow]:
     """Return the NCCL records of collectives with a form, on the named machine."""
-    communicators: dict[tuple[str | int, ...], Communicator | None] = {}
+    communicators: dict[tuple[int, int, Options], Communicator | None] = {}
     rows = []
     for record in records:
         if not is_observable(record, kinds):
             continue
         options = options_of(record)
-        key = record.num_nodes, record.ranks, record.library_version, record.algorithm, record.protocol
+        key = record.num_nodes, record.ranks, options
         if key not in communicators:
             name = with_nodes(machine, record.num_nodes, record.ranks)
             communicators[key] = communicator_of(name, values, record.ranks, nccl_settings(options))

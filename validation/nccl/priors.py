@@ -24,7 +24,7 @@ def priors(system: System) -> tuple[Prior, ...]:
     """Return the priors of all parameters of a machine."""
     nvlink = nvlink_in_datasheet(system.nvlink, system.compute_capability) / GB
     inside = 0.77 * nvlink if nvlink else 0.8 * system.pcie / GB
-    between = 0.9 * max(system.nics * system.nic_path, system.nic) / GB
+    between = 0.93 * max(system.nics * system.nic_path, system.nic) / GB
     card = system.nic_path / GB
     reduced = 1.055 * (nvlink or 450.0)  # by the switch: 475 GB/s where NVLink has 450
     return (
@@ -36,7 +36,7 @@ def priors(system: System) -> tuple[Prior, ...]:
         Prior("between", 1.0, 0.5, "factor on all hop latencies between nodes"),
         *_hops(),
         Prior("inside_GBps", inside, 0.2, "rate of a GPU's links"),
-        Prior("between_GBps", between, 0.4, "rate of a node's cards"),
+        Prior("between_GBps", between, 0.25, "rate of a node's cards"),
         Prior("inside_ll", 0.4, 0.4, "part of it that LL leaves for data"),
         Prior("inside_ll128", 0.85, 0.3, "part of it that LL128 leaves"),
         Prior("between_ll", 0.4, 0.7, "the same between nodes"),
@@ -55,8 +55,9 @@ def priors(system: System) -> tuple[Prior, ...]:
         Prior("nvls_GBps", reduced, 0.15, "bus bandwidth of eight GPUs that the switch reduces for"),
         Prior("nvls_gather", 1.3, 0.2, "factor on it where the switch only copies, or each GPU keeps a part"),
         Prior("nvls_tree", 1.0, 0.3, "factor on the latency of a tree of switches, a level"),
-        Prior("nvls_tree_two_GBps", reduced * 0.95, 0.2, "bus bandwidth of a tree of two switches"),
-        Prior("nvls_tree_GBps", min(reduced * 0.76, 2 * between), 0.2, "the same of more"),
+        Prior("nvls_tree_GBps", reduced * 0.95, 0.2, "bus bandwidth of a tree of switches"),
+        Prior("nvls_tree_many", 0.85, 0.15, "part of its cards that it keeps busy on three nodes or more"),
+        Prior("collnet", 0.75, 0.2, "part of its cards that sums in the network keep busy"),
     )
 
 

@@ -1,31 +1,70 @@
 """The shipped calibrations, fitted to the published measurements.
 
-``python -m ringside.validation.published.calibrations`` writes them. Parameters inside a node are shared by
-all machines with the same nodes, parameters between nodes are the machine's own.
+``python -m ringside.validation.published.calibrations [MACHINE ...]`` writes them. Parameters inside a node
+are shared by all machines with the same nodes. Parameters between nodes are the machine's own; their priors
+come from other machines on the same kind of network.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from ringside.sim.calibration import SHIPPED, Calibration
 from ringside.sim.libraries.nccl.message_times import KINDS
 from ringside.sim.libraries.nccl.send_times import SEND_KINDS
 from ringside.sim.record import Record, digest
-from ringside.topologies.machine import box_of
+from ringside.topologies.machine import box_of, machines
 from ringside.validation.machines import domains
 from ringside.validation.nccl.calibrate import calibrate_nccl, unmeasured_sends
-from ringside.validation.nccl.observed import is_observable
+from ringside.validation.nccl.fit import fit
+from ringside.validation.nccl.networks import NOTHING, Learnt, learnt, network_of
+from ringside.validation.nccl.observed import is_observable, observed
+from ringside.validation.nccl.priors import Prior
 from ringside.validation.published import published
 
-DATE = "2026-11-22"
+DATE = "2026-11-25"
 """When data were last added."""
 
 
-def calibrations() -> dict[str, Calibration]:
-    """Return a calibration for every machine with published rows of a known form."""
+def calibrations(names: Sequence[str] = ()) -> dict[str, Calibration]:
+    """Return a calibration for every machine with published rows of a known form, or for the ``names``.
+
+    A machine without rows of its own is calibrated by those of machines with the same nodes, if its network
+    was measured elsewhere.
+    """
     records = usable()
-    machines = sorted({record.cluster for record in records})
-    return {machine: calibration(machine, of_machine(machine, records)) for machine in machines}
+    measured = {record.cluster for record in records}
+    networks = networks_around(records)
+    return {
+        name: calibration(name, rows, networks.get(name, NOTHING))
+        for name in names or machines()
+        if (rows := of_machine(name, records)) and (name in measured or name in networks)
+    }
+
+
+def networks_around(records: Sequence[Record]) -> dict[str, Learnt]:
+    """Return what is learnt for each machine from the others on its network, where there are any."""
+    records = [record for record in records if record.collective in KINDS]
+    several = sorted({record.cluster for record in records if nodes_of(record) > 1})
+    posteriors = {name: posterior(name, of_machine(name, records)) for name in several}
+    kinds = {name: network_of(name) for name in machines()}
+    around = {
+        name: {other: posteriors[other] for other in several if other != name and kinds[other] == kind}
+        for name, kind in kinds.items()
+        if kind
+    }
+    return {name: learnt(others) for name, others in around.items() if others}
+
+
+def posterior(machine: str, records: Sequence[Record]) -> list[tuple[Prior, float, float]]:
+    """Return each prior of a machine with the value and the deviation in log time that the rows leave."""
+    rows = observed(records, machine, {})
+    fitted = fit(rows, pooled=len({row.record.site for row in rows}) > 1)
+    sigmas = np.sqrt(np.diag(fitted.model.covariance)).tolist()
+    values = fitted.model.values
+    return [(prior, values[prior.name], sigma) for prior, sigma in zip(fitted.priors, sigmas, strict=True)]
 
 
 def usable() -> list[Record]:
@@ -77,9 +116,10 @@ def mates_of(machine: str) -> tuple[str, ...]:
     return tuple(mate for mate in box_of(machine) if mate != machine)
 
 
-def calibration(machine: str, records: Sequence[Record]) -> Calibration:
-    """Fit these rows as one machine's."""
-    nccl = calibrate_nccl([record for record in records if record.collective in KINDS], machine, {})
+def calibration(machine: str, records: Sequence[Record], network: Learnt = NOTHING) -> Calibration:
+    """Fit these rows as one machine's, on a network of which something is ``learnt``."""
+    collectives = [record for record in records if record.collective in KINDS]
+    nccl = calibrate_nccl(collectives, machine, {}, network=network)
     sends = [record for record in records if record.collective in SEND_KINDS]
     return Calibration(
         cluster=machine,
@@ -107,4 +147,4 @@ def write_all(calibrations: Mapping[str, Calibration], where: Path) -> None:
 
 
 if __name__ == "__main__":
-    write_all(calibrations(), SHIPPED)
+    write_all(calibrations(sys.argv[1:]), SHIPPED)

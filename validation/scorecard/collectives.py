@@ -14,9 +14,16 @@ from ringside.sim.libraries.nccl.message_times import KINDS
 from ringside.sim.libraries.nccl.send_times import SEND_KINDS
 from ringside.sim.record import Record
 from ringside.validation.nccl.fit import fit
+from ringside.validation.nccl.networks import NOTHING, Learnt
 from ringside.validation.nccl.observed import NcclRow, choose, is_observable, observed
 from ringside.validation.published import published
-from ringside.validation.published.calibrations import mates_of, nodes_of, setting_of
+from ringside.validation.published.calibrations import (
+    is_left_out,
+    mates_of,
+    networks_around,
+    nodes_of,
+    setting_of,
+)
 from ringside.validation.scorecard.baselines import BASELINES
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable, Score, score
 
@@ -33,6 +40,9 @@ _LEAST, _LOG = 4, 12
 MORE = "more nodes"
 ANOTHER = "another site"
 ONE_KNOWN = "another site, one row known"
+UNMEASURED = "another machine"
+"""Several nodes of a machine that was measured on one, or whose nodes were."""
+
 SENDS = "sends and all-to-all"
 
 SIZES = ("to 64 KiB", "to 4 MiB", "to 128 MiB", "128 MiB and more")
@@ -49,6 +59,7 @@ class Split:
     judged: list[NcclRow]
     pooled: bool = False
     factor: float = 1.0
+    network: Learnt = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,22 +95,29 @@ def collective_tables() -> list[JudgedTable]:
 
 def splits(records: Sequence[Record]) -> Iterator[Split]:
     """Yield all splits that the rows support."""
+    collectives = [record for record in records if is_observable(record)]
+    networks = networks_around([record for record in collectives if not is_left_out(record)])
     for kinds in (KINDS, SEND_KINDS):
         usable = [record for record in records if is_observable(record, kinds)]
         for machine in sorted({record.cluster for record in usable}):
             own = observed([one for one in usable if one.cluster == machine], machine, {}, kinds)
             mates = [one for one in usable if one.cluster in mates_of(machine) and nodes_of(one) == 1]
             for split in _of_machine(machine, own, observed(mates, machine, {}, kinds)):
-                yield split if kinds == KINDS else replace(split, name=f"{split.name}, {SENDS}")
+                named = split if kinds == KINDS else replace(split, name=f"{split.name}, {SENDS}")
+                yield replace(named, network=networks.get(machine, NOTHING))
             for run in dict.fromkeys(row.run for row in own) if kinds == KINDS else ():
                 yield from _of_run(machine, [row for row in own if row.run == run])
 
 
 def _of_machine(machine: str, own: Sequence[NcclRow], mates: Sequence[NcclRow]) -> Iterator[Split]:
-    """Yield more nodes and other sites; rows of another setting are another machine's."""
+    """Yield more nodes, other sites and other machines; rows of another setting are another machine's."""
     for setting in dict.fromkeys(setting_of(row.record) for row in own):
         yield from _more_nodes(machine, [row for row in own if setting_of(row.record) == setting])
     yield from _other_sites(machine, own, mates)
+    of_one = [row for row in (*own, *mates) if row.comm.nodes == 1]
+    several = [row for row in own if row.comm.nodes > 1 and not is_left_out(row.record)]
+    if len(of_one) >= _LEAST and several:
+        yield Split(UNMEASURED, machine, of_one, several, pooled=True)
 
 
 def judge(split: Split) -> list[JudgedRow]:
@@ -107,14 +125,13 @@ def judge(split: Split) -> list[JudgedRow]:
 
     Logs of another site are judged twice: with the fit, and with the fit scaled by one row of each log.
     """
-    model = fit(split.fitted, pooled=split.pooled).model
+    model = fit(split.fitted, pooled=split.pooled, network=split.network).model
     chosen = choose(split.judged, model.facts)
     if not chosen.tasks:
         return []
     rows = [split.judged[place] for place in chosen.kept]
     judged = _beside(split, split.name, rows, model.predict(chosen.tasks))
-    of_collectives = split.pooled and rows[0].record.collective in KINDS
-    for run in dict.fromkeys(row.run for row in rows) if of_collectives else ():
+    for run in dict.fromkeys(row.run for row in rows) if split.name == ANOTHER else ():
         of_run = sorted(
             (place for place, row in enumerate(rows) if row.run == run),
             key=lambda place: rows[place].record.nbytes,

@@ -98,9 +98,11 @@ def _show(
     if is_nccl:
         comments += [*([FACTOR_WORDS] if answer.is_measured else ()), *WORDS]
         pairs = list(dict.fromkeys(pair for row in rows for pair in row["choices_us"]))
-        heads = [*SIZE, *NCCL_WAY, *([FACTOR] if answer.is_measured else ()), *WEIGHED]
+        has_band = any(row["time_hi_s"] > row["time_lo_s"] for row in rows)
+        band = (FACTOR,) if answer.is_measured else BAND if has_band else ()
+        heads = [*SIZE, *NCCL_WAY, *band, *WEIGHED]
         heads += [*(BAND if answer.is_measured else ()), *((pair, "(us)") for pair in ("tuner", *pairs))]
-        cells = [_weighed(row, pairs, is_measured=answer.is_measured) for row in rows]
+        cells = [_weighed(row, pairs, band) for row in rows]
     else:
         band = BAND if answer.is_measured else ()
         heads = [*SIZE, *WAY, *band]
@@ -132,15 +134,17 @@ def _band(row: dict[str, Any]) -> tuple[console.Cell, ...]:
     return row["time_lo_s"] * 1e6, row["time_hi_s"] * 1e6
 
 
-def _weighed(row: dict[str, Any], pairs: Sequence[str], *, is_measured: bool) -> tuple[console.Cell, ...]:
-    """Return a row of NCCL: its choice, the runner-up, and its estimate for every pair."""
+def _weighed(
+    row: dict[str, Any], pairs: Sequence[str], band: Sequence[tuple[str, str]]
+) -> tuple[console.Cell, ...]:
+    """Return a row of NCCL: its choice, ``band``, the runner-up, and its estimate for every pair."""
     taken, times = f"{row['algorithm']}/{row['protocol']}", row["choices_us"]
     others = [pair for pair in times if pair != taken]
     runner_up = min(others, key=times.__getitem__, default="-")
     by = round(100 * (times[runner_up] / row["tuner_us"] - 1)) if others else "-"
     factor = max(row["time_hi_s"] / row["time_s"], row["time_s"] / row["time_lo_s"])
     return (
-        *(*_cells(row), row["channels"], *([factor] if is_measured else ())),
-        *(runner_up, by, row["engine"], *(_band(row) if is_measured else ())),
+        *(*_cells(row), row["channels"], *([factor] if FACTOR in band else _band(row)[: len(band)])),
+        *(runner_up, by, row["engine"], *(_band(row) if FACTOR in band else ())),
         *(row["tuner_us"], *(times.get(pair, "-") for pair in pairs)),
     )

@@ -27,7 +27,12 @@ algorithms = (*ALGORITHMS, "auto")
 def nccl_settings(options: Options) -> Settings:
     """Return a user's options as settings of NCCL's model."""
     algorithm, protocol = ("" if text == "auto" else text for text in (options.algorithm, options.protocol))
-    return Settings(options.nccl_version or DEFAULT_VERSION, Pins(algorithm, protocol))
+    return Settings(
+        options.nccl_version or DEFAULT_VERSION,
+        Pins(algorithm, protocol),
+        nvls=options.nvls,
+        collnet=options.collnet,
+    )
 
 
 def bind(

@@ -16,6 +16,7 @@ from ringside.sim.calibration import Calibration
 from ringside.sim.collective import Collective
 from ringside.sim.engine.timeline import Timeline
 from ringside.sim.libraries.library import Candidate, Estimate, Library
+from ringside.sim.libraries.nccl import belief
 from ringside.sim.libraries.nccl.communicator import Communicator, SiteFacts
 from ringside.sim.libraries.nccl.device.closed_form import closed_form, has_closed_form, on_fabric
 from ringside.sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
@@ -66,6 +67,11 @@ class Calibrated:
     name: str
     sends: "Calibrated | None" = None
     calibration: Calibration | None = None
+
+    def basis(self, nodes: int) -> str:
+        """Return the source of the times of this number of nodes."""
+        is_measured = self.model is not None and nodes in self.model.nodes
+        return f"{'as measured' if is_measured else 'extrapolated from'} ({self.name})"
 
     def of(self, kind: str) -> "Calibrated | None":
         """Return the one for this kind of collective."""
@@ -119,7 +125,7 @@ class Nccl(Library):
         self.version = comm.settings.version if comm else DEFAULT_VERSION
         self.channels = self.comm.channels if self.comm else 0
         self.measurements = calibrated.name if calibrated else ""
-        self.basis = f"as measured ({self.measurements})" if self.measurements else "as its tuner estimates"
+        self.basis = calibrated.basis(self.nodes) if calibrated else "as its tuner estimates"
         self.notes = tuple(filter(None, (uncalibrated, *(self.comm.notes if self.comm else ()))))
         self.is_on_fabric = comm is not None and comm.network is not None
         is_changed = before is not None and before is not comm
@@ -135,11 +141,13 @@ class Nccl(Library):
     def _basis(self, engine: str, kind: str) -> str:
         """Describe the source of an estimate's time, and assumptions."""
         if engine == "measured" and self.calibrated and (known := self.calibrated.of(kind)):
-            note = f"time_s as measured ({known.name}); four of five lie from time_lo_s to time_hi_s"
+            note = f"time_s {known.basis(self.nodes)}; four of five lie from time_lo_s to time_hi_s"
         else:
             clock = "the closed form's" if self.clock == "pipeline" else "the tuner's"
             whose = "the engine's" if engine in ("simpy", "fast") else clock
             note = f"time_s is {whose} time plus {LAUNCH_S * 1e6:g} us for the launch; it is not calibrated"
+            if self.uncalibrated and engine == "model":
+                note += "; on machines that were measured four of five lie from time_lo_s to time_hi_s"
         return "; ".join((note, *self.notes))
 
     def check_pick(self, kind: str) -> None:
@@ -174,7 +182,8 @@ class Nccl(Library):
             sent = point_to_point(self.comm, collective.kind, collective.nbytes, collective)
             return Candidate("p2p", "simple", sent.channels, sent.time_us)
         choice = _table(self.comm, collective).choose(collective.nbytes)
-        return Candidate(choice.algorithm, choice.protocol, choice.channels, choice.time_us)
+        rivals = tuple(pair for pair in choice.rivals if (collective.kind, pair) in FORMS)
+        return Candidate(choice.algorithm, choice.protocol, choice.channels, choice.time_us, rivals=rivals)
 
     def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
         """Return all channels of an algorithm, or all sends and receives."""
@@ -268,9 +277,10 @@ class Nccl(Library):
             seconds = _after_launch(_believed_us(self.comm, collective, candidate))
         taken = "model" if engine == "auto" else engine
         beside = f"{candidate.algorithm} {collective.kind} is not calibrated" if self.calibrated else ""
-        estimate = Estimate(
-            seconds, seconds, seconds, taken, candidate.algorithm, channels, timeline, caveat=beside
-        )
+        low = high = seconds
+        if self.uncalibrated and self.comm and engine == "auto":
+            low, high = belief.ends(seconds, collective.nbytes, self.nodes)
+        estimate = Estimate(seconds, low, high, taken, candidate.algorithm, channels, timeline, caveat=beside)
         return self._at_least_traffic(
             collective, candidate, estimate, played=played or self.clock == "pipeline"
         )
@@ -278,14 +288,16 @@ class Nccl(Library):
     def _measured(
         self, model: MeasuredModel, comm: Communicator, collective: Collective, candidate: Candidate
     ) -> Estimate:
-        """Return the measured model's time and 80 % interval."""
+        """Return the measured model's time and 80 % interval, wide enough for the times of the rivals."""
         if self._before and self._before.comm and (ratio := self.change(collective, candidate)):
             was = self._before._measured(model, self._before.comm, collective, candidate)
             ends = scaled(was.time_s, was.time_lo_s, was.time_hi_s, ratio)
         else:
-            pair = candidate.algorithm, candidate.protocol
-            answer = model.predict([Task(comm, collective.kind, collective.nbytes, pair, self.launch)])
-            ends = float(answer.time_s[0]), float(answer.lo_s[0]), float(answer.hi_s[0])
+            pairs = (candidate.algorithm, candidate.protocol), *candidate.rivals
+            tasks = [Task(comm, collective.kind, collective.nbytes, pair, self.launch) for pair in pairs]
+            answer = model.predict(tasks)
+            low, high = min(answer.lo_s[0], *answer.time_s), max(answer.hi_s[0], *answer.time_s)
+            ends = float(answer.time_s[0]), float(low), float(high)
         return Estimate(*ends, "measured", candidate.algorithm, candidate.channels)
 
     def _at_least_traffic(

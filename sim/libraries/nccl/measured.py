@@ -33,8 +33,8 @@ Floats = NDArray[np.float64]
 PER_DOUBLING = 0.15
 """Deviation in log time of a step to twice the measured nodes; steps are treated as independent."""
 
-SITE_LATENCY, SITE_BANDWIDTH = 0.35, 0.07
-"""Deviation between two sites of one kind of machine in latency and in bandwidth, in log time."""
+SITE_LATENCY, SITE_INSIDE, SITE_BETWEEN = 0.45, 0.07, 0.15
+"""Deviation between sites of one kind of machine in log time: latency, bandwidth inside and between nodes."""
 
 SITE_ELSE, SIZE_OCTAVES = 0.15, 4.0
 """Further deviation of a site's own row, and its correlation length along the sizes of its pair."""
@@ -128,14 +128,15 @@ class TaskTimes:
 class Traits:
     """Terms of a task's time in which sites differ.
 
-    ``pair`` is the place in `PAIRS`, ``size`` the base-2 logarithm of the bytes, ``latency`` and
-    ``bandwidth`` are shares of the time.
+    ``pair`` is the place in `PAIRS`, ``size`` the base-2 logarithm of the bytes. ``latency``, ``inside`` and
+    ``between`` are the shares of latency and of the two bandwidths in the time, times their deviations.
     """
 
     pair: NDArray[np.int64]
     size: Floats
     latency: Floats
-    bandwidth: Floats
+    inside: Floats
+    between: Floats
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -213,14 +214,14 @@ class MeasuredModel:
         variance = float(apart @ self.covariance @ apart + np.sum(uncertain**2)) + 2 * self.noise**2
         if self.pooled:
             traits = self.traits(work)
-            latency, bandwidth = (float(part[0] - part[1]) for part in (traits.latency, traits.bandwidth))
-            variance += (SITE_LATENCY * latency) ** 2 + (SITE_BANDWIDTH * bandwidth) ** 2
+            parts = traits.latency, traits.inside, traits.between
+            variance += sum(float(part[0] - part[1]) ** 2 for part in parts)
         return float(np.expm1(EIGHTY * np.sqrt(variance)))
 
     def traits(self, work: TaskArrays) -> Traits:
         """Return the terms of each task's time."""
         size = np.log2(np.maximum(work.nbytes, 1.0))
-        return Traits(work.pair, size, *latency_and_bandwidth(work, self.values))
+        return Traits(work.pair, size, *site_deviations(work, self.values))
 
     def anchored(self, tasks: Sequence[Task], seconds: Sequence[float]) -> "MeasuredModel":
         """Return the model scaled to a site by rows that were measured there."""
@@ -232,13 +233,15 @@ class MeasuredModel:
         return replace(self, anchor=SiteAnchor(self.traits(work), left, sigma))
 
 
-def latency_and_bandwidth(work: TaskArrays, values: Mapping[str, float]) -> tuple[Floats, Floats]:
-    """Return the shares of latency and of bandwidth in each time."""
+def site_deviations(work: TaskArrays, values: Mapping[str, float]) -> tuple[Floats, Floats, Floats]:
+    """Return by how much sites differ in each time: by latency, and by bandwidth inside and between nodes."""
     kernel = kernel_us(work, values)
     empty = replace(work, message=np.zeros(len(work)), nbytes=np.zeros(len(work)))
     latency = np.clip(kernel_us(empty, values) / kernel, 0.0, 1.0)
     not_host = (kernel / time_us(work, values)) ** SHARPNESS
-    return not_host * latency, not_host * (1 - latency)
+    bandwidth = not_host * (1 - latency)
+    inside, between = bandwidth * work.one, bandwidth * ~work.one
+    return SITE_LATENCY * not_host * latency, SITE_INSIDE * inside, SITE_BETWEEN * between
 
 
 def log_form(
@@ -270,8 +273,8 @@ def _trials(values: Mapping[str, float], names: Sequence[str], factor: float) ->
 def _of_site(a: Traits, b: Traits) -> Floats:
     """Return the covariance of one site's deviations in log time, each of ``a`` with each of ``b``."""
     same = a.pair[:, None] == b.pair[None, :]
-    latency = SITE_LATENCY**2 * np.where(same, 1.0, SHARED) * np.outer(a.latency, b.latency)
-    covariance: Floats = latency + SITE_BANDWIDTH**2 * np.outer(a.bandwidth, b.bandwidth)
+    latency = np.where(same, 1.0, SHARED) * np.outer(a.latency, b.latency)
+    covariance: Floats = latency + np.outer(a.inside, b.inside) + np.outer(a.between, b.between)
     return covariance
 
 

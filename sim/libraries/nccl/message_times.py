@@ -47,19 +47,26 @@ PARAMETERS = (
     *(f"{rate}.{proto}" for rate in ("inside_rate", "between_rate", "tree_rate") for proto in PROTOCOLS),
     *("ring_own", "inside_gap_us"),
     *(f"between_gap_us.{proto}" for proto in PROTOCOLS),
-    *("nvls", "nvls_GBps", "nvls_gather", "nvls_tree", "nvls_tree_two_GBps", "nvls_tree_GBps"),
+    *("nvls", "nvls_GBps", "nvls_gather", "nvls_tree", "nvls_tree_GBps", "nvls_tree_many", "collnet"),
 )
 """The parameters of a machine's times; `ringside.validation.nccl.priors` defines each."""
 
 PAIRS = (
     *((algorithm, protocol) for algorithm in ALGORITHMS for protocol in PROTOCOLS),
-    *(("nvls", "simple"), ("nvls_tree", "simple"), SENDS),
+    *((algorithm, "simple") for algorithm in ("nvls", "nvls_tree", "collnet_direct", "collnet_chain")),
+    SENDS,
 )
-"""Pairs with a closed form; CollNet and PAT have none."""
+"""Pairs with a closed form; PAT has none."""
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter")
 
-FORMS = frozenset([*product(KINDS, PAIRS[:-1]), *product(SEND_KINDS, [SENDS])])
+FORMS = frozenset(
+    [
+        *((kind, pair) for kind, pair in product(KINDS, PAIRS[:-3])),
+        *(("all_reduce", pair) for pair in PAIRS[-3:-1]),
+        *product(SEND_KINDS, [SENDS]),
+    ]
+)
 """Collectives that have a form, each with one of its pairs."""
 
 
@@ -92,8 +99,9 @@ class TaskArrays(SendArrays):
 
     ``pair`` is the place in `PAIRS`, ``gpus`` are ranks per node, ``message`` bytes in one message of one
     channel; ``slices`` of them make a chunk and ``loops`` chunks a channel's part. ``half`` is 1/2 if a
-    ring goes round once. ``used_inside`` and ``used_between`` are the shares of a machine's links in use.
-    ``filling`` are the bytes that the heads of a switch's reduction beyond eight have under way.
+    ring goes round once. ``used_inside`` and ``used_between`` are the shares of a machine's links in use,
+    ``line`` the bytes per microsecond of its cards by their data sheets. ``filling`` are the bytes that the
+    heads of a switch's reduction beyond eight have under way.
     """
 
     pair: NDArray[np.int64]
@@ -106,6 +114,7 @@ class TaskArrays(SendArrays):
     used_inside: Floats
     used_between: Floats
     filling: Floats
+    line: Floats
     launch_threads: Floats
 
     @property
@@ -151,6 +160,7 @@ def _row(task: Task) -> dict[str, float]:
         "used_inside": used,
         "used_between": min(comm.gpus / system.gpus, 1.0),
         "filling": _filling(task),
+        "line": system.nics * system.nic * 1e-6,
     }
 
 
@@ -168,8 +178,8 @@ def _filling(task: Task) -> float:
 def _messages(task: Task) -> tuple[float, float, float, float]:
     """Return channels in use, bytes per message, consecutive chunks per channel, messages per chunk."""
     comm, (algorithm, protocol), nbytes = task.comm, task.pair, task.nbytes
-    if algorithm in ("nvls", "nvls_tree"):
-        return float(comm.nvls_channels), float(nbytes), 1.0, 1.0
+    if algorithm not in ALGORITHMS:
+        return float(comm.nvls_channels or comm.channels), float(nbytes), 1.0, 1.0
     channels = launch(comm, algorithm, protocol, nbytes)[0]
     if comm.constants.dealt_in_cells:
         channels = max(len(channel_bytes(comm, task.kind, algorithm, protocol, nbytes)), 1)
@@ -189,6 +199,12 @@ SHARPNESS = 8
 
 _GB = 1e3
 """One GB/s in bytes a microsecond."""
+
+LINE_SHARE = 0.98
+"""The largest share of its cards' line rate that a node's data reach.
+
+Rings of published runs reach 0.978 (48.9 of 50 GB/s on ten nodes of one H100 each, xxrjun) and 0.975 (390 of
+400 GB/s on 2 to 64 nodes of eight B200, together)."""
 
 
 def time_us(work: TaskArrays, values: Values) -> Floats:
@@ -240,7 +256,8 @@ def _hop(work: TaskArrays, algorithm: str, protocol: str, values: Values) -> tup
 
 def _links(work: TaskArrays, protocol: str, values: Values) -> tuple[Floats, Floats]:
     """Return the bytes per microsecond of a GPU's links and of a node's cards."""
-    inside, between = values["inside_GBps"] * _GB, values["between_GBps"] * _GB
+    inside = values["inside_GBps"] * _GB
+    between = np.minimum(values["between_GBps"] * _GB, LINE_SHARE * work.line)
     if protocol != "simple":
         inside = inside * values[f"inside_{protocol}"]
         between = between * values[f"between_{protocol}"]
@@ -291,18 +308,25 @@ def _tree(work: TaskArrays, protocol: str, values: Values) -> Floats:
 
 
 def _switch(work: TaskArrays, algorithm: str, values: Values) -> Floats:
-    latency = HOP_US["nvlink"]["nvls"][2] * values["nvls"]
-    size, ranks = work.nbytes, work.ranks
+    """Return the times of sums in switches: inside nodes by NVSwitch, between them by trees or the network.
+
+    The slower of the two parts counts. A node's cards carry the size once between two nodes or if the network
+    adds, and twice where a tree branches.
+    """
+    size, ranks, gpus = work.nbytes, work.ranks, work.gpus
+    link, card = _links(work, "simple", values)
+    levels, crossing = np.where(work.one, 0.0, 2.0), np.where(work.one, 0.0, 1 / values["collnet"])
     if algorithm == "nvls":
         whole = values["nvls_GBps"] * np.where(work.half == 1, 1.0, values["nvls_gather"])
         port = whole * (_GB * 9 / 14)  # eight ranks: 1 + 1/8 of the size through a port, 7/4 on the bus
-        carried = size * np.where(work.half == 1, 1 + 1 / ranks, 1.0) + work.filling
-        total: Floats = latency + carried / port
-        return total
-    bus = (
-        np.where(work.nodes == 2, values["nvls_tree_two_GBps"], values["nvls_tree_GBps"]) * work.used_between
-    )
+        added = (size * np.where(work.half == 1, 1 + 1 / ranks, 1.0) + work.filling) / port
+    elif algorithm == "nvls_tree":
+        levels = 2 * np.ceil(np.log2(work.nodes))
+        crossing = np.where(work.nodes == 2, 1 / values["tree_two"], 2 / values["nvls_tree_many"])
+        added = (size * 2 * (ranks - 1) / ranks + work.filling) / (values["nvls_tree_GBps"] * _GB)
+    else:
+        added = size * 2 * ((gpus - 1) / gpus if algorithm == "collnet_direct" else 1.0) / link
+    latency = HOP_US["nvlink"]["nvls"][2] * values["nvls"]
     level = HOP_US["net"]["nvls_tree"][2] * values["nvls_tree"]
-    levels = 2 * np.ceil(np.log2(work.nodes))
-    total = latency + levels * level + (size * 2 * (ranks - 1) / ranks + work.filling) / (bus * _GB)
+    total: Floats = latency + levels * level + np.maximum(added, size * crossing / card)
     return total

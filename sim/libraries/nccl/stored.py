@@ -15,6 +15,9 @@ from ringside.sim.libraries.nccl.send_times import SEND_PARAMETERS
 
 Floats = NDArray[np.float64]
 
+_MANY = 4
+"""From this number of machines on a description counts them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
@@ -27,6 +30,7 @@ class Stored:
 
     ``rows`` of ``sites`` were fitted, made by ``releases`` of NCCL; the errors are of the fitted rows, and
     ``worst`` names the worst. ``left_prior`` are parameters that the rows moved beyond their priors.
+    ``network`` are the machines that inform the parameters between nodes, where no row of several nodes does.
     ``anchor`` has a line for each row of a user's own site: algorithm, protocol, base-2 logarithm of the
     bytes, shares of latency and bandwidth, residual and uncertainty.
     """
@@ -47,6 +51,7 @@ class Stored:
     correlations: str = field(repr=False)
     correction: str = field(repr=False)
     anchor: str = ""
+    network: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if set(self.parameters) != set(self.names):
@@ -73,14 +78,16 @@ class Stored:
             return f"no row of {self.machine}: what the sends of other machines have in common"
         nodes = f"{', '.join(map(str, self.nodes))} node{'s' if self.nodes != (1,) else ''}"
         anchored = f", scaled by {len(self.anchor.splitlines())} rows of this site" if self.anchor else ""
-        return f"{self.machine}: {self.rows} rows of {', '.join(self.sites)} on {nodes}{anchored}"
+        others = ", ".join(self.network) if len(self.network) < _MANY else f"{len(self.network)} machines"
+        between = f"; between nodes as {others} on the same network" if self.network else ""
+        return f"{self.machine}: {self.rows} rows of {', '.join(self.sites)} on {nodes}{anchored}{between}"
 
     def anchored(self, tasks: Sequence[Task], seconds: Sequence[float]) -> "Stored":
         """Return the model scaled to a site by rows that were measured there."""
         anchor = self.model.anchored(tasks, seconds).anchor
         assert anchor
         traits = anchor.traits
-        columns = traits.size, traits.latency, traits.bandwidth, anchor.left, anchor.sigma
+        columns = traits.size, traits.latency, traits.inside, traits.between, anchor.left, anchor.sigma
         lines = [
             f"{' '.join(PAIRS[pair])} {' '.join(f'{figure:.4g}' for figure in row)}\n"
             for pair, *row in zip(traits.pair, *columns, strict=True)
@@ -107,7 +114,7 @@ class Stored:
         try:
             lines = [line.split() for line in self.anchor.splitlines()]
             pair = np.array([PAIRS.index((line[0], line[1])) for line in lines], dtype=np.int64)
-            *traits, left, sigma = np.array([line[2:] for line in lines], dtype=np.float64).reshape(-1, 5).T
+            *traits, left, sigma = np.array([line[2:] for line in lines], dtype=np.float64).reshape(-1, 6).T
             return SiteAnchor(Traits(pair, *traits), left, sigma)
         except (ValueError, IndexError):
             raise ValueError("anchor cannot be read; run calibrate again to write it") from None

@@ -48,15 +48,26 @@ DISABLED = np.inf
 """The time of unavailable pairs (NCCL writes -1)."""
 
 
+DOUBTFUL = 1.3
+"""How many times the least estimate another may be, so that it may be what runs.
+
+Between 64 KiB and 4 MiB several sites change protocol at smaller sizes than the tuner of their release.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """NCCL's choice for one collective: at most ``channels`` channels of ``threads`` threads each."""
+    """NCCL's choice for one collective: at most ``channels`` channels of ``threads`` threads each.
+
+    ``rivals`` are the pairs whose estimates are at most `DOUBTFUL` times the least.
+    """
 
     algorithm: str
     protocol: str
     time_us: float
     channels: int
     threads: int
+    rivals: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -122,7 +133,9 @@ class CostTable:
             raise ValueError(self._refusal())
         algorithm, protocol = list(ALGORITHMS)[row], list(PROTOCOLS)[column]
         channels, threads = launch(self.comm, algorithm, protocol, nbytes)
-        return Choice(algorithm, protocol, float(times[row, column]), channels, threads)
+        close = np.argwhere(times <= DOUBTFUL * times[row, column]).tolist()
+        rivals = tuple((list(ALGORITHMS)[a], list(PROTOCOLS)[p]) for a, p in close if (a, p) != (row, column))
+        return Choice(algorithm, protocol, float(times[row, column]), channels, threads, rivals)
 
     def _refusal(self) -> str:
         free = replace(self.comm, settings=replace(self.comm.settings, pins=Pins()))

@@ -102,8 +102,8 @@ def test_nccl_is_the_default_on_machines_and_says_on_what_its_times_rest(ringsid
     assert "not calibrated" in out
     _, out, _ = ringside(*"simulate all_reduce --cluster dgx-h100:2 --size 1M".split())
     assert "time_s as measured (dgx-h100: " in out
-    _, out, _ = ringside(*"simulate all_reduce --cluster azure-ndv5:2 --size 1M".split())
-    assert "no measurement of azure-ndv5 is shipped; family:dgx-h100 has the same box" in out
+    _, out, _ = ringside(*"simulate all_reduce --cluster gcp-a3mega:2 --size 1M".split())
+    assert "no measurement of gcp-a3mega is shipped; family:dgx-h100 has the same box" in out
     (row,) = rows_of(ringside(*bare.split(), "--json"))
     assert (row["algorithm"], row["protocol"]) == ("tree", "ll128")
     assert row["tuner_us"] == min(row["choices_us"].values())

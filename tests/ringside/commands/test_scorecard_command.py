@@ -14,7 +14,7 @@ def test_a_table_is_summed_up_with_its_worst_rows(on_screen):
     code, out, _ = on_screen(*ASKED)
     assert code == 0
     lines = out.splitlines()
-    assert "korthikanti: Selective checkpointing on A100; calibrated by: of" in out
+    assert "korthikanti: Selective checkpointing on A100; calibrated by: the" in out
     (row,) = [line.split() for line in lines if not line.startswith("#")]
     assert row[:4] == ["korthikanti", "all", "4", "4"]
     assert len(row) == 10

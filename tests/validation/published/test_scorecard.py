@@ -25,6 +25,7 @@ def held_out():
 
 def test_no_row_is_judged_by_a_fit_that_it_took_part_in(held_out):
     assert {split.name for split in held_out} == {
+        "another machine",
         "more nodes",
         "every other size",
         "larger sizes",

@@ -24,7 +24,7 @@ from ringside.sim.record import RecordError
 from ringside.validation import readers
 from ringside.validation.calibrate import calibrate, report
 from ringside.validation.compare import compare, summaries
-from ringside.validation.published.calibrations import calibration, calibrations, of_machine, usable
+from ringside.validation.published.calibrations import calibrations, of_machine, usable
 from ringside.validation.published.mpi import published_mpi
 
 FILES = Path(ringside.validation.published.__file__).parent
@@ -36,9 +36,13 @@ def rows_of(pattern):
 
 def test_every_machine_with_rows_has_a_calibration_and_no_other():
     records = [*usable(), *published_mpi()]
-    assert measured_machines() == sorted({record.cluster for record in records})
-    assert shipped("aws-p4de") is None
-    assert why_not("aws-p4de") == "no measurement of aws-p4de is shipped; family:dgx-a100 has the same box"
+    others = set(measured_machines()) - {record.cluster for record in records}
+    assert {record.cluster for record in records} < set(measured_machines())
+    assert all(shipped(machine).nccl.network for machine in others)
+    assert shipped("aws-p4de").nccl.network == ("aws-p5",)
+    assert (
+        why_not("gcp-a3mega") == "no measurement of gcp-a3mega is shipped; family:dgx-h100 has the same box"
+    )
     assert family("family:dgx-h100") is shipped("dgx-h100")
     with pytest.raises(CalibrationError, match="no calibration of 'gcp-a4' is shipped; write one of"):
         family("family:gcp-a4")
@@ -49,9 +53,10 @@ def test_what_is_shipped_reads_alike_as_a_users_file():
         assert read(shipped_files()[machine]) == shipped(machine)
 
 
-@pytest.mark.parametrize("machine", ["abci-v100", "summit-v100", "rtx4090-pcie"])
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", ["alps-gh200", "rtx4090-pcie"])
 def test_what_is_shipped_is_what_the_data_give(machine):
-    made = calibration(machine, of_machine(machine, usable()))
+    made = calibrations([machine])[machine]
     there = shipped(machine)
     assert (made.used, made.sources, made.nccl.facts) == (there.used, there.sources, there.nccl.facts)
     collective = Collective("all_reduce", find_library("nccl", f"{machine}:4").ranks, 1 << 20)
@@ -109,7 +114,7 @@ def test_every_door_goes_by_the_measurements_and_says_so():
     )
     assert by_measured.communication_s != by_belief.communication_s
     assert "dgx-h100" in find_library("nccl", "dgx-h100:2").calibrated.name
-    assert find_library("nccl", "azure-ndv5:2").uncalibrated.startswith("no measurement of azure-ndv5")
+    assert find_library("nccl", "gcp-a3mega:2").uncalibrated.startswith("no measurement of gcp-a3mega")
     scaled = find_library("nccl", "dgx-h100:2", {"nic": "10GB/s"}).calibrated.name
     assert scaled.endswith("scaled by the tuner's ratio for nic 10 GB/s")
     assert find_library("nccl", "dgx-h100:2", {"ranks_per_gpu": "2"}).calibrated is None

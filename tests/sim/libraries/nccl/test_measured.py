@@ -64,9 +64,8 @@ def test_every_time_is_a_time_and_slower_parts_make_it_no_shorter(drawn):
             value / 2 if "GBps" in name or "rate" in name or name.endswith(("_ll", "_ll128")) else value * 2
         )
         shares = "channel_inside", "inside", "connections", "cards"
-        if name in ("tree_one", "tree_two", "tree_many", "nvls_gather") or (
-            task.pair == SENDS and name in shares
-        ):
+        busy = "tree_one", "tree_two", "tree_many", "nvls_gather", "nvls_tree_many", "collnet"
+        if name in busy or (task.pair == SENDS and name in shares):
             worse = value / 2
         (slower,) = time_us(work, values | {name: worse})
         assert slower >= usual * (1 - 1e-12), name
