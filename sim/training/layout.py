@@ -90,16 +90,17 @@ class Layout:
     `STYLES`, None the strategy's default (`style`).
 
     ``shard`` ranks hold one copy of the parameters together under ``hsdp``, None those of a machine; under
-    ``hybrid_zero`` they share an optimizer, None all of them. ``schedule`` and ``virtual``, stages per rank,
-    only matter in a pipeline (`ringside.sim.training.pipeline`). ``tables`` are custom actions of its ranks;
-    ``schedule`` is then only their name. A micro-batch has ``micro_batch`` samples, 0 for all. ``clip`` says
-    that gradients are clipped by their norm over all ranks; ``no_sync`` that gradients are reduced only after
-    the last micro-batch, and held whole until then (`syncs_each`). ``overlap_grad_reduce`` and
-    ``overlap_param_gather`` are Megatron-LM's: its distributed optimizer's exchanges go bucket by bucket
-    beside the passes, not all at once before and after the optimizer. ``ep`` neighbours among the
-    data-parallel ranks shard the experts; `ringside.sim.training.tensor.ExpertParallel` has ``ep_imbalance``
-    and ``capacity_factor``. FSDP gathers parameters in ``param_dtype``, None for the products' type, and sums
-    gradients in ``reduce_dtype``, None for the parameters'.
+    ``hybrid_zero`` they share an optimizer, None all of them. ``schedule`` and ``virtual``, stages per rank
+    or 0 for the usual number, only matter in a pipeline (`ringside.sim.training.pipeline`). ``tables`` are
+    custom actions of its ranks; ``schedule`` is then only their name. A micro-batch has ``micro_batch``
+    samples, 0 for all. ``clip`` says that gradients are clipped by their norm over all ranks; ``no_sync``
+    that gradients are reduced only after the last micro-batch, and held whole until then (`syncs_each`).
+    ``overlap_grad_reduce`` and ``overlap_param_gather`` are Megatron-LM's: its distributed optimizer's
+    exchanges go bucket by bucket beside the passes, not all at once before and after the optimizer. ``ep``
+    neighbours among the data-parallel ranks shard the experts;
+    `ringside.sim.training.tensor.ExpertParallel` has ``ep_imbalance`` and ``capacity_factor``. FSDP gathers
+    parameters in ``param_dtype``, None for the products' type, and sums gradients in ``reduce_dtype``, None
+    for the parameters'.
     """
 
     strategy: str = "ddp"
@@ -144,13 +145,15 @@ class Layout:
                 raise LayoutError(f"unknown {what} {word!r}; write {one_of(known, word)}")
         for option, count in (
             ("`tp`", self.tp), ("`cp`", self.cp), ("`pp`", self.pp),
-            ("`virtual`", self.virtual),
+            ("`virtual`", self.virtual or 1),
             ("`micro_batch`", self.micro_batch or self.strategy in AT_ONCE),
             ("`shard`", 1 if self.shard is None else self.shard),
             ("`ep`", self.ep),
         ):  # fmt: skip
             if count < 1:
                 raise LayoutError(f"{option} {count}; write 1 or more")
+        if not self.virtual:
+            object.__setattr__(self, "virtual", self.placement.stages_a_rank)
         if self.shard is not None and self.strategy not in GROUPS:
             raise LayoutError(
                 f"`shard` applies to hsdp and hybrid_zero, and `strategy` is {self.strategy}; leave it out"

@@ -16,19 +16,22 @@ STREAM = "compute"
 
 
 class RankList:
-    """The operations of rank ``rank`` of the communicators' mesh, as written so far."""
+    """The operations of rank ``rank`` of the communicators' mesh, as written so far.
+
+    ``latest`` is the place of each lane's latest operation.
+    """
 
     def __init__(self, rank: int, communicators: Communicators, *, blocks: bool = False) -> None:
         self.rank = rank
         self.communicators = communicators
         self.operations: list[Operation] = []
         self.blocks = blocks
-        self._last: dict[str, int] = {}
+        self.latest: dict[str, int] = {}
         self._taken: list[tuple[str, int]] = []
 
     def last(self, lane: str = STREAM) -> tuple[int, ...]:
         """Return the latest operation of a lane as an ``after``; empty before the first."""
-        return (self._last[lane],) if lane in self._last else ()
+        return (self.latest[lane],) if lane in self.latest else ()
 
     def compute(
         self, seconds: float, name: str, kind: str, *, lane: str = STREAM, after: tuple[int, ...] = ()
@@ -103,7 +106,7 @@ class RankList:
         self._taken.clear()
         place = len(self.operations) - 1
         if lane is not None:
-            self._last[lane] = place
+            self.latest[lane] = place
         return place
 
 
@@ -125,8 +128,7 @@ class Streams:
 
     def last(self, name: str = STREAM) -> int | None:
         """Return a stream's latest operation, if any."""
-        latest = self.rank.last(self.lane(name))
-        return latest[0] if latest else None
+        return self.rank.latest.get(self.lane(name))
 
     def copy(self, nbytes: float, name: str, stream: str = STREAM, after: tuple[int, ...] = ()) -> int:
         """Read and write ``nbytes`` in all; return the place."""

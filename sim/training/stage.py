@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 
 from ringside.sim.training.layers import Pass, RankLayer, Work
 from ringside.sim.training.memory import Optimizer
-from ringside.sim.training.rank import RankList
+from ringside.sim.training.rank import STREAM, RankList
 
 ACTIVATIONS = "activations"
 """The pool of activations that forward keeps for backward."""
@@ -191,7 +191,7 @@ class Stage:
     def _end(self, number: int, *, last: bool) -> None:
         layer = self.layers[number]
         # a pass without duration writes no operation: earlier work on the stream has ended by then
-        *_, place = (-1, *self.rank.last())
+        place = self.rank.latest.get(STREAM, -1)
         self.rank.give(ACTIVATIONS, layer.kept_nbytes + layer.recomputed_nbytes, place)
         self.sharing.after_backward(number, last=last)
 

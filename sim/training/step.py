@@ -1,4 +1,4 @@
-"""One simulated step under a layout: time by stage, and peak memory."""
+"""One step under a layout: time by stage, peak memory, and utilization of the GPUs."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from ringside.sim.program.timeline import ProgramTimeline, covered_s
 from ringside.sim.training.memory import Peak
 from ringside.sim.training.mesh import DIMENSIONS, FOLDS, Mesh
 from ringside.sim.training.rank import STREAM
+from ringside.sim.workload.decoder import Decoder
 
 
 class UnderWay(NamedTuple):
@@ -82,6 +83,53 @@ class ParallelStep:
         most = self.ranks * peak_flops_per_s * self.step_s
         flops = (self.model_flops, self.hardware_flops)
         return flops[0] and flops[0] / most, flops[1] and flops[1] / most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Utilization:
+    """A training's utilization of its GPUs, as reported in publications.
+
+    ``samples`` sequences per step of ``step_s`` seconds on ``gpus`` GPUs of ``peak`` FLOP/s each.
+
+    FLOPs are the decoder's (`ringside.sim.workload.decoder`), with the whole square of scores unless
+    ``causal``.
+    """
+
+    decoder: Decoder
+    samples: int
+    step_s: float
+    gpus: int
+    peak: float
+    checkpointing: str = "none"
+    causal: bool = False
+
+    @property
+    def samples_per_s(self) -> float:
+        """Sequences per second, of all GPUs together."""
+        return self.samples / self.step_s
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens per second, of all GPUs together."""
+        return self.samples_per_s * self.decoder.sequence
+
+    @property
+    def mfu(self) -> float:
+        """Model FLOPs utilization: forward's and backward's share of the peak."""
+        return self._share(self.decoder.training_flops(causal=self.causal))
+
+    @property
+    def hfu(self) -> float:
+        """Hardware FLOPs utilization: the share including checkpointing's recomputation."""
+        recomputed = self.decoder.recomputed_flops(self.checkpointing, causal=self.causal)
+        return self._share(self.decoder.training_flops(causal=self.causal) + recomputed)
+
+    def gpu_hours(self, tokens: float) -> float:
+        """Return the GPU-hours for ``tokens`` tokens."""
+        return tokens / self.tokens_per_s * self.gpus / 3600
+
+    def _share(self, flops: float) -> float:
+        return flops * self.samples_per_s / (self.gpus * self.peak)
 
 
 def stage_time(

@@ -17,7 +17,7 @@ and BERT (V100 and A100, large batches) are predicted at 0.56 to 1.25 of the mea
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ringside.sim.workload.devices import Device, stored
+from ringside.sim.workload.devices import Device, full_name, stored
 from ringside.sim.workload.workload import Layer, Tensor, Workload
 
 
@@ -68,6 +68,54 @@ class Architecture:
     def flops(self) -> float:
         """Forward FLOPs of one sample."""
         return sum(block.flops for block in self.blocks)
+
+    def on(
+        self, gpu: Device, batch: int | None, precision: str | None, dtype: str | None, efficiency: float
+    ) -> "ArchitectureOnGpu":
+        """Return the model as it is computed on a GPU; None is its own batch, precision and type."""
+        dtype, precision = stored(dtype), full_name(precision)
+        return ArchitectureOnGpu(
+            self, gpu, batch or self.batch, precision or usual_precision(self, gpu), dtype, efficiency
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ArchitectureOnGpu:
+    """A model, and how a GPU computes it; ``batch`` samples pass at once by default."""
+
+    architecture: Architecture
+    gpu: Device
+    batch: int
+    precision: str
+    dtype: str | None
+    efficiency: float
+
+    def workload(self, batch: int | None = None) -> Workload:
+        """Return a training step of ``batch`` samples."""
+        return workload(
+            self.architecture, self.gpu, batch or self.batch, self.precision, self.dtype, self.efficiency
+        )
+
+    @property
+    def peak_s(self) -> float:
+        """Seconds of a sample's products, forward and backward, at the GPU's peak, a lower bound."""
+        convolving = _convolves_in(self.precision, self.gpu)
+        return sum(
+            block.flops
+            * (1 + block.backward)
+            / self.gpu.peak(convolving if block.convolves else self.precision)
+            for block in self.architecture.blocks
+        )
+
+    @property
+    def model_flops(self) -> float | None:
+        """FLOPs of a sample's forward and backward; None if convolutions have a type of their own."""
+        apart = _convolves_in(self.precision, self.gpu) != self.precision
+        return (
+            None
+            if apart and any(block.convolves for block in self.architecture.blocks)
+            else 3 * self.architecture.flops
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,15 +212,6 @@ def workload(
         reentrant=architecture.reentrant,
         batch=batch,
         sample=architecture.sample,
-    )
-
-
-def products_s(architecture: Architecture, device: Device, precision: str) -> float:
-    """Return the seconds of a sample's products, forward and backward, at the device's peak."""
-    convolving = _convolves_in(precision, device)
-    return sum(
-        block.flops * (1 + block.backward) / device.peak(convolving if block.convolves else precision)
-        for block in architecture.blocks
     )
 
 

@@ -6,7 +6,7 @@ count for GPT (arXiv:2104.04473, equation 3), unless ``causal`` asks for the hal
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ringside.topologies.names import one_of
 
@@ -64,6 +64,14 @@ class Latent:
             (self.query_rank, heads * (self.plain + self.rotary)),
             (self.key_value_rank, heads * (self.plain + self.value)),
         )
+
+
+class DecoderTotals(NamedTuple):
+    """A decoder's parameters, and the FLOPs of training on one sequence, without and by recomputation."""
+
+    parameters: int
+    model_flops: float
+    recomputed_flops: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +203,10 @@ class Decoder:
         head = 2 * self.sequence * self.width * self.vocabulary
         layers = self.flops(causal=causal) - head
         return {"none": 0.0, "selective": self.layers * scores, "full": layers}[checkpointing]
+
+    def totals(self, checkpointing: str) -> DecoderTotals:
+        """Return parameters and FLOPs of the whole decoder with one of `CHECKPOINTING`."""
+        return DecoderTotals(self.num_parameters, self.training_flops(), self.recomputed_flops(checkpointing))
 
 
 _LLAMAS = {

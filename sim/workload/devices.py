@@ -7,7 +7,7 @@ Rates are dense (without 2:4 sparsity) and those of the tensor cores if there ar
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ringside.sim.collective import ITEMSIZE
 from ringside.topologies.hardware import GPUS, Gpu, find_gpu
@@ -52,12 +52,13 @@ MEMORY_EFFICIENCY = 0.8
 class Roofline:
     """One GPU's rates in one precision: FLOP/s of products, bytes/s of reading and writing.
 
-    ``itemsize`` are the bytes of an element in this precision.
+    ``itemsize`` are the bytes of an element in this ``precision``.
     """
 
     flops_per_s: float
     bytes_per_s: float
     itemsize: int
+    precision: str = ""
 
     def seconds(self, flops: float = 0.0, elements: float = 0.0) -> float:
         """Return the time of ``flops`` on ``elements`` read or written: the slower of the two."""
@@ -81,6 +82,7 @@ class Device:
     The size is the driver's; `ringside.sim.training.memory` keeps some of it free. The efficiencies are the
     usual shares of both in training; ``wide_efficiency`` is that of the wide products of decoders, if known.
     Products in 8 bits reach ``narrower`` times the peaks of others, whose share may therefore exceed 1.
+    ``streaming`` are the bytes/s of kernels that only read and write.
     """
 
     name: str
@@ -92,6 +94,10 @@ class Device:
     memory_efficiency: float = MEMORY_EFFICIENCY
     wide_efficiency: float | None = None
     narrower: float = 1.0
+    streaming: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "streaming", self.memory_bandwidth * self.memory_efficiency)
 
     def peak(self, precision: str) -> float:
         """Return the FLOP/s in ``precision``."""
@@ -112,23 +118,20 @@ class Device:
 
     def roofline(
         self,
-        precision: str,
+        precision: str | None,
         compute_efficiency: float | None = None,
         memory_efficiency: float | None = None,
     ) -> Roofline:
-        """Return the rates in ``precision`` with these shares of the peaks, or the usual ones."""
+        """Return the rates in a precision, by default that of torch.autocast, with shares of the peaks."""
+        precision = self.mixed if precision is None else SHORT.get(precision, precision)
         computes = self.compute_efficiency if compute_efficiency is None else compute_efficiency
         streams = self.memory_efficiency if memory_efficiency is None else memory_efficiency
         self.check_efficiency("a compute", computes)
         check_share("a memory efficiency", streams)
         return Roofline(
-            self.peak(precision) * computes, self.memory_bandwidth * streams, ITEMSIZE[STORED[precision]]
-        )
-
-    @property
-    def streaming(self) -> float:
-        """Bytes/s of kernels that only read and write."""
-        return self.memory_bandwidth * self.memory_efficiency
+            self.peak(precision) * computes, self.memory_bandwidth * streams, ITEMSIZE[STORED[precision]],
+            precision,
+        )  # fmt: skip
 
 
 def device(name: str) -> Device:

@@ -5,7 +5,7 @@ each gradient is ready.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
 from typing import NamedTuple
@@ -27,7 +27,8 @@ class Tensor:
 
     ``sparse`` says that a parameter's gradient is a sparse tensor (an embedding made with ``sparse=True``),
     which cannot share a bucket with others. ``rows`` is its length along dimension 0, in which FSDP shards
-    it; by default ``count``, as of a tensor of one dimension.
+    it; by default ``count``, as of a tensor of one dimension. ``nbytes`` are the bytes of the tensor and of
+    its gradient, 0 for a type that a `Workload` refuses.
     """
 
     name: str
@@ -35,11 +36,10 @@ class Tensor:
     dtype: str = "float32"
     sparse: bool = False
     rows: int | None = None
+    nbytes: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the tensor, and of its gradient."""
-        return self.count * ITEMSIZE[self.dtype]
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nbytes", self.count * ITEMSIZE.get(self.dtype, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,8 @@ class Workload:
     ``parameters`` are the trained ones, in definition order, by which DistributedDataParallel numbers them;
     ``layers`` are in backward order. A parameter that no layer names gets no gradient. ``frozen_nbytes`` are
     the bytes of untrained parameters. ``reentrant`` says that checkpoints enter backward again inside
-    backward.
+    backward. ``arrival`` are positions of the parameters in the order in which backward finishes their
+    gradients; ``totals`` add seconds in the order of execution.
     """
 
     name: str
@@ -88,8 +89,11 @@ class Workload:
     sample: str = "sample"
     frozen_nbytes: int = 0
     reentrant: bool = False
+    arrival: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    totals: Totals = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        arrival = tuple(index for layer in self.layers for index in layer.gradients)
         complaints = [
             *(
                 []
@@ -108,30 +112,41 @@ class Workload:
             *_repeated("buffer", [tensor.name for tensor in self.buffers]),
             *(text for layer in self.layers for text in _layer_complaints(layer, len(self.parameters))),
             *_excesses(self.layers, self.batch),
-            *_repeated("the gradient of parameter", list(self.arrival)),
+            *_repeated("the gradient of parameter", list(arrival)),
         ]
         if complaints:
             raise WorkloadError("\n".join(f"{self.name}: {complaint}" for complaint in complaints))
-
-    @property
-    def arrival(self) -> tuple[int, ...]:
-        """Positions of the parameters in the order in which backward finishes their gradients."""
-        return tuple(index for layer in self.layers for index in layer.gradients)
+        totals = Totals(
+            sum(tensor.nbytes for tensor in self.parameters),
+            reduce(add, (layer.forward_s for layer in reversed(self.layers)), 0.0),
+            reduce(add, (layer.backward_s for layer in self.layers), 0.0),
+            sum(layer.activation_nbytes for layer in self.layers),
+        )
+        object.__setattr__(self, "arrival", arrival)
+        object.__setattr__(self, "totals", totals)
 
     @property
     def num_parameters(self) -> int:
         """Elements of all parameters: the size in a model card."""
         return sum(tensor.count for tensor in self.parameters)
 
+
+@dataclass(frozen=True, slots=True)
+class TimedModel:
+    """A model of timed layers, those of ``whole``; other batches take time in proportion."""
+
+    whole: Workload
+    precision: None = None
+    """Timed layers do not state the precision of products."""
+
     @property
-    def totals(self) -> Totals:
-        """Sums over parameters and layers; seconds are added in the order of a clock."""
-        return Totals(
-            sum(tensor.nbytes for tensor in self.parameters),
-            reduce(add, (layer.forward_s for layer in reversed(self.layers)), 0.0),
-            reduce(add, (layer.backward_s for layer in self.layers), 0.0),
-            sum(layer.activation_nbytes for layer in self.layers),
-        )
+    def batch(self) -> int:
+        """Samples that pass at once by default."""
+        return self.whole.batch
+
+    def workload(self, batch: int | None = None) -> Workload:
+        """Return a training step of ``batch`` samples."""
+        return rebatched(self.whole, batch or self.whole.batch)
 
 
 def rebatched(workload: Workload, batch: int) -> Workload:

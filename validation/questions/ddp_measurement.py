@@ -21,13 +21,13 @@ from ringside.real.questions.fields import OnRanks
 from ringside.sim.libraries.rules import GLOO, rules_of
 from ringside.sim.questions.question import QuestionError, choices, option
 from ringside.sim.record import Record
-from ringside.sim.training.ddp.buckets import check_used
-from ringside.sim.training.ddp.job import DataParallel
+from ringside.sim.training.ddp.buckets import Bucketing, check_used
+from ringside.sim.training.ddp.job import DataParallel, parse_hook
 from ringside.sim.training.ddp.record import DdpRecord, MeasuredNetwork, workload_of
 from ringside.sim.workload.workload import Workload
 from ringside.topologies import star
 from ringside.topologies.file import dumps
-from ringside.validation.questions.buckets import OfBuckets, hook_of
+from ringside.validation.questions.buckets import OfBuckets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +59,10 @@ class DdpMeasurement(OfBuckets, OnRanks):
     @cached_property
     def job(self) -> DdpJob:
         """The job for every rank; raise ValueError for an impossible one."""
-        hook, powersgd = hook_of(self.comm_hook)
+        hook, powersgd = parse_hook(self.comm_hook)
         return DdpJob(
-            bucketing=self.bucketing, comm_hook=hook or HOOKS[0], powersgd=powersgd, backend=self.backend,
-            gradient_as_bucket_view=self.gradient_as_bucket_view,
+            bucketing=Bucketing(**self.bucketing), comm_hook=hook or HOOKS[0], powersgd=powersgd,
+            backend=self.backend, gradient_as_bucket_view=self.gradient_as_bucket_view,
             workers=1 if self.backend in ON_GPU else self.workers,
             iterations=self.iterations, timeout_s=self.timeout,
         )  # fmt: skip
@@ -86,7 +86,7 @@ class DdpMeasurement(OfBuckets, OnRanks):
             raise QuestionError(f"{self.model} has no parameters to reduce; add some")
         used = set(workload.arrival)
         unused = [one.name for place, one in enumerate(workload.parameters) if place not in used]
-        check_used(unused, self.bucketing)
+        check_used(unused, self.job.bucketing)
         if any(tensor.sparse for tensor in workload.parameters):
             raise QuestionError(f"{self.model}: sleeping layers have dense gradients only; remove 'sparse'")
         return workload

@@ -22,14 +22,11 @@ from ringside.sim.training.pipeline.actions import COMPUTES, Table, read_tables,
 from ringside.sim.training.pipeline.lowering import find_placement
 from ringside.sim.training.pipeline.placement import Placement
 from ringside.sim.training.pipeline.program import find_runtime, pipeline
-from ringside.sim.training.pipeline.schedules import SCHEDULES, find_schedule
+from ringside.sim.training.pipeline.schedules import SCHEDULES
 from ringside.sim.training.tensor.context import METHODS
 from ringside.sim.training.tensor.cut import STYLES
 from ringside.sim.workload.decoder import CHECKPOINTING
 from ringside.sim.workload.devices import full_name
-
-INTERLEAVED = 2
-"""The default number of stages per pipeline rank of schedules without a fixed one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +59,7 @@ class ByLayout(Question):
         metavar="NAME|FILE.csv", default=None, default_text="1f1b",
     )  # fmt: skip
     virtual: int | None = option(
-        "Stages per pipeline rank.", default=None, default_text="2 where interleaved, else 1"
+        "Stages per pipeline rank.", default=None, default_text="2 where interleaved, else 1", minimum=1
     )
     micro_batch: int | None = option(
         "Samples of a --batch that pass at once.",
@@ -86,10 +83,16 @@ class ByLayout(Question):
     )
     no_sync: bool = option("DDP, FSDP: reduce gradients only in the last backward (no_sync).", default=False)
     param_dtype: str | None = option(
-        "FSDP: type in which parameters are gathered.", default=None, default_text="the products'"
+        "FSDP: type in which parameters are gathered.",
+        default=None,
+        default_text="the products'",
+        parse=full_name,
     )
     reduce_dtype: str | None = option(
-        "FSDP: type in which gradients are summed.", default=None, default_text="the parameters'"
+        "FSDP: type in which gradients are summed.",
+        default=None,
+        default_text="the parameters'",
+        parse=full_name,
     )
     ep: int = option("Expert-parallel ranks, neighbours among the data-parallel ones.", default=1)
     ep_imbalance: float = option("Tokens of the busiest expert-parallel rank over the mean.", default=1.0)
@@ -120,10 +123,6 @@ class ByLayout(Question):
             raise LayoutError("`cp_method` needs context-parallel ranks; add `cp` 2, or leave it out")
         schedule = "1f1b" if self.schedule is None else self.schedule
         tables = self._tables()
-        if tables:
-            usual = find_placement(tables).stages_a_rank
-        else:
-            usual = 1 if self.pp == 1 else find_schedule(schedule).stages_a_rank or INTERLEAVED
         if self.micro_batch is not None and self.micro_batch < 1:
             raise LayoutError(f"`micro_batch` {self.micro_batch}; write 1 or more")
         whole = self.strategy in AT_ONCE and (self.tp, self.cp, self.pp, self.ep) == (1, 1, 1, 1)
@@ -131,14 +130,14 @@ class ByLayout(Question):
             strategy=self.strategy, tp=self.tp, tp_style=self.tp_style, cp=self.cp,
             cp_method=self._method,
             async_tp=self.async_tp, pp=self.pp, shard=self.shard, schedule=schedule,
-            virtual=self.virtual if self.virtual is not None else usual,
+            virtual=self.virtual or 0,
             micro_batch=self.micro_batch or (0 if whole else 1),
             checkpointing=self.checkpointing, sequence_parallel=self.sequence_parallel,
             clip=self.strategy in CLIPPING if self.clip is None else self.clip,
             overlap_grad_reduce=self.overlap_grad_reduce, overlap_param_gather=self.overlap_param_gather,
             no_sync=self.no_sync, tables=tables, ep=self.ep, ep_imbalance=self.ep_imbalance,
             capacity_factor=self.capacity_factor,
-            param_dtype=full_name(self.param_dtype), reduce_dtype=full_name(self.reduce_dtype),
+            param_dtype=self.param_dtype, reduce_dtype=self.reduce_dtype,
         )  # fmt: skip
         if layout.strategy == "fsdp1" and layout.pp > 1 and schedule not in ("gpipe", "1f1b"):
             raise LayoutError(

@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 
 from ringside.sim.questions.question import option, options_of
 from ringside.sim.training.job import ParallelJob
-from ringside.sim.training.layout import Layout, LayoutError
+from ringside.sim.training.layout import LayoutError
 from ringside.sim.training.memory import FITS, TIGHT, TOO_LARGE, Room, room_of
 from ringside.sim.training.mesh import Mesh
+from ringside.sim.training.parallel import ParallelTraining
 from ringside.sim.training.pipeline.schedules import SCHEDULES
 from ringside.sim.training.search.search import Candidate, Found, Pruned, Searched, search
 from ringside.sim.training.step import ParallelStep
@@ -20,8 +21,6 @@ from ringside.sim.workload.decoder import CHECKPOINTING, DECODERS, decoder
 from ringside.topologies.names import one_of
 from ringside.topologies.placement import placement_notes
 from ringside.validation.questions.layout import ByLayout
-from ringside.validation.questions.parallel_training import ParallelTraining, notes, parallel_training
-from ringside.validation.questions.training import sized_workload
 from ringside.validation.questions.training_on_cluster import FORMULA, TrainingOnCluster
 
 TOP = 5
@@ -206,8 +205,7 @@ class LayoutSearch(TrainingOnCluster):
         """Search; ``on_progress`` receives messages. Control-C ends the search with the result so far."""
         room, fixed = room_of(self.gpu, self.reserve), self.fixed_options()
         check_fixed(fixed)
-        training = parallel_training(self, self.gpu, self.libraries, Layout())
-        budget = self._budget()
+        training, budget = self.parallel(), self._budget()
         options: dict[str, ByLayout] = {}
 
         def candidates() -> Iterator[Candidate]:
@@ -229,7 +227,7 @@ class LayoutSearch(TrainingOnCluster):
             model = decoder(self.model)
             layers, samples = model.layers, max(1, min(ranks, TOKENS // model.sequence))
         else:
-            workload = sized_workload(self, self.gpu)[0](None)
+            workload = self.model_on_gpu.workload()
             layers, samples = len(workload.layers), ranks * workload.batch
         samples = samples if self.global_batch is None else self.global_batch
         return Budget(ranks=ranks, machine=self.libraries.machine, samples=samples, layers=layers)
@@ -294,16 +292,16 @@ class RankedLayouts:
     @property
     def inputs(self) -> dict[str, Any]:
         """The resolved inputs."""
-        return self.question.understood(self.training.libraries.name, self.training.precision)
+        return self.question.understood(self.training.libraries.name)
 
     @property
     def notes(self) -> list[str]:
         """The placement of ranks, and the sources of FLOPs and of collectives, a sentence each."""
         libraries = self.training.libraries
         sentences = placement_notes(self.question.ranks, libraries.placement, libraries.placed)
-        sentences += [FORMULA] if self.training.precision else []
+        sentences += [FORMULA] if self.question.model_on_gpu.precision else []
         if self.best:
-            sentences += [*notes(libraries, self.ranked[0].job.mesh), *self.best.timeline.assumes]
+            sentences += [*self.training.notes(self.ranked[0].job.mesh), *self.best.timeline.assumes]
         return sentences
 
     @property
@@ -327,8 +325,8 @@ class RankedLayouts:
         }
 
     def _mfu(self, one: Found) -> float | None:
-        precision, flops = self.training.precision, one.job.model.model_flops
+        precision, flops = self.question.model_on_gpu.precision, one.job.model.model_flops
         if precision is None or flops is None:
             return None
-        peak = self.training.gpu.peak(precision)
+        peak = self.question.gpu.peak(precision)
         return flops * one.job.samples / (one.job.mesh.ranks * peak * one.step_s)

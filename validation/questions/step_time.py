@@ -1,7 +1,7 @@
 """How long a training step takes on a cluster."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -18,17 +18,16 @@ from ringside.sim.training.ddp.scaling import DataParallelTraining, ScaledStep, 
 from ringside.sim.training.ddp.simulate import simulate_disturbed
 from ringside.sim.training.ddp.step import TrainingStep
 from ringside.sim.training.job import ParallelJob
-from ringside.sim.training.layout import Layout
-from ringside.sim.training.memory import FITS, MemoryFit, fit_of
+from ringside.sim.training.layout import Layout, LayoutError
+from ringside.sim.training.memory import FITS, MemoryFit
 from ringside.sim.training.mesh import DIMENSIONS
+from ringside.sim.training.parallel import ParallelTraining
 from ringside.sim.training.simulate import simulate_parallel, simulate_parallel_disturbed
 from ringside.sim.training.step import ParallelStep, StageTime
 from ringside.topologies.catalogue import split
 from ringside.topologies.placement import PACKED, placement_notes
 from ringside.topologies.units import format_duration
 from ringside.validation.questions.model import is_timed
-from ringside.validation.questions.parallel_training import ParallelTraining, notes, parallel_training
-from ringside.validation.questions.training import batch_of, computing, data_parallel_training
 from ringside.validation.questions.training_on_cluster import TrainingOnCluster
 
 REMARKABLE = 0.05
@@ -44,7 +43,7 @@ class StepTime(Disturbances, TrainingOnCluster):
     @cached_property
     def simple(self) -> Self:
         """The question without layout fields that have no effect."""
-        return self.simplified(lambda: batch_of(self, self.gpu))
+        return self.simplified(lambda: self.model_on_gpu.batch)
 
     @property
     def slowdown(self) -> Mapping[int, float]:
@@ -61,8 +60,13 @@ class StepTime(Disturbances, TrainingOnCluster):
 
     @cached_property
     def training(self) -> ParallelTraining:
-        """The training at its pace, under any layout."""
-        return parallel_training(self, self.gpu, self.libraries, self._layout)
+        """The training at its pace, under any layout; a measured throughput is under this one."""
+        own = self.parallel()
+        if self.throughput is None:
+            return own
+        from ringside.validation.pace import parallel_pace
+
+        return replace(own, factor=parallel_pace(own, self._layout, *self.throughput))
 
     @cached_property
     def job(self) -> ParallelJob:
@@ -75,17 +79,22 @@ class StepTime(Disturbances, TrainingOnCluster):
 
     def data_parallel(self, library: Library) -> DataParallelTraining:
         """Return the training under DistributedDataParallel alone, at its pace, with a library of `bound`."""
+        own = self.on(self.gpu, self.model_on_gpu)
+        if self.throughput is None:
+            return own
+        from ringside.validation.pace import data_parallel_pace
+
         cluster = split(self.cluster)[0] if LIBRARIES[library.name].by_machines else self.cluster
-        return data_parallel_training(self, self.gpu, lambda ranks: self._bound(cluster, ranks, PACKED))
+        samples_per_s, ranks = self.throughput
+        return replace(own, pace=data_parallel_pace(own, self._bound(cluster, ranks, PACKED), samples_per_s))
 
     def ask(
         self, *, on_step: Callable[[str], None] = lambda _: None
     ) -> "DataParallelSteps | StepUnderLayout":
         """Simulate the step, and the draws of a disturbed one; ``on_step`` is called after each."""
-        question = self.simple
-        if question.is_parallel:
-            return question._ask_layout(on_step)
-        return question.ask_each([question.cluster], [question.bucket_cap_mb], on_step=on_step)
+        if self.simple.is_parallel:
+            return self.simple._ask_layout(on_step)
+        return self.ask_each([self.cluster], [self.bucket_cap_mb], on_step=on_step)
 
     def ask_each(
         self,
@@ -95,39 +104,41 @@ class StepTime(Disturbances, TrainingOnCluster):
         on_step: Callable[[str], None] = lambda _: None,
     ) -> "DataParallelSteps":
         """Simulate a step of DistributedDataParallel on each cluster with each bucket cap."""
-        libraries = [self.bound(one) for one in clusters]
-        scaled = self.data_parallel(libraries[0]).scaled(
-            libraries, caps, self.global_batch, self.reserve, on_step
+        question = self.simple
+        if question.is_parallel:
+            raise ValueError("`sweep` is of a step of DistributedDataParallel alone; leave it out")
+        libraries = [question.bound(one) for one in clusters]
+        scaled = question.data_parallel(libraries[0]).scaled(
+            libraries, caps, question.global_batch, question.reserve, on_step
         )
-        training = scaled.training
         return DataParallelSteps(
-            question=self,
+            question=question,
             steps=scaled.steps,
-            precision=training.precision,
-            where=self.where,
-            computing=computing(self, self.gpu, training.precision),
+            where=question.where,
+            computing=question.computing,
             memory=scaled.memory,
             fit=scaled.fit,
-            notes=self._notes(scaled),
-            disturbed=self._disturbed_step(training, scaled.steps[0], on_step) if self.disturbed_by else None,
+            notes=question._notes(scaled),
+            disturbed=question._disturbed_step(scaled, on_step) if self.disturbed_by else None,
         )
 
     def _ask_layout(self, on_step: Callable[[str], None]) -> "StepUnderLayout":
-        training, job, libraries = self.training, self.job, self.libraries
-        step = simulate_parallel(job, libraries)
+        if self.global_batch is not None:
+            raise LayoutError("`global_batch` is of a step of DistributedDataParallel alone; leave it out")
+        judged, libraries = self.training.step(self.job, self.reserve), self.libraries
+        step = judged.step
         on_step(f"simulated {step.ranks} ranks")
-        mfu, hfu = training.utilization(step)
         placed = placement_notes(self.ranks, libraries.placement, libraries.placed)
         return StepUnderLayout(
             question=self,
             step=step,
-            mesh={name: job.mesh.degree(name) for name in DIMENSIONS},
+            mesh={name: getattr(self.job.mesh, name) for name in DIMENSIONS},
             where=self.where,
-            computing=computing(self, self.gpu, training.precision),
-            mfu=mfu,
-            hfu=hfu,
-            fit=fit_of(step.peak_nbytes, self.gpu, self.reserve),
-            notes=[*placed, *notes(libraries, job.mesh), *step.timeline.assumes],
+            computing=self.computing,
+            mfu=judged.mfu,
+            hfu=judged.hfu,
+            fit=judged.fit,
+            notes=[*placed, *judged.notes],
             disturbed=self._disturbed_layout(step.step_s, on_step) if self.disturbed_by else None,
         )
 
@@ -151,10 +162,9 @@ class StepTime(Disturbances, TrainingOnCluster):
             )
         return list(dict.fromkeys(sentences))
 
-    def _disturbed_step(
-        self, training: DataParallelTraining, first: ScaledStep, on_draw: Callable[[str], None]
-    ) -> DisturbedTime | None:
-        disturbances, library = self.disturbances, first.library
+    def _disturbed_step(self, scaled: ScaledTraining, on_draw: Callable[[str], None]) -> DisturbedTime | None:
+        training, first, disturbances = scaled.training, scaled.steps[0], self.disturbances
+        library = first.library
         if disturbances.disturbance is None:
             return None
         disturbances.disturbance.check_ranks(library.ranks)
@@ -194,13 +204,12 @@ def train(model: str, cluster: str, **options: Any) -> TrainingStep | ParallelSt
 class DataParallelSteps:
     """The answer under DistributedDataParallel: a step, or several.
 
-    ``precision`` is None for timed layers. ``where`` is the cluster with its changes, ``computing`` the
-    source of compute times, ``fit`` the fit into a GPU's ``memory``.
+    ``where`` is the cluster with its changes, ``computing`` the source of compute times, ``fit`` the fit into
+    a GPU's ``memory``.
     """
 
     question: StepTime
     steps: Sequence[ScaledStep]
-    precision: str | None
     where: str
     computing: str
     memory: Memory
@@ -211,7 +220,7 @@ class DataParallelSteps:
     @property
     def inputs(self) -> dict[str, Any]:
         """The resolved inputs."""
-        return self.question.understood(self.steps[0].library.name, self.precision)
+        return self.question.understood(self.steps[0].library.name)
 
     @property
     def totals(self) -> dict[str, Any]:
@@ -253,8 +262,7 @@ class StepUnderLayout:
     @property
     def inputs(self) -> dict[str, Any]:
         """The resolved inputs."""
-        training = self.question.training
-        return self.question.understood(training.libraries.name, training.precision)
+        return self.question.understood(self.question.libraries.name)
 
     @cached_property
     def would_fit(self) -> tuple[str, int] | None:

@@ -1,30 +1,20 @@
 """The trained model: from a table, a module of the user's own, or a file of timed layers."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from ringside.sim.libraries.library import Library
 from ringside.sim.questions.question import Question, choices, option
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.record import workload_of
 from ringside.sim.training.ddp.scaling import DataParallelTraining
 from ringside.sim.training.memory import OPTIMIZERS
-from ringside.sim.training.tensor.decoder import decoder_workload
-from ringside.sim.training.tensor.layers import Numerics
-from ringside.sim.workload.architecture import products_s, usual_precision
-from ringside.sim.workload.architecture import workload as roofline
+from ringside.sim.training.tensor.decoder import ATTENTION, ModelOnGpu, decoder_on_gpu
 from ringside.sim.workload.decoder import DECODERS, Decoder
-from ringside.sim.workload.devices import DEVICES, Device, full_name, stored
-from ringside.sim.workload.workload import Workload, rebatched
+from ringside.sim.workload.devices import DEVICES, Device
+from ringside.sim.workload.workload import TimedModel, rebatched
 from ringside.topologies.names import one_of
 from ringside.validation.questions.model import find_model, is_timed, measured_rate, with_tokens
-
-BATCH = 32
-"""Default samples per pass of a decoder."""
-
-ATTENTION = ("fused", "causal", "written")
-"""Kernels of attention: scores stay in caches, masked ones are skipped too, or all are written to memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,20 +91,31 @@ class Training(Question):
         """The factor by which a rank takes longer, here none."""
         return {}
 
+    def model_on(self, gpu: Device) -> ModelOnGpu:
+        """Return the model as the GPU computes it."""
+        if self.batch is not None and self.batch < 1:
+            raise ValueError(f"a batch of {self.batch}; write 1 or more samples")
+        if self.attention not in ATTENTION:
+            known = one_of(ATTENTION, self.attention)
+            raise ValueError(f"unknown attention kernel {self.attention!r}; write {known}")
+        if is_timed(self.model):
+            return self._timed(Path(self.model))
+        model, efficiency = find_model(self.model), self.efficiency_on(gpu)
+        if isinstance(model, Decoder):
+            return decoder_on_gpu(
+                model, gpu, batch=self.batch, precision=self.precision, dtype=self.dtype,
+                efficiency=efficiency, attention=self.attention,
+                attention_efficiency=self.attention_efficiency,
+            )  # fmt: skip
+        if self.attention != "fused" or self.attention_efficiency is not None:
+            raise ValueError(
+                f"`attention` and `attention_efficiency` apply to decoders, and {self.model} is none; "
+                "leave them out"
+            )
+        return model.on(gpu, self.batch, self.precision, self.dtype, efficiency)
 
-def sized_workload(training: Training, gpu: Device) -> tuple[Callable[[int | None], Workload], str | None]:
-    """Return the workload as a function of a rank's batch, and the precision of its products.
-
-    A batch of None is the requested one; the precision is None for timed layers.
-    """
-    if training.batch is not None and training.batch < 1:
-        raise ValueError(f"a batch of {training.batch}; write 1 or more samples")
-    path = Path(training.model)
-    if training.attention not in ATTENTION:
-        known = one_of(ATTENTION, training.attention)
-        raise ValueError(f"unknown attention kernel {training.attention!r}; write {known}")
-    if is_timed(training.model):
-        if training.precision or training.dtype or training.compute_efficiency:
+    def _timed(self, path: Path) -> TimedModel:
+        if self.precision or self.dtype or self.compute_efficiency:
             raise ValueError(
                 f"{path} already has times and types; leave `precision`, `dtype` and `compute_efficiency` out"
             )
@@ -123,103 +124,18 @@ def sized_workload(training: Training, gpu: Device) -> tuple[Callable[[int | Non
             raise ValueError(
                 f"{path}: no layer takes any time; write a forward or a backward, for example 5ms"
             )
-        asked = rebatched(whole, training.batch or whole.batch)
-        return lambda batch: rebatched(asked, batch or asked.batch), None
-    model, dtype, share = find_model(training.model), stored(training.dtype), reached(training, gpu)
-    precision = full_name(training.precision)
-    if isinstance(model, Decoder):
-        precision = gpu.mixed if precision is None else precision
-        pace, usual = gpu.roofline(precision, share), training.batch or BATCH
-        how, dtype = numerics(training, gpu, precision), dtype or "float32"
-        return lambda batch: decoder_workload(model, pace, batch or usual, dtype, how), precision
-    if training.attention != "fused" or training.attention_efficiency is not None:
-        raise ValueError(
-            f"`attention` and `attention_efficiency` apply to decoders, and {training.model} is none; "
-            "leave them out"
-        )
-    usual = training.batch or model.batch
-    precision = usual_precision(model, gpu) if precision is None else precision
-    return lambda batch: roofline(model, gpu, batch or usual, precision, dtype, share), precision
+        return TimedModel(rebatched(whole, self.batch or whole.batch))
 
+    def efficiency_on(self, gpu: Device) -> float:
+        """Return the share of the GPU's peak that the model's products reach, by default the usual one."""
+        if self.compute_efficiency is not None:
+            return self.compute_efficiency
+        is_decoder = self.model.partition(":")[0] in DECODERS
+        return (gpu.wide_efficiency if is_decoder else None) or gpu.compute_efficiency
 
-def numerics(training: Training, gpu: Device, precision: str) -> Numerics:
-    """Return the numerics of a decoder's attention."""
-    share = training.attention_efficiency
-    if share is not None:
-        gpu.check_efficiency("an attention", share)
-    return Numerics(
-        fused=training.attention != "written", causal=training.attention == "causal",
-        attention=None if share is None else gpu.roofline(precision, share),
-    )  # fmt: skip
-
-
-def batch_of(training: Training, gpu: Device) -> int:
-    """Return the samples of one rank and pass, or of a replica's step under a layout."""
-    return sized_workload(training, gpu)[0](None).batch if training.batch is None else training.batch
-
-
-def peak_s(training: Training, gpu: Device, precision: str) -> float:
-    """Seconds of a sample's products, forward and backward, at the GPU's peak, a lower bound."""
-    model = find_model(training.model)
-    if isinstance(model, Decoder):
-        return model.training_flops() / gpu.peak(precision)
-    return products_s(model, gpu, precision)
-
-
-def reached(training: Training, gpu: Device) -> float:
-    """Return the share of the GPU's peak that the model's products reach, by default the usual one."""
-    if training.compute_efficiency is not None:
-        return training.compute_efficiency
-    is_decoder = training.model.partition(":")[0] in DECODERS
-    return (gpu.wide_efficiency if is_decoder else None) or gpu.compute_efficiency
-
-
-def data_parallel_training(
-    training: Training, gpu: Device, library: Callable[[int], Library]
-) -> DataParallelTraining:
-    """Return the training under DistributedDataParallel alone, at its pace.
-
-    ``library`` binds the ranks of a measured throughput.
-    """
-    sized, precision = sized_workload(training, gpu)
-    own = DataParallelTraining(
-        gpu=gpu, workload_of=sized, precision=precision, ddp=training.ddp, optimizer=training.optimizer,
-        spread=training.spread, contention=training.contention, slowdown=training.slowdown,
-    )  # fmt: skip
-    if training.throughput is None:
-        return own
-    from ringside.validation.pace import data_parallel_pace
-
-    samples_per_s, ranks = training.throughput
-    if precision is not None:
-        share = samples_per_s / ranks * peak_s(training, gpu, precision)
-        if share > 1:
-            raise ValueError(beyond_peak(training.throughput, share, gpu, precision))
-    return replace(own, pace=data_parallel_pace(own, library(ranks), samples_per_s))
-
-
-def beyond_peak(measured: tuple[float, int], share: float, gpu: Device, precision: str) -> str:
-    """Return the error for a throughput that is ``share`` times the GPUs' peak."""
-    samples_per_s, ranks = measured
-    return (
-        f"{samples_per_s:g} samples/s on {_counted(ranks)} is {share:.3g} times the peak of {gpu.name} "
-        f"in {precision}; write a measured throughput, or another `precision` or `device`"
-    )
-
-
-def computing(training: Training, gpu: Device, precision: str | None) -> str:
-    """Return the source of compute times."""
-    if precision is None:
-        text = f"layers as timed in {training.model}, optimizer and copies on {gpu.name}"
-    else:
-        types = training.dtype or "of the model's own types"
-        share = "" if training.throughput else f" at {reached(training, gpu):.0%} of its peak"
-        text = f"{precision} on {gpu.name}{share}, gradients {types}"
-    if training.throughput:
-        samples_per_s, ranks = training.throughput
-        text += f", at the pace of {samples_per_s:g} samples/s measured on {_counted(ranks)}"
-    return text
-
-
-def _counted(ranks: int) -> str:
-    return f"{ranks} rank" if ranks == 1 else f"{ranks} ranks"
+    def on(self, gpu: Device, model: ModelOnGpu) -> DataParallelTraining:
+        """Return the training on such GPUs, which compute the model at their own pace."""
+        return DataParallelTraining(
+            gpu=gpu, model=model, ddp=self.ddp, optimizer=self.optimizer,
+            spread=self.spread, contention=self.contention, slowdown=self.slowdown,
+        )  # fmt: skip

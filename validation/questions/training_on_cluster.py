@@ -1,6 +1,6 @@
 """Fields of a training on a cluster, and the library of its collectives."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,9 @@ from ringside.sim.questions.calibrated import Anchor, anchor_option, calibration
 from ringside.sim.questions.fields import OnCluster, network_option
 from ringside.sim.questions.question import option
 from ringside.sim.training.ddp.job import DataParallel
+from ringside.sim.training.layout import COPIES, LayoutError
+from ringside.sim.training.parallel import ParallelTraining
+from ringside.sim.training.tensor.decoder import ModelOnGpu
 from ringside.sim.workload.devices import Device, device, device_of
 from ringside.topologies.units import parse_size
 from ringside.validation.questions.buckets import ByBuckets
@@ -52,12 +55,51 @@ class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
     @property
     def ddp(self) -> DataParallel:
         """The arguments of DistributedDataParallel."""
-        return replace(super().ddp, no_sync=self.no_sync)
+        return DataParallel.parse(
+            self.comm_hook, self.bucketing, gradient_as_bucket_view=self.gradient_as_bucket_view,
+            broadcast_buffers=not self.no_broadcast_buffers, accumulation=self.accumulation,
+            no_sync=self.no_sync,
+        )  # fmt: skip
 
     @cached_property
     def gpu(self) -> Device:
         """The GPU of each rank, by default the cluster's."""
         return device_of(self.cluster, self.settings) if self.device is None else device(self.device)
+
+    @cached_property
+    def model_on_gpu(self) -> ModelOnGpu:
+        """The model as each rank computes it, for a rank's batch or for a replica's."""
+        return self.model_on(self.gpu)
+
+    @property
+    def computing(self) -> str:
+        """The source of compute times."""
+        precision = self.model_on_gpu.precision
+        if precision is None:
+            text = f"layers as timed in {self.model}, optimizer and copies on {self.gpu.name}"
+        else:
+            types = self.dtype or "of the model's own types"
+            share = "" if self.throughput else f" at {self.efficiency_on(self.gpu):.0%} of its peak"
+            text = f"{precision} on {self.gpu.name}{share}, gradients {types}"
+        if self.throughput:
+            samples_per_s, ranks = self.throughput
+            of_ranks = f"{ranks} rank" if ranks == 1 else f"{ranks} ranks"
+            text += f", at the pace of {samples_per_s:g} samples/s measured on {of_ranks}"
+        return text
+
+    def parallel(self) -> ParallelTraining:
+        """Return the training under any layout, at the GPUs' own pace."""
+        if self.accumulation > 1:
+            raise LayoutError(
+                "`accumulation` needs plain ddp; write `batch` for all samples and `micro_batch` for one pass"
+            )
+        copies = self.strategy in COPIES and self.strategy != "data_parallel"
+        for name in () if copies else self.changed(*(one.name for one in fields(ByBuckets))):
+            raise LayoutError(
+                f"`{name}` is of a step of DistributedDataParallel, and `strategy` is {self.strategy}; leave "
+                "it out"
+            )
+        return ParallelTraining(self.on(self.gpu, self.model_on_gpu), self.libraries)
 
     @property
     def where(self) -> str:
@@ -90,8 +132,9 @@ class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
             calibration=self.read_calibration,
         )  # fmt: skip
 
-    def understood(self, library: str, precision: str | None) -> dict[str, Any]:
+    def understood(self, library: str) -> dict[str, Any]:
         """Return the inputs with defaults filled in; a library of measured machines has no network."""
+        precision = self.model_on_gpu.precision
         inputs = self.inputs() | {"library": library, "device": self.gpu.name, "precision": precision}
         if LIBRARIES[library].by_machines:
             del inputs["network"]

@@ -20,23 +20,15 @@ from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.questions.question import options_of
 from ringside.sim.training.ddp.scaling import recommended_cap
 from ringside.sim.training.ddp.step import TrainingStep
-from ringside.sim.training.layout import COPIES
 from ringside.sim.training.step import ParallelStep
 from ringside.topologies.catalogue import split
 from ringside.topologies.disk import check_outputs, write_file
-from ringside.validation.questions.buckets import ByBuckets
-from ringside.validation.questions.layout_search import LAYOUT_FIELDS, LayoutSearch
+from ringside.validation.questions.layout_search import LAYOUT_FIELDS, TOP, LayoutSearch
 from ringside.validation.questions.step_time import StepTime, StepUnderLayout
 from ringside.validation.questions.training_on_cluster import TrainingOnCluster
 
-DDP_STEP = {"sweep", "global_batch"}
-"""Options of plain DistributedDataParallel only."""
-
 ONE_LAYOUT = {"sweep", "accumulation", *(one.name for one in fields(Disturbances))}
 """Options that do not apply to a search."""
-
-BUCKETS = {one.name for one in fields(ByBuckets)} - {"accumulation"}
-"""Options of DistributedDataParallel, under any layout."""
 
 
 @asks(StepTime, LayoutSearch)
@@ -62,20 +54,23 @@ def command(
     json: options.Json = False,
 ) -> None:
     """Predict a training step: what communication it hides and what stays exposed."""
-    question, given = question.simple, console.given(context)
     answer: Answer | ParallelAnswer | SearchAnswer
-    _check_search(given, search=search)
     read = [question.model, split(question.cluster)[0]]
-    if search or question.is_parallel:
-        _check_has_effect(given - ({"global_batch"} if search else set()), question.strategy)
     if trace and sweep:
         raise ValueError("a trace shows one step, not a sweep; leave --trace or --sweep out")
     check_outputs((plot, trace, html), read)
     if search:
-        options = {one.name: getattr(question, one.name) for one in options_of(TrainingOnCluster)}
+        given = console.given(context)
+        for name in sorted(given & ONE_LAYOUT):
+            raise ValueError(
+                f"--{name.replace('_', '-')} is of one layout, and --search has many; leave it out"
+            )
+        options = {one.name: getattr(question.simple, one.name) for one in options_of(TrainingOnCluster)}
         named = [*(fixed or ()), *(name for name in LAYOUT_FIELDS if name in given)]
         answer = train_search.run(LayoutSearch(**options, top=top, fixed=named), plot=plot, trace=trace)
     else:
+        if fixed or top != TOP:
+            raise ValueError(f"--{'fixed' if fixed else 'top'} is of --search; add it, or leave it out")
         answer = _asked(question, sweep, plot, trace)
     if html:
         write_page(answer.page(), html, [*read, plot, trace])
@@ -138,26 +133,6 @@ def _swept(question: StepTime, sweep: str, plot: Path | None) -> Answer:
 
         draw_sweep(parameter, values, steps, best, plot)
     return Answer(steps=answer, best_mb=best, swept=(sweep, parameter, values))
-
-
-def _check_has_effect(given: set[str], strategy: str) -> None:
-    """Raise ValueError for options without effect under a layout."""
-    for name in sorted(
-        given & (DDP_STEP if strategy in COPIES and strategy != "data_parallel" else DDP_STEP | BUCKETS)
-    ):
-        option = f"--{name.replace('_', '-')}"
-        raise ValueError(
-            f"{option} applies to plain DistributedDataParallel"
-            + (" alone" if name in DDP_STEP else f", and --strategy is {strategy}")
-            + "; leave it out"
-        )
-
-
-def _check_search(given: set[str], *, search: bool) -> None:
-    """Raise ValueError for options that do not apply to a search, and for options of a search without it."""
-    for name in sorted(given & (ONE_LAYOUT if search else {"top", "fixed"})):
-        why = "of one layout, and --search has many;" if search else "of --search; add it, or"
-        raise ValueError(f"--{name.replace('_', '-')} is {why} leave it out")
 
 
 def _checked(question: StepTime, sweep: str) -> tuple[str, list[float]]:

@@ -18,7 +18,6 @@ from ringside.sim.training.search.search import IMPOSSIBLE, Pruned
 from ringside.topologies.disk import write_file
 from ringside.topologies.units import format_duration
 from ringside.validation.questions.layout_search import CHOICES, LayoutSearch, RankedLayouts
-from ringside.validation.questions.training import computing
 
 SHORT = {"micro_batch": "micro", "checkpointing": "ckpt", "sequence_parallel": "seq-par"}
 """Short heads of columns."""
@@ -65,7 +64,7 @@ class SearchAnswer:
         """Return the page of the best layouts."""
         from ringside.report.charts import beside
 
-        answer, gpu = self.ranked, self.ranked.training.gpu
+        answer, gpu = self.ranked, self.ranked.question.gpu
         first, *comments = self._comments()
         names = [row["options"] for row in answer.rows]
         more = [f"{gib(row['memory_bytes'])} of {gib(gpu.memory)}" for row in answer.rows]
@@ -108,7 +107,7 @@ class SearchAnswer:
             "inputs": answer.inputs,
             "notes": self.notes,
             "budget": asdict(answer.budget),
-            "memory_bytes": {"of_gpu": answer.training.gpu.memory, "reserve": answer.room.reserve},
+            "memory_bytes": {"of_gpu": answer.question.gpu.memory, "reserve": answer.room.reserve},
             "complete": not answer.result.left,
             "considered": answer.considered,
             "rows": answer.rows,
@@ -124,14 +123,14 @@ class SearchAnswer:
                 for (kind, reason), count in counted.most_common()]  # fmt: skip
 
     def _comments(self) -> list[str]:
-        answer, question, training = self.ranked, self.ranked.question, self.ranked.training
+        answer, question = self.ranked, self.ranked.question
         kinds = Counter(one.kind for one in answer.pruned)
         lines = [
             f"{answer.considered} layouts of {question.model} on the {_gpus(answer.budget.ranks)} of "
             f"{question.where}, {answer.budget.samples} samples a step; collectives of "
-            f"{training.libraries.name}",
-            computing(training.training, training.gpu, training.precision),
-            f"memory of a GPU {gib(training.gpu.memory)}, {gib(answer.room.reserve)} of it kept free",
+            f"{question.libraries.name}",
+            question.computing,
+            f"memory of a GPU {gib(question.gpu.memory)}, {gib(answer.room.reserve)} of it kept free",
         ]
         if answer.rows:
             best = answer.rows[0]

@@ -1,9 +1,10 @@
 """A data-parallel job: DistributedDataParallel's arguments, and what a step costs beside its layers."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
+from typing import Any
 
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.sim.training.ddp.powersgd import PowerSGD
@@ -52,6 +53,12 @@ class DataParallel:
         if self.iteration is not None and self.iteration < 1:
             raise ValueError(f"iteration {self.iteration}; iterations are counted from 1")
 
+    @classmethod
+    def parse(cls, hook: str | None, bucketing: Mapping[str, Any], **arguments: Any) -> "DataParallel":
+        """Return the arguments of a hook as `parse_hook` reads it, of a `Bucketing`, and others."""
+        name, powersgd = parse_hook(hook)
+        return cls(comm_hook=name, powersgd=powersgd, bucketing=Bucketing(**bucketing), **arguments)
+
     @property
     def settled(self) -> int:
         """The iteration that selects the buckets."""
@@ -62,6 +69,39 @@ class DataParallel:
         """Whether PowerSGD compresses; in its first iterations it only averages."""
         begun = self.iteration is None or self.iteration > self.powersgd.start
         return self.comm_hook == "powersgd" and begun
+
+
+def parse_hook(text: str | None) -> tuple[str | None, PowerSGD]:
+    """Parse a communication hook's name, and PowerSGD's arguments in ``powersgd:rank=4,start=10``."""
+    if text is None:
+        return None, PowerSGD()
+    name, colon, figures = text.partition(":")
+    if name not in COMM_HOOKS:
+        raise ValueError(f"unknown hook {name!r}; write {one_of(COMM_HOOKS, name)}")
+    if colon and name != "powersgd":
+        raise ValueError(f"{text!r}: {name} has no arguments; write {name}")
+    return name, PowerSGD(**dict(_figure(part) for part in figures.split(",")) if colon else {})
+
+
+def _figure(text: str) -> tuple[str, Any]:
+    word, _, value = text.partition("=")
+    name = word.replace("-", "_")
+    try:
+        return name, _FIGURES[name](value)
+    except (KeyError, ValueError):
+        allowed = ", ".join(known.replace("_", "-") for known in _FIGURES)
+        raise ValueError(
+            f"{text!r} is not an argument of PowerSGD; write {allowed}, for example rank=4 or warm-start=no"
+        ) from None
+
+
+def _yes(text: str) -> bool:
+    return {"yes": True, "no": False}[text]
+
+
+_FIGURES: dict[str, Callable[[str], Any]] = {
+    "rank": int, "start": int, "min_rate": float, "error_feedback": _yes, "warm_start": _yes, "batched": _yes,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

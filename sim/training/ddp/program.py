@@ -14,7 +14,7 @@ from ringside.sim.program import Group, Program
 from ringside.sim.training.ddp.plan import StepPlan
 from ringside.sim.training.ddp.sharing import Chain, Replicated
 from ringside.sim.training.mesh import Communicators, Mesh
-from ringside.sim.training.rank import RankList
+from ringside.sim.training.rank import STREAM, RankList
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class RankStep:
     @property
     def last(self) -> int | None:
         """The last operation of the stream."""
-        return next(iter(self.rank.last()), None)
+        return self.rank.latest.get(STREAM)
 
 
 def rank_step(job: StepPlan, factor: float, group: Group) -> RankStep:

@@ -13,6 +13,7 @@ from ringside.sim.training.ddp.memory import Memory, memory
 from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.training.ddp.step import TrainingStep, busy
 from ringside.sim.training.memory import MemoryFit, find_optimizer, fit_of
+from ringside.sim.training.tensor.decoder import ModelOnGpu
 from ringside.sim.workload.devices import Device
 from ringside.sim.workload.workload import Workload
 
@@ -34,15 +35,12 @@ MOST = 0.5
 class DataParallelTraining:
     """A training under DistributedDataParallel on GPUs ``gpu``.
 
-    ``workload_of`` returns the workload of a rank's batch, or of the default one for None; its layers take
-    ``pace`` times as long. Products are computed in ``precision``, None for timed layers. ``spread`` and
-    ``slowdown`` are those of `Costs`, ``contention`` is the share of a GPU that collectives take, by default
-    the usual one.
+    The model's layers take ``pace`` times as long. ``spread`` and ``slowdown`` are those of `Costs`,
+    ``contention`` is the share of a GPU that collectives take, by default the usual one.
     """
 
     gpu: Device
-    workload_of: Callable[[int | None], Workload]
-    precision: str | None
+    model: ModelOnGpu
     ddp: DataParallel
     optimizer: str
     spread: float | None = None
@@ -52,22 +50,27 @@ class DataParallelTraining:
 
     def workload(self, batch: int | None = None) -> Workload:
         """Return the workload of a rank, at its pace."""
-        workload = self.workload_of(batch)
+        workload = self.model.workload(batch)
         return workload if self.pace == 1.0 else at_pace(workload, self.pace)
+
+    def usual_costs(self, library: Library | None) -> Costs:
+        """Return the costs beside layers and optimizer; None is the library of a rank alone."""
+        usual_spread = 0.0 if self.model.precision is None else SPREAD
+        usual = 0.0 if library is None else contention(library, self.gpu)
+        return Costs(
+            memory_bandwidth=self.gpu.streaming, operator_s=OPERATOR_S,
+            spread=usual_spread if self.spread is None else self.spread,
+            contention=usual if self.contention is None else self.contention,
+        )  # fmt: skip
 
     def costs_on(self, library: Library) -> Costs:
         """Return the costs on the ranks of a library."""
-        bandwidth = self.gpu.streaming
-        usual_spread = 0.0 if self.precision is None else SPREAD
-        costs = Costs(
-            memory_bandwidth=bandwidth, slowdown=self.slowdown,
-            spread=usual_spread if self.spread is None else self.spread, operator_s=OPERATOR_S,
-            optimizer_s=find_optimizer(self.optimizer).seconds(self.workload().totals.nbytes, bandwidth),
-        )  # fmt: skip
+        costs, optimizer = self.usual_costs(library), find_optimizer(self.optimizer)
+        nbytes = self.workload().totals.nbytes
+        costs = replace(costs, optimizer_s=optimizer.seconds(nbytes, costs.memory_bandwidth))
         if library.ranks == 1:
-            return replace(costs.alone, slowdown=self.slowdown)
-        usual = contention(library, self.gpu) if self.contention is None else self.contention
-        return replace(costs, contention=usual)
+            costs = replace(costs.alone, contention=0.0)
+        return replace(costs, slowdown=self.slowdown)
 
     def step(self, library: Library) -> TrainingStep:
         """Simulate a step on all ranks of a library."""

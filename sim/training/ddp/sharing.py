@@ -219,4 +219,4 @@ class Replicated:
     @property
     def _last(self) -> int | None:
         """The stream's latest operation."""
-        return next(iter(self._rank.last()), None)
+        return self._rank.latest.get(STREAM)

@@ -96,6 +96,10 @@ class PassTimes(NamedTuple):
     message: float
 
 
+INTERLEAVED = 2
+"""The usual number of stages of a rank where a schedule may have any."""
+
+
 def find_schedule(name: str) -> Schedule:
     """Return the schedule of that name."""
     if name not in SCHEDULES:
@@ -104,8 +108,9 @@ def find_schedule(name: str) -> Schedule:
 
 
 def placement(schedule: str, ranks: int, stages_a_rank: int) -> Placement:
-    """Return the placement of a schedule's stages."""
+    """Return the placement of a schedule's stages; 0 on a rank is its usual number."""
     own = find_schedule(schedule)
+    stages_a_rank = stages_a_rank or own.stages_a_rank or INTERLEAVED
     if own.stages_a_rank and own.stages_a_rank != stages_a_rank:
         several = [name for name, one in SCHEDULES.items() if one.stages_a_rank in (None, stages_a_rank)]
         raise ValueError(

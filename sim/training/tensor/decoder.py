@@ -1,6 +1,6 @@
 """One rank's part of a decoder: cut by tensor parallelism within layers, by the pipeline between them."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ringside.sim.collective import Collective
 from ringside.sim.program.libraries import Libraries
@@ -11,12 +11,73 @@ from ringside.sim.training.tensor.context import ContextParallel
 from ringside.sim.training.tensor.cut import Pull, TensorParallel
 from ringside.sim.training.tensor.experts import ExpertParallel
 from ringside.sim.training.tensor.layers import Numerics, rank_layers, tied_embedding
+from ringside.sim.workload.architecture import ArchitectureOnGpu
 from ringside.sim.workload.decoder import DECODERS, Decoder
-from ringside.sim.workload.devices import Device, Roofline
-from ringside.sim.workload.workload import Workload
+from ringside.sim.workload.devices import Device, Roofline, stored
+from ringside.sim.workload.workload import TimedModel, Workload
+
+BATCH = 32
+"""Default samples per pass of a decoder."""
+
+ATTENTION = ("fused", "causal", "written")
+"""Kernels of attention: scores stay in caches, masked ones are skipped too, or all are written to memory."""
 
 USUAL = Numerics()
 """Attention that never writes its scores, and computes all of them at the products' pace."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderOnGpu:
+    """A decoder, and how a GPU computes it; ``batch`` sequences pass at once by default."""
+
+    decoder: Decoder
+    gpu: Device
+    batch: int
+    precision: str
+    dtype: str
+    roofline: Roofline
+    numerics: Numerics
+
+    def workload(self, batch: int | None = None) -> Workload:
+        """Return a training step of ``batch`` sequences."""
+        return decoder_workload(self.decoder, self.roofline, batch or self.batch, self.dtype, self.numerics)
+
+    def on_rank(self, layout: Layout, libraries: Libraries, tensor_ranks: tuple[int, ...]) -> RankModel:
+        """Return the decoder as one of some tensor-parallel ranks has it."""
+        pull = _pull(libraries, tensor_ranks, self.gpu) if layout.async_tp else None
+        return decoder_on_rank(
+            self.decoder, layout, self.roofline, self.dtype, numerics=self.numerics, pull=pull
+        )
+
+    @property
+    def peak_s(self) -> float:
+        """Seconds of a sequence's products, forward and backward, at the GPU's peak, a lower bound."""
+        return self.decoder.training_flops() / self.gpu.peak(self.precision)
+
+
+ModelOnGpu = DecoderOnGpu | ArchitectureOnGpu | TimedModel
+"""A model that is trained on a GPU."""
+
+
+def decoder_on_gpu(
+    decoder: Decoder,
+    gpu: Device,
+    *,
+    batch: int | None,
+    precision: str | None,
+    dtype: str | None,
+    efficiency: float,
+    attention: str,
+    attention_efficiency: float | None,
+) -> DecoderOnGpu:
+    """Return a decoder on a GPU; ``attention`` is one of `ATTENTION`, None the usual value."""
+    dtype, roofline = stored(dtype) or "float32", gpu.roofline(precision, efficiency)
+    of_attention = None
+    if attention_efficiency is not None:
+        gpu.check_efficiency("an attention", attention_efficiency)
+        of_attention = gpu.roofline(precision, attention_efficiency)
+    numerics = Numerics(fused=attention != "written", causal=attention == "causal", attention=of_attention)
+    return DecoderOnGpu(decoder, gpu, batch or BATCH, roofline.precision, dtype, roofline, numerics)
 
 
 def decoder_on_rank(
@@ -45,6 +106,7 @@ def decoder_on_rank(
         numerics=replace(numerics, dtype=dtype, checkpointing=layout.checkpointing),
         experts=experts,
     )  # fmt: skip
+    totals = decoder.totals(layout.checkpointing)
     tokens = layout.micro_batch * decoder.sequence // layout.cp
     between = tokens * decoder.width * roofline.itemsize
     if layout.sequence_parallel:
@@ -54,10 +116,10 @@ def decoder_on_rank(
         sample=decoder.sample,
         layers=layers,
         between_nbytes=(between,) * (len(layers) - 1),
-        num_parameters=decoder.num_parameters,
+        num_parameters=totals.parameters,
         tokens=decoder.sequence,
-        model_flops=decoder.training_flops(),
-        recomputed_flops=decoder.recomputed_flops(layout.checkpointing),
+        model_flops=totals.model_flops,
+        recomputed_flops=totals.recomputed_flops,
         output_nbytes=tokens * decoder.vocabulary * roofline.itemsize,
         tied=tied_embedding(decoder, parallel, dtype) if decoder.tied else None,
     )
@@ -96,7 +158,7 @@ _NBYTES = 2**28
 """Bytes of a gather whose latency is negligible."""
 
 
-def pull_of(libraries: Libraries, ranks: tuple[int, ...], gpu: Device) -> Pull:
+def _pull(libraries: Libraries, ranks: tuple[int, ...], gpu: Device) -> Pull:
     """Return copies at the pace at which large all-gathers of the library deliver neighbours' bytes."""
     library, gather = libraries.of(ranks), Collective("all_gather", len(ranks), _NBYTES)
     seconds = library.time(gather, library.choose(gather)).time_s

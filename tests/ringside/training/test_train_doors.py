@@ -18,7 +18,7 @@ from ringside.sim.training.mesh import DATA
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import STORED, device_of
 from ringside.validation.questions.layout import ByLayout
-from ringside.validation.questions.training import Training, batch_of, find_model, reached, sized_workload
+from ringside.validation.questions.training import Training, find_model
 
 QUESTIONS = 3
 """Random ones of each strategy that are answered."""
@@ -127,12 +127,13 @@ def resolved(words: Words) -> Words:
     mesh = layout.layout().mesh(ranks, libraries.machine)
     group = mesh.together(0, *DATA)
     alone = all(words.get(name, 1) == 1 for name in ("tp", "cp", "pp", "ep"))
-    batch = batch_of(training, gpu)
+    on_gpu, efficiency = training.model_on(gpu), training.efficiency_on(gpu)
+    batch = on_gpu.batch
     usual: Words = {
         "strategy": "ddp", "tp": 1, "cp": 1, "pp": 1, "ep": 1, "ep_imbalance": 1.0, "checkpointing": "none",
         "optimizer": "adam", "network": "fifo", "library": library, "ranks": ranks, "device": gpu.name,
-        "batch": batch, "dtype": "float32", "precision": sized_workload(training, gpu)[1],
-        "compute_efficiency": reached(training, gpu), "attention": "fused", "spread": SPREAD,
+        "batch": batch, "dtype": "float32", "precision": on_gpu.precision,
+        "compute_efficiency": efficiency, "attention": "fused", "spread": SPREAD,
         "contention": contention(libraries.of(group), gpu) if len(group) > 1 else 0.0,
         # torch's wrapper of whole models, and the one process, pass what they are given; all else one sample
         "micro_batch": batch if strategy in AT_ONCE and alone else 1,
@@ -140,7 +141,7 @@ def resolved(words: Words) -> Words:
     }  # fmt: skip
     model = find_model(words["model"])
     if isinstance(model, Decoder):
-        usual["attention_efficiency"] = reached(training, gpu)
+        usual["attention_efficiency"] = efficiency
     if ":" not in words["model"]:
         assert isinstance(model, Decoder)
         usual["seq"] = model.sequence

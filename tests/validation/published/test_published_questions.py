@@ -147,4 +147,4 @@ def test_a_job_is_made_in_one_file() -> None:
         for path in (TOP / package).rglob("*.py")
         if "ParallelJob(" in path.read_text(encoding="utf-8")
     ]
-    assert found == ["validation/questions/parallel_training.py"]
+    assert found == ["sim/training/parallel.py"]

@@ -16,7 +16,7 @@ from itertools import groupby
 from statistics import median
 from typing import NamedTuple
 
-from ringside.sim.training.utilization import Utilization
+from ringside.sim.training.step import Utilization
 from ringside.sim.workload.decoder import Decoder, decoder
 from ringside.sim.workload.devices import Device, device
 from ringside.validation.published.training.rows import read_rows

@@ -9,8 +9,8 @@ import pytest
 
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.job import ParallelJob
-from ringside.sim.training.layout import Layout
 from ringside.sim.training.memory import FITS, TIGHT, TOO_LARGE, Room, room_of
+from ringside.sim.training.parallel import ParallelTraining
 from ringside.sim.training.search.bounds import Bounds
 from ringside.sim.training.search.search import SLOWER, Candidate, search
 from ringside.sim.training.simulate import play_parallel, simulate_parallel
@@ -18,7 +18,6 @@ from ringside.sim.training.step import ParallelStep
 from ringside.sim.workload.devices import device
 from ringside.validation.questions.layout import ByLayout
 from ringside.validation.questions.layout_search import Budget, LayoutSearch, as_options, job_of, layouts
-from ringside.validation.questions.parallel_training import ParallelTraining, parallel_training
 from ringside.validation.questions.training import Training
 
 MODEL = "gpt2:256"
@@ -32,9 +31,14 @@ def libraries() -> Libraries:
     return Libraries("nccl", "dgx-a100:1", {}, 8)
 
 
+def training_of(model: str, libraries: Libraries) -> ParallelTraining:
+    question, gpu = Training(model=model), device("a100")
+    return ParallelTraining(question.on(gpu, question.model_on(gpu)), libraries)
+
+
 @pytest.fixture(scope="module")
 def training(libraries: Libraries) -> ParallelTraining:
-    return parallel_training(Training(model=MODEL), device("a100"), libraries, Layout())
+    return training_of(MODEL, libraries)
 
 
 BUDGET = Budget(ranks=8, machine=8, samples=32, layers=12)
@@ -90,11 +94,7 @@ def test_no_step_is_shorter_and_none_holds_less_than_its_bounds(
 def test_words_that_are_said_alone_have_bounds_too(
     libraries: Libraries, model: str, words: dict[str, Any]
 ) -> None:
-    job = job_of(
-        parallel_training(Training(model=model), device("a100"), libraries, Layout()),
-        BUDGET,
-        ByLayout(**words),
-    )
+    job = job_of(training_of(model, libraries), BUDGET, ByLayout(**words))
     bounds, played = Bounds(libraries), play_parallel(job, libraries)
     held = max(peak.nbytes for peak in played.peaks)
     assert 0.3 * held < bounds.nbytes(job) <= held

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringside.sim.training.layers import Exchange, Pass, RankLayer, Work
+from ringside.sim.training.step import Utilization
 from ringside.sim.training.tensor.activations import Activations
 from ringside.sim.training.tensor.cut import Cut, Pull, TensorParallel
 from ringside.sim.training.tensor.layers import Numerics, rank_layers, replicated_parameters
-from ringside.sim.training.utilization import Utilization
 from ringside.sim.workload.decoder import DECODERS, Decoder, decoder
 from ringside.sim.workload.devices import Roofline, device
 
