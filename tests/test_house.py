@@ -82,12 +82,6 @@ def test_every_term_of_the_glossary_stands_in_the_code():
         assert any(one in TREES and defines(TREES[one].body, names) for one, names in places), (term, code)
 
 
-NAMED_TWICE = {
-    "Answer", "Candidate", "Costs", "RankStep", "Schedule", "Span", "Stage", "Work",
-}  # fmt: skip
-"""Names of several public classes until each says what it is."""
-
-
 def test_no_two_classes_share_a_name():
     classes = Counter(
         node.name
@@ -95,7 +89,7 @@ def test_no_two_classes_share_a_name():
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
-    assert {name for name, count in classes.items() if count > 1} <= NAMED_TWICE
+    assert {name for name, count in classes.items() if count > 1} == set()
 
 
 FORBIDDEN = {
@@ -103,12 +97,6 @@ FORBIDDEN = {
     "found",
 }  # fmt: skip
 """Identifiers that do not say what they name; `docs/design.md` has the house's terms."""
-
-UNNAMED = {
-    "ringside/commands/train", "sim/training", "sim/training/ddp", "sim/training/search",
-    "validation/questions",
-}  # fmt: skip
-"""Folders that still have some of them."""
 
 
 def identifiers(tree):
@@ -128,4 +116,4 @@ def test_names_say_what_they_name():
         for file, tree in TREES.items()
         if FORBIDDEN & {file.stem, *identifiers(tree)}
     }
-    assert vague <= UNNAMED
+    assert vague == set()

@@ -14,7 +14,7 @@ from ringside.real.emulate import EmulatedNetwork
 from ringside.real.launch.follow import START_S, MeasureError, Row, last_lines
 from ringside.real.launch.torchrun import RANK, Agent, local_agent, started, watched
 from ringside.sim.training.ddp.buckets import Bucket
-from ringside.sim.training.ddp.step import Pace, Reduction, Span, TrainingStep, busy, exposed
+from ringside.sim.training.ddp.step import Activity, Pace, Reduction, TrainingStep, busy, exposed
 from ringside.sim.workload.file import dumps
 from ringside.sim.workload.workload import Layer, Workload
 
@@ -170,7 +170,7 @@ def step_of(workload: Workload, everybody: Sequence[dict[str, Any]], workers: in
         Pace(
             (rank,),
             1.0,
-            tuple(Span(begin - zero, end - zero, kind, name) for begin, end, kind, name in own["spans"]),
+            tuple(Activity(begin - zero, end - zero, kind, name) for begin, end, kind, name in own["spans"]),
         )
         for rank, own in enumerate(everybody)
     )

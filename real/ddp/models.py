@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils._pytree import tree_map_only
 
 from ringside.real.model.user_model import build, loss
-from ringside.sim.training.ddp.step import Span
+from ringside.sim.training.ddp.step import Activity
 from ringside.sim.workload.workload import Layer, Tensor, Workload
 
 
@@ -27,7 +27,7 @@ class Computing:
         self.module, inputs = build(text)
         self.module.to(device)
         self.inputs: tuple[Any, ...] = tree_map_only(torch.Tensor, lambda t: _own(t).to(device), inputs)
-        self.spans: list[Span] = []  # the layers of a module are not timed
+        self.spans: list[Activity] = []  # the layers of a module are not timed
         self._parameters = [p for p in self.module.parameters() if p.requires_grad]
         self._buffers = [(buffer, buffer.clone()) for buffer in self.module.buffers()]
         self._average = self._averaged()
@@ -100,7 +100,7 @@ class SleepingModel(nn.Module):
         super().__init__()
         self._slowdown, self._sigma = slowdown, sigma
         self._rng = np.random.default_rng([seed, dist.get_rank()])
-        self.spans: list[Span] = []
+        self.spans: list[Activity] = []
         self.inputs = (torch.zeros(1, requires_grad=True),)  # so that every layer has a backward pass
         self._due = 0.0
         self._workload = workload
@@ -148,7 +148,7 @@ class SleepingModel(nn.Module):
         factor = self._slowdown * (float(self._rng.lognormal(0.0, self._sigma)) if self._sigma else 1.0)
         begin, self._due = self._due, self._due + seconds * factor
         time.sleep(max(self._due - time.monotonic(), 0.0))
-        self.spans.append(Span(begin, self._due, kind, layer.name))
+        self.spans.append(Activity(begin, self._due, kind, layer.name))
 
     def gradients(self, layer: Layer) -> list[torch.Tensor]:
         """Return new gradients of the layer's parameters."""

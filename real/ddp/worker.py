@@ -34,7 +34,7 @@ from ringside.real.launch.loopback import joined
 from ringside.real.machine import run_first
 from ringside.real.model.user_model import loss
 from ringside.sim.training.ddp.buckets import check_used
-from ringside.sim.training.ddp.step import Span
+from ringside.sim.training.ddp.step import Activity
 from ringside.sim.workload.file import read
 from ringside.sim.workload.workload import Workload
 
@@ -106,10 +106,10 @@ class DdpTrainee:
                 for index in sorted(seen.launch)
             ]
         spans = self.subject.spans or [
-            Span(begin, forwarded, "forward", "forward"),
-            Span(forwarded, max(arrived.values()), "backward", "backward"),
+            Activity(begin, forwarded, "forward", "forward"),
+            Activity(forwarded, max(arrived.values()), "backward", "backward"),
         ]
-        spans = [*spans, Span(max(span.end for span in spans), end, "wait", "wait for buckets")]
+        spans = [*spans, Activity(max(span.end for span in spans), end, "wait", "wait for buckets")]
         return {"begin": begin, "end": end, "spans": spans, "buckets": buckets}
 
     def wrong(self) -> int:

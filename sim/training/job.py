@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from ringside.sim.training.ddp.job import Costs, DataParallel, expected_maximum
-from ringside.sim.training.layers import Pass, RankLayer, Work
+from ringside.sim.training.layers import Kernels, Pass, RankLayer
 from ringside.sim.training.layout import COPIES, Layout
 from ringside.sim.training.memory import Optimizer
 from ringside.sim.training.mesh import Mesh
@@ -106,7 +106,7 @@ def at_pace(layer: RankLayer, factor: float) -> RankLayer:
     """Return the layer with all of its compute times multiplied by ``factor``."""
 
     def paced(parts: Pass) -> Pass:
-        return tuple(Work(part.seconds * factor) if isinstance(part, Work) else part for part in parts)
+        return tuple(Kernels(part.seconds * factor) if isinstance(part, Kernels) else part for part in parts)
 
     return replace(
         layer,

@@ -12,8 +12,8 @@ from ringside.sim.collective import Collective
 from ringside.sim.workload.workload import Tensor
 
 
-class Work(NamedTuple):
-    """Compute that takes ``seconds`` while nothing else uses the rank's units."""
+class Kernels(NamedTuple):
+    """Kernels that take ``seconds`` while nothing else uses the rank's units."""
 
     seconds: float
 
@@ -29,7 +29,7 @@ class Exchange(NamedTuple):
     overlaps: bool = False
 
 
-Pass = tuple[Work | Exchange, ...]
+Pass = tuple[Kernels | Exchange, ...]
 """A micro-batch's operations in a layer, in order."""
 
 

@@ -359,7 +359,7 @@ class Layout:
     def _shard(self, data: int, machine: int) -> int:
         fitting = [count for count in _divisors(data) if 1 < count < data]
         whole = "ddp" if data == 1 else "fsdp"
-        words = f"write one of `shard` {_listed(fitting)}" if fitting else f"write `strategy` {whole}"
+        advice = f"write one of `shard` {_listed(fitting)}" if fitting else f"write `strategy` {whole}"
         shard = self.shard
         if shard is None:
             near = self.tp * self.cp
@@ -367,12 +367,12 @@ class Layout:
             if not (1 < shard < data and data % shard == 0):
                 raise LayoutError(
                     f"HSDP has no sharding group left: {data} data-parallel ranks, {machine} ranks a machine "
-                    f"and `tp` {self.tp}; {words}"
+                    f"and `tp` {self.tp}; {advice}"
                 )
         if data % shard or shard == data or shard == 1:
             raise LayoutError(
                 f"`shard` {shard} must divide {data} data-parallel ranks, and be more than 1 and fewer than "
-                f"all; {words}"
+                f"all; {advice}"
             )
         return shard
 

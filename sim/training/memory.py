@@ -140,7 +140,7 @@ class Peak:
     Without allocations it is the constant part.
     """
 
-    pools: Mapping[str, int]
+    by_pool: Mapping[str, int]
     nbytes: int
     moment_s: float
     operation: str

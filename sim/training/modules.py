@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from ringside.sim.training.layers import Exchange, Pass, RankLayer, Work
+from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer
 from ringside.sim.workload.workload import Layer, Tensor, Workload
 
 
@@ -117,26 +117,26 @@ def _module(tensor: Tensor) -> str:
 
 
 def _seconds(parts: Pass) -> float:
-    return sum(part.seconds for part in parts if isinstance(part, Work))
+    return sum(part.seconds for part in parts if isinstance(part, Kernels))
 
 
 def _cut(parts: Pass, shares: Sequence[float]) -> list[Pass]:
     """Cut a pass into pieces with these shares of its work; work that overlaps an exchange stays with it."""
     total = _seconds(parts)
     left = [share * total for share in shares]
-    pieces: list[list[Work | Exchange]] = [[] for _ in shares]
+    pieces: list[list[Kernels | Exchange]] = [[] for _ in shares]
     place, beside = 0, False
     for part in parts:
-        if not isinstance(part, Work):
+        if not isinstance(part, Kernels):
             pieces[place].append(part)
             beside = part.overlaps
             continue
         seconds = part.seconds
         while not beside and place < len(shares) - 1 and seconds > left[place]:
-            pieces[place] += [Work(left[place])] if left[place] > 0 else []
+            pieces[place] += [Kernels(left[place])] if left[place] > 0 else []
             seconds -= max(left[place], 0.0)
             place += 1
-        pieces[place] += [Work(seconds)] if seconds else []
+        pieces[place] += [Kernels(seconds)] if seconds else []
         left[place] -= seconds
         beside = False
     return [tuple(piece) for piece in pieces]

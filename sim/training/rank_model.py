@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, pairwise
 
-from ringside.sim.training.layers import RankLayer, Work
+from ringside.sim.training.layers import Kernels, RankLayer
 from ringside.sim.training.layout import LayoutError
 from ringside.sim.workload.workload import Tensor, Workload
 
@@ -77,11 +77,11 @@ def workload_on_rank(workload: Workload, *, units: bool, model_flops: float | No
             parameters=tuple(
                 workload.parameters[index] for layer in run for index in reversed(layer.gradients)
             ),
-            forward=(Work(sum(layer.forward_s for layer in run)),),
-            backward=(Work(sum(layer.backward_s for layer in run)),),
+            forward=(Kernels(sum(layer.forward_s for layer in run)),),
+            backward=(Kernels(sum(layer.backward_s for layer in run)),),
             # half of it is for the input's gradient, if there are both
-            input_gradient=(Work(sum(layer.backward_s for layer in run) / 2),),
-            weight_gradient=(Work(sum(layer.backward_s for layer in run) / 2),),
+            input_gradient=(Kernels(sum(layer.backward_s for layer in run) / 2),),
+            weight_gradient=(Kernels(sum(layer.backward_s for layer in run) / 2),),
             kept_nbytes=sum(layer.activation_nbytes for layer in run),
             wrapped=not units or _block(run[0].name) is not None,
         )
@@ -99,7 +99,7 @@ def workload_on_rank(workload: Workload, *, units: bool, model_flops: float | No
 def seconds_of(layer: RankLayer) -> float:
     """Return a micro-batch's compute seconds in a layer, forward and backward."""
     passes = (*layer.forward, *layer.recomputed, *layer.backward)
-    return sum(part.seconds for part in passes if isinstance(part, Work))
+    return sum(part.seconds for part in passes if isinstance(part, Kernels))
 
 
 def _block(name: str) -> str | None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from ringside.sim.training.layers import Pass, RankLayer, Work
+from ringside.sim.training.layers import Kernels, Pass, RankLayer
 from ringside.sim.training.memory import Optimizer
 from ringside.sim.training.rank import STREAM, RankList
 
@@ -199,7 +199,7 @@ class Stage:
         name = f"{self._name}{layer.name}, micro-batch {micro_batch}"
         beside: list[int | None] = []
         for part in parts:
-            if isinstance(part, Work):
+            if isinstance(part, Kernels):
                 self.rank.compute(part.seconds, name, kind)
             else:
                 group = self.rank.communicators.along(self.rank.rank, *part.dimensions)

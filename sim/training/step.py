@@ -213,9 +213,9 @@ def _move(
 
 def _dimension(mesh: Mesh, group: Group) -> str:
     """Return the dimensions along which a group's ranks differ; a fold of the data-parallel ones by name."""
-    words = group.name.split()[:-1]
-    if set(words) & set(FOLDS):
-        return " ".join(name for name in words if mesh.degree(name) > 1)
+    names = group.name.split()[:-1]
+    if set(names) & set(FOLDS):
+        return " ".join(name for name in names if mesh.degree(name) > 1)
     first, last = mesh.place(group.ranks[0]), mesh.place(group.ranks[-1])
     return " ".join(name for name in DIMENSIONS if first[name] != last[name])
 

@@ -15,7 +15,7 @@ from ringside.sim.training.memory import FITS, TIGHT, TOO_LARGE, Room, room_of
 from ringside.sim.training.mesh import Mesh
 from ringside.sim.training.parallel import ParallelTraining
 from ringside.sim.training.pipeline.schedules import SCHEDULES
-from ringside.sim.training.search.search import Candidate, Found, Pruned, Searched, search
+from ringside.sim.training.search.search import Found, LayoutCandidate, Pruned, Searched, search
 from ringside.sim.training.step import ParallelStep
 from ringside.sim.workload.decoder import CHECKPOINTING, DECODERS, decoder
 from ringside.topologies.names import one_of
@@ -208,11 +208,11 @@ class LayoutSearch(TrainingOnCluster):
         training, budget = self.parallel(), self._budget()
         options: dict[str, ByLayout] = {}
 
-        def candidates() -> Iterator[Candidate]:
+        def candidates() -> Iterator[LayoutCandidate]:
             for one in layouts(budget, fixed):
                 name = as_options(one)
                 options[name] = one
-                yield Candidate(name, partial(job_of, training, budget, one))
+                yield LayoutCandidate(name, partial(job_of, training, budget, one))
 
         result = search(candidates(), self.libraries, room, top=self.top, tell=on_progress)
         return RankedLayouts(self, training, budget, room, result, options)
@@ -265,7 +265,7 @@ class RankedLayouts:
     @property
     def ranked(self) -> list[Found]:
         """The ranked layouts."""
-        return self.result.found
+        return self.result.ranked
 
     @property
     def best(self) -> ParallelStep | None:

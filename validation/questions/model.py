@@ -58,8 +58,8 @@ def tokens_of(model: str) -> int | None:
     """Return the tokens of one of the model's samples; None if unknown or without tokens."""
     if is_timed(model):
         return None
-    words = re.fullmatch(r"sequence of (\d+) tokens", find_model(model).sample)
-    return int(words[1]) if words else None
+    match = re.fullmatch(r"sequence of (\d+) tokens", find_model(model).sample)
+    return int(match[1]) if match else None
 
 
 def is_timed(model: str) -> bool:

@@ -326,7 +326,12 @@ def _row(place: int, stage: StageTime) -> dict[str, Any]:
 
 def _peak(stage: StageTime) -> dict[str, Any]:
     peak = stage.peak
-    return {"total": peak.nbytes, "pools": dict(peak.pools), "at_s": peak.moment_s, "during": peak.operation}
+    return {
+        "total": peak.nbytes,
+        "pools": dict(peak.by_pool),
+        "at_s": peak.moment_s,
+        "during": peak.operation,
+    }
 
 
 def _margin(fit: MemoryFit) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from ringside.real.training.job import ExpertLayers, TrainingJob
 from ringside.sim.collective import Collective
-from ringside.sim.training.layers import Exchange, RankLayer, Work
+from ringside.sim.training.layers import Exchange, Kernels, RankLayer
 from ringside.sim.training.mesh import DATA
 from ringside.sim.training.rank import RankList
 from ringside.sim.training.stage import Stage, Unshared
@@ -41,6 +41,6 @@ def _layer(job: TrainingJob, model: ExpertLayers, position: int) -> RankLayer:
     half, back_half = model.forward_s / 2, model.backward_s / 2
     return RankLayer(
         name="experts",
-        forward=(Work(half), announced, sent, probabilities, Work(load * half), returned),
-        backward=(sent, Work(load * back_half), theirs, returned, Work(back_half)),
+        forward=(Kernels(half), announced, sent, probabilities, Kernels(load * half), returned),
+        backward=(sent, Kernels(load * back_half), theirs, returned, Kernels(back_half)),
     )

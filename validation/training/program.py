@@ -13,7 +13,7 @@ from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.plan import plan_of_layers
 from ringside.sim.training.fsdp_policy import FullyShardPolicy
 from ringside.sim.training.fully_shard import FullyShard
-from ringside.sim.training.layers import Exchange, Pass, RankLayer, Work
+from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer
 from ringside.sim.training.mesh import DATA, Communicators
 from ringside.sim.training.modules import arriving
 from ringside.sim.training.pipeline.program import find_pipeline
@@ -84,7 +84,7 @@ def _arriving(job: TrainingJob, layer: RankLayer) -> tuple[RankLayer, ...]:
     if not isinstance(model, Sleeping):
         return tuple(arriving((layer,)))
     column, row = layer.parameters
-    half = (Work(model.backward_s / 2),)
+    half = (Kernels(model.backward_s / 2),)
     return (
         RankLayer(name=f"{layer.name} input", backward=half),
         RankLayer(name=f"{layer.name} column", parameters=(column,), backward=half),
@@ -170,7 +170,7 @@ def _later(layer: RankLayer) -> RankLayer:
     Over Gloo, crossing messages of two ranks overlap only if both are started within a latency; otherwise the
     later rank's announcement of its receive waits behind its send.
     """
-    host = Work(HOST_S)
+    host = Kernels(HOST_S)
     return replace(
         layer,
         forward=(host, *layer.forward),
@@ -188,8 +188,8 @@ def _sleeping(job: TrainingJob, model: Sleeping, number: int) -> RankLayer:
     inner, hidden = model.inner // job.tensor, model.hidden
     enter, leave = _exchanges(job, "all_gather"), _exchanges(job, "reduce_scatter")
     half = model.backward_s / 2
-    forward: Pass = (Work(model.forward_s),)
-    backward: Pass = (Work(model.backward_s),)
+    forward: Pass = (Kernels(model.forward_s),)
+    backward: Pass = (Kernels(model.backward_s),)
     if job.context > 1:
         shared = _shared(job, model)
         forward, backward = shared.forward, shared.backward
@@ -201,8 +201,8 @@ def _sleeping(job: TrainingJob, model: Sleeping, number: int) -> RankLayer:
         ),
         forward=(*enter, *forward, *(leave or _exchanges(job, "all_reduce"))),
         backward=(*enter, *backward, *(leave or _exchanges(job, "all_reduce"))),
-        input_gradient=(*enter, Work(half), *(leave or _exchanges(job, "all_reduce"))),
-        weight_gradient=(Work(half),),
+        input_gradient=(*enter, Kernels(half), *(leave or _exchanges(job, "all_reduce"))),
+        weight_gradient=(Kernels(half),),
     )
 
 

@@ -19,7 +19,7 @@ HEADS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class StepsAnswer:
     """A step, or those of a sweep, as they are shown: ``best_mb`` is the recommended cap.
 
     ``swept`` is the text of a sweep, its parameter and its values, one a row.

@@ -9,7 +9,7 @@ import typer
 
 from ringside import console, options
 from ringside.commands.train import search as train_search
-from ringside.commands.train.answer import Answer, unfit
+from ringside.commands.train.answer import StepsAnswer, unfit
 from ringside.commands.train.parallel import ParallelAnswer
 from ringside.commands.train.search import STOPPED, SearchAnswer
 from ringside.commands.train.sweep import sweep_of, whole_nodes
@@ -54,7 +54,7 @@ def command(
     json: options.Json = False,
 ) -> None:
     """Predict a training step: what communication it hides and what stays exposed."""
-    answer: Answer | ParallelAnswer | SearchAnswer
+    answer: StepsAnswer | ParallelAnswer | SearchAnswer
     read = [question.model, split(question.cluster)[0]]
     if trace and sweep:
         raise ValueError("a trace shows one step, not a sweep; leave --trace or --sweep out")
@@ -86,7 +86,7 @@ def command(
 
 def _asked(
     question: StepTime, sweep: str | None, plot: Path | None, trace: Path | None
-) -> Answer | ParallelAnswer:
+) -> StepsAnswer | ParallelAnswer:
     """Simulate the step, or those of a sweep; draw and trace them."""
     if sweep:
         return _swept(question, sweep, plot)
@@ -111,10 +111,10 @@ def _asked(
         draw_timelines({f"{step.workload} on {step.ranks} ranks": step}, plot)
     if trace and timeline:
         write_file(trace, timeline.dumps())
-    return ParallelAnswer(answer=answer) if isinstance(answer, StepUnderLayout) else Answer(steps=answer)
+    return ParallelAnswer(answer=answer) if isinstance(answer, StepUnderLayout) else StepsAnswer(steps=answer)
 
 
-def _swept(question: StepTime, sweep: str, plot: Path | None) -> Answer:
+def _swept(question: StepTime, sweep: str, plot: Path | None) -> StepsAnswer:
     """Simulate a step for each value of a sweep."""
     parameter, values = _checked(question, sweep)
     clusters, caps = [question.cluster], [question.bucket_cap_mb]
@@ -132,7 +132,7 @@ def _swept(question: StepTime, sweep: str, plot: Path | None) -> Answer:
         from ringside.pictures.jobs.training import draw_sweep
 
         draw_sweep(parameter, values, steps, best, plot)
-    return Answer(steps=answer, best_mb=best, swept=(sweep, parameter, values))
+    return StepsAnswer(steps=answer, best_mb=best, swept=(sweep, parameter, values))
 
 
 def _checked(question: StepTime, sweep: str) -> tuple[str, list[float]]:

@@ -143,10 +143,10 @@ class ParallelAnswer:
     def _memory(self) -> str:
         answer, question = self.answer, self.answer.question
         worst = max(answer.step.stages, key=lambda stage: stage.peak.nbytes)
-        pools = ", ".join(f"{name} {gib(size)}" for name, size in worst.peak.pools.items() if size)
+        sizes = ", ".join(f"{name} {gib(size)}" for name, size in worst.peak.by_pool.items() if size)
         when = worst.peak.operation or "all the time"
         text = (
-            f"memory of a GPU {gib(worst.peak.nbytes)} of {gib(question.gpu.memory)} ({pools}) on rank "
+            f"memory of a GPU {gib(worst.peak.nbytes)} of {gib(question.gpu.memory)} ({sizes}) on rank "
             f"{worst.rank}, at {format_duration(worst.peak.moment_s, 3)}, {when}: "
             f"{fitting(answer.fit)}"
         )

@@ -9,16 +9,16 @@ def sweep_of(text: str) -> tuple[str, list[float]]:
     """Parse a ``parameter=value,value`` text."""
     parameter, _, values = text.partition("=")
     try:
-        found = [float(value) for value in values.split(",")]
+        numbers = [float(value) for value in values.split(",")]
     except ValueError:
-        found = []
-    if parameter not in SWEEPS or not found or any(not 0 <= value < float("inf") for value in found):
+        numbers = []
+    if parameter not in SWEEPS or not numbers or any(not 0 <= value < float("inf") for value in numbers):
         raise ValueError(
             f"{text!r} is not a sweep of {' or '.join(SWEEPS)}; write for example bucket-cap-mb=1,5,25"
         )
-    if len(set(found)) < len(found):
+    if len(set(numbers)) < len(numbers):
         raise ValueError(f"{text!r} names a value twice; write each once")
-    return parameter, found
+    return parameter, numbers
 
 
 def whole_nodes(nodes: float) -> int:

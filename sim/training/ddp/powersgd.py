@@ -73,7 +73,7 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class HookWork:
     """A stretch of the hook: elements that it reads and writes, and operators that it launches."""
 
     elements: int
@@ -118,35 +118,35 @@ class Compression:
         return narrow + (2 * self.bucket.nbytes if self.powersgd.error_feedback else 0)
 
     @property
-    def stretches(self) -> tuple[Work, Work, Work, Work]:
+    def stretches(self) -> tuple[HookWork, HookWork, HookWork, HookWork]:
         """Return the work before the first all-reduce, and after each."""
         return self._approximate(), self._unpack(), self._project(), self._decompress()
 
-    def _approximate(self) -> Work:
+    def _approximate(self) -> HookWork:
         """Add the error, keep a copy, make Q orthonormal, P = M Q, and pack the uncompressed gradients."""
         feedback = self.powersgd.error_feedback
         drawn = 0 if self.powersgd.warm_start else len(self._batches)
         orthonormal = self._orthonormal(rows=False)
-        return Work(
+        return HookWork(
             (5 * self._count if feedback else 0)
             + 2 * self.uncompressed + self._stacked + orthonormal.elements + self._product,
             (2 if feedback else 0)
             + bool(self.whole) + len(self._stacks) + drawn + orthonormal.operators + len(self._batches),
         )  # fmt: skip
 
-    def _unpack(self) -> Work:
+    def _unpack(self) -> HookWork:
         """Divide the uncompressed gradients and copy them back."""
-        return Work(4 * self.uncompressed, 1 + len(self.whole))
+        return HookWork(4 * self.uncompressed, 1 + len(self.whole))
 
-    def _project(self) -> Work:
+    def _project(self) -> HookWork:
         """Make P orthonormal, and Q = M^T P."""
         orthonormal = self._orthonormal(rows=True)
-        return Work(orthonormal.elements + self._product, orthonormal.operators + len(self._batches))
+        return HookWork(orthonormal.elements + self._product, orthonormal.operators + len(self._batches))
 
-    def _decompress(self) -> Work:
+    def _decompress(self) -> HookWork:
         """Divide Q, M = P Q^T, and keep the error for the next step."""
         feedback = self.powersgd.error_feedback
-        return Work(
+        return HookWork(
             2 * self.right + self._product + self._stacked + (3 * self._count if feedback else 0),
             1 + len(self._batches) + sum(batch.alike for batch in self._stacks) + feedback,
         )
@@ -181,7 +181,7 @@ class Compression:
         """Elements of M, P and Q of all matrices."""
         return sum(one.rows * one.columns for one in self.matrices) + self.left + self.right
 
-    def _orthonormal(self, *, rows: bool) -> Work:
+    def _orthonormal(self, *, rows: bool) -> HookWork:
         """Return the work for all P (``rows``) or Q: column-wise Gram-Schmidt, from rank 3 on Householder QR.
 
         A column is normed and divided, and four operators subtract it from each that follows. A
@@ -196,7 +196,7 @@ class Compression:
             else:
                 elements += 2 * size * rank * rank
                 operators += 4 * rank
-        return Work(elements, operators)
+        return HookWork(elements, operators)
 
 
 def compression(bucket: Bucket, parameters: Sequence[Tensor], powersgd: PowerSGD) -> Compression:

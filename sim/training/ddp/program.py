@@ -18,7 +18,7 @@ from ringside.sim.training.rank import STREAM, RankList
 
 
 @dataclass(frozen=True, slots=True)
-class RankStep:
+class ReplicaStep:
     """The operations of one rank whose layers take ``factor`` times their time."""
 
     factor: float
@@ -31,7 +31,7 @@ class RankStep:
         return self.rank.latest.get(STREAM)
 
 
-def rank_step(job: StepPlan, factor: float, group: Group) -> RankStep:
+def rank_step(job: StepPlan, factor: float, group: Group) -> ReplicaStep:
     """Write the operations of a rank of this pace."""
     rank = RankList(group.ranks[0], Communicators(Mesh(replicate=job.ranks)))
     sharing, workload = Replicated(rank, job, group), job.workload
@@ -53,7 +53,7 @@ def rank_step(job: StepPlan, factor: float, group: Group) -> RankStep:
             sharing.after_backward(number, last=not left)
     sharing.after_step()
     compute("optimizer", "optimizer", job.costs.optimizer_s)
-    return RankStep(factor, rank, sharing)
+    return ReplicaStep(factor, rank, sharing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class StepProgram:
 
     program: Program
     roles: tuple[int, ...]
-    steps: dict[tuple[int, ...], RankStep]
+    steps: dict[tuple[int, ...], ReplicaStep]
     """Steps by the ranks of one pace, in the order of their first rank."""
 
 
@@ -94,7 +94,7 @@ def check_threads(job: StepPlan, chains: Sequence[Chain], ends: Sequence[float],
     waiting: list[float] = []
     for number, chain in enumerate(chains):
         launch = _moment(ends, chain.launched[0].launch)
-        waiting = [*(moment for moment in waiting if moment > launch), _moment(ends, chain.asked)]
+        waiting = [*(moment for moment in waiting if moment > launch), _moment(ends, chain.launched_after)]
         if len(waiting) >= workers:
             raise HangError(
                 f"{job.workload.name}: PowerSGD hangs at bucket {number}, launched while earlier "

@@ -38,11 +38,11 @@ class Launched:
 class Chain:
     """A bucket's collectives, one after another.
 
-    The last is launched after the operation at ``asked``; the chain is over with the one at ``finish``.
+    The last is launched after the operation at ``launched_after``; the chain ends with that at ``finish``.
     """
 
     launched: tuple[Launched, ...]
-    asked: int | None
+    launched_after: int | None
     finish: int | None
 
 

@@ -26,9 +26,9 @@ from ringside.sim.program.simulate import Simulation
 from ringside.sim.program.timed import play_in_group
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.plan import StepPlan, plan
-from ringside.sim.training.ddp.program import RankStep, StepProgram, check_threads, step_program
+from ringside.sim.training.ddp.program import ReplicaStep, StepProgram, check_threads, step_program
 from ringside.sim.training.ddp.record import DdpRecord
-from ringside.sim.training.ddp.step import Pace, Reduction, Span, TrainingStep, busy, exposed
+from ringside.sim.training.ddp.step import Activity, Pace, Reduction, TrainingStep, busy, exposed
 from ringside.sim.training.rank import STREAM
 from ringside.sim.workload.workload import Workload
 from ringside.topologies.file import loads
@@ -113,7 +113,7 @@ def _summary(job: StepPlan, made: StepProgram, simulation: Simulation) -> Traini
     )
 
 
-def _first(made: StepProgram) -> RankStep:
+def _first(made: StepProgram) -> ReplicaStep:
     return next(iter(made.steps.values()))
 
 
@@ -136,16 +136,16 @@ def _run(number: int, made: StepProgram, simulation: Simulation) -> Reduction:
     )
 
 
-def _spans(simulation: Simulation, index: int) -> Iterator[Span]:
+def _spans(simulation: Simulation, index: int) -> Iterator[Activity]:
     """Return the spans of a rank's stream; a wait begins at the end of the span before."""
     before: float = 0
     for place, operation in enumerate(simulation.operations[index]):
         if operation.lane == STREAM:
             begin, end = simulation.begin[index][place], simulation.end[index][place]
             if operation.category != "wait":
-                yield Span(begin, end, operation.category, operation.name)
+                yield Activity(begin, end, operation.category, operation.name)
             elif end > before:
-                yield Span(before, end, "wait", operation.name)
+                yield Activity(before, end, "wait", operation.name)
             before = end
 
 

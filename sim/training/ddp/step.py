@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ringside.sim.trace import name_event, span_event
 
 
-class Span(NamedTuple):
+class Activity(NamedTuple):
     """A rank's activity from ``start`` to ``end``, in seconds: forward, backward, copy, wait or optimizer."""
 
     start: float
@@ -23,7 +23,7 @@ class Pace:
 
     ranks: tuple[int, ...]
     slowdown: float
-    spans: tuple[Span, ...]
+    spans: tuple[Activity, ...]
 
     def total(self, kind: str) -> float:
         """Return the seconds spent on one kind of work, contention included."""
@@ -151,7 +151,7 @@ def busy(runs: Iterable[Reduction]) -> float:
     return sum(end - start for start, end in _under_way(runs))
 
 
-def exposed(spans: Iterable[Span], runs: Iterable[Reduction]) -> float:
+def exposed(spans: Iterable[Activity], runs: Iterable[Reduction]) -> float:
     """Return the seconds in which a rank waits while at least one of the collectives is under way."""
     under_way = list(_under_way(runs))
     return sum(

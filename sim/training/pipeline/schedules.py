@@ -12,7 +12,7 @@ from ringside.topologies.names import one_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class PipelineSchedule:
     """A schedule; ``stages_a_rank`` is None if a rank may have any number of stages.
 
     ``steps`` says that idle steps follow from lockstep. At least ``least`` micro-batches per rank are needed;
@@ -28,17 +28,17 @@ class Schedule:
 
 
 SCHEDULES = {
-    "gpipe": Schedule(order=loops.gpipe),
-    "1f1b": Schedule(order=loops.one_forward_one_backward),
-    "interleaved1f1b": Schedule(order=loops.interleaved, stages_a_rank=None, grouped=True),
-    "looped_bfs": Schedule(order=loops.looped_bfs, stages_a_rank=None),
-    "zb-h1": Schedule(order=loops.zero_bubble, grouped=True, steps=True),
-    "zb-h2": Schedule(order=loops.zb_h2, steps=True),
-    "interleaved_zero_bubble": Schedule(
+    "gpipe": PipelineSchedule(order=loops.gpipe),
+    "1f1b": PipelineSchedule(order=loops.one_forward_one_backward),
+    "interleaved1f1b": PipelineSchedule(order=loops.interleaved, stages_a_rank=None, grouped=True),
+    "looped_bfs": PipelineSchedule(order=loops.looped_bfs, stages_a_rank=None),
+    "zb-h1": PipelineSchedule(order=loops.zero_bubble, grouped=True, steps=True),
+    "zb-h2": PipelineSchedule(order=loops.zb_h2, steps=True),
+    "interleaved_zero_bubble": PipelineSchedule(
         order=loops.zero_bubble, stages_a_rank=None, grouped=True, steps=True
     ),
-    "zbv": Schedule(order=vees.zbv, stages_a_rank=2, v=True),
-    "dualpipev": Schedule(order=vees.dualpipev, stages_a_rank=2, v=True, least=2),
+    "zbv": PipelineSchedule(order=vees.zbv, stages_a_rank=2, v=True),
+    "dualpipev": PipelineSchedule(order=vees.dualpipev, stages_a_rank=2, v=True, least=2),
 }
 
 
@@ -100,7 +100,7 @@ INTERLEAVED = 2
 """The usual number of stages of a rank where a schedule may have any."""
 
 
-def find_schedule(name: str) -> Schedule:
+def find_schedule(name: str) -> PipelineSchedule:
     """Return the schedule of that name."""
     if name not in SCHEDULES:
         raise ValueError(f"unknown pipeline schedule {name!r}; write {one_of(SCHEDULES, name)}")
@@ -145,7 +145,9 @@ def _check(schedule: str, where: Placement, micro_batches: int, group: int | Non
         )
 
 
-def _check_group(schedule: str, own: Schedule, where: Placement, micro_batches: int, group: int) -> None:
+def _check_group(
+    schedule: str, own: PipelineSchedule, where: Placement, micro_batches: int, group: int
+) -> None:
     """Check groups by Megatron-LM's rules."""
     if not own.grouped:
         raise ValueError(f"{schedule} has no groups of micro-batches; leave the group out")

@@ -13,7 +13,7 @@ from ringside.sim.collective import ITEMSIZE, Collective
 from ringside.sim.program.groups import CostModel, library_time
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.job import ParallelJob
-from ringside.sim.training.layers import Exchange, Pass, RankLayer, Work
+from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer
 from ringside.sim.training.layout import FSDP
 from ringside.sim.training.mesh import DATA, Mesh
 from ringside.sim.training.pipeline.actions import Kind
@@ -141,7 +141,7 @@ class Bounds:
         """Return the seconds of a pass without contention; work hides earlier exchanges that overlap."""
         now = beside = 0.0
         for part in parts:
-            if isinstance(part, Work):
+            if isinstance(part, Kernels):
                 now = max(now + part.seconds * pace, beside)
                 continue
             beside = max(now, beside) + self._exchange_s(part, mesh)

@@ -25,7 +25,7 @@ NOISE = 1e-9
 """The share by which rounding may raise a bound above a time."""
 
 
-class Candidate(NamedTuple):
+class LayoutCandidate(NamedTuple):
     """A layout and its unique name; ``job`` makes its job, and raises ValueError if it is invalid."""
 
     name: str
@@ -57,18 +57,18 @@ class Pruned(NamedTuple):
 
 @dataclass(slots=True)
 class Searched:
-    """The result so far: ``found`` with the fastest first; ``best`` is its whole step.
+    """The result so far: ``ranked`` with the fastest first; ``best`` is its whole step.
 
     ``left`` names the remaining layouts, in search order, if the search was stopped.
     """
 
-    found: list[Found] = field(default_factory=list)
+    ranked: list[Found] = field(default_factory=list)
     pruned: list[Pruned] = field(default_factory=list)
     best: ParallelStep | None = None
     left: tuple[str, ...] = ()
 
 
-class Stage(NamedTuple):
+class BoundedLayout(NamedTuple):
     """A layout during the search: its bound, whether that includes its pipeline's walk, and its number."""
 
     step_s: float
@@ -77,7 +77,7 @@ class Stage(NamedTuple):
 
 
 def search(
-    candidates: Iterable[Candidate],
+    candidates: Iterable[LayoutCandidate],
     libraries: Libraries,
     room: Room,
     *,
@@ -104,9 +104,9 @@ class _Search:
         self._tell = tell
         self._bounds = Bounds(libraries)
         self._jobs: dict[int, tuple[str, ParallelJob]] = {}
-        self._agenda: list[Stage] = []
+        self._agenda: list[BoundedLayout] = []
 
-    def run(self, candidates: Iterable[Candidate]) -> None:
+    def run(self, candidates: Iterable[LayoutCandidate]) -> None:
         try:
             for number, candidate in enumerate(candidates):
                 self._consider(number, candidate)
@@ -117,7 +117,7 @@ class _Search:
             waiting = sorted(self._agenda)
             self._searched.left = tuple(self._jobs[one.number][0] for one in waiting)
 
-    def _consider(self, number: int, candidate: Candidate) -> None:
+    def _consider(self, number: int, candidate: LayoutCandidate) -> None:
         """Leave out a layout, or add it to the agenda with its first bound."""
         try:
             job = candidate.job()
@@ -129,7 +129,7 @@ class _Search:
             self._too_large(candidate.name, nbytes, "at least ")
             return
         self._jobs[number] = candidate.name, job
-        heappush(self._agenda, Stage(self._bounds.step_s(job, walks=False), False, number))
+        heappush(self._agenda, BoundedLayout(self._bounds.step_s(job, walks=False), False, number))
 
     def _next(self) -> None:
         """Process the most promising layout: leave it out, compute its better bound, or simulate it."""
@@ -140,7 +140,7 @@ class _Search:
             self._leave_out(name, SLOWER, f"takes at least {one.step_s:.6g} s", step_s=one.step_s)
             del self._jobs[one.number]
         elif not one.walked:
-            heappush(self._agenda, Stage(max(one.step_s, self._bounds.step_s(job)), True, one.number))
+            heappush(self._agenda, BoundedLayout(max(one.step_s, self._bounds.step_s(job)), True, one.number))
         else:
             try:
                 self._simulate(name, job)
@@ -152,7 +152,7 @@ class _Search:
     @property
     def _slowest_s(self) -> float:
         """Return the maximum time of a layout among the best."""
-        best = self._searched.found
+        best = self._searched.ranked
         return best[-1].step_s if len(best) == self._top else float("inf")
 
     def _simulate(self, name: str, job: ParallelJob) -> None:
@@ -168,12 +168,12 @@ class _Search:
             self._too_large(name, nbytes, "")
             return
         one = Found(name, job, played.step_s, nbytes)
-        if not searched.found or one.step_s < searched.found[0].step_s:
+        if not searched.ranked or one.step_s < searched.ranked[0].step_s:
             searched.best = played.step()
-        insort(searched.found, one, key=lambda candidate: candidate.step_s)
-        for slow in searched.found[self._top :]:
+        insort(searched.ranked, one, key=lambda candidate: candidate.step_s)
+        for slow in searched.ranked[self._top :]:
             self._leave_out(slow.name, SLOWER, f"takes {slow.step_s:.6g} s", step_s=slow.step_s)
-        del searched.found[self._top :]
+        del searched.ranked[self._top :]
 
     def _too_large(self, name: str, nbytes: int, word: str) -> None:
         reason = f"holds {word}{nbytes / 2**30:.2f} GiB of {self._room.usable / 2**30:.2f}"

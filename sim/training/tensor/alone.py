@@ -7,14 +7,14 @@ job is then simulated without them.
 from dataclasses import replace
 
 from ringside.sim.program.groups import CostModel
-from ringside.sim.training.layers import Pass, RankLayer, Work
+from ringside.sim.training.layers import Pass, RankLayer, Kernels
 
 
 def pass_s(parts: Pass, time: CostModel) -> float:
     """Return the seconds of a pass whose exchanges take ``time``; work hides earlier ones that overlap."""
     now = beside = 0.0
     for part in parts:
-        if isinstance(part, Work):
+        if isinstance(part, Kernels):
             now = max(now + part.seconds, beside)
             continue
         beside = max(now, beside) + time(part.collective)
@@ -27,7 +27,7 @@ def without_exchanges(layer: RankLayer, time: CostModel) -> RankLayer:
     """Return the layer with its exchanges' time added to its work."""
 
     def whole(parts: Pass) -> Pass:
-        return (Work(pass_s(parts, time)),) if parts else ()
+        return (Kernels(pass_s(parts, time)),) if parts else ()
 
     return replace(
         layer,

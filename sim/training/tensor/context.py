@@ -11,7 +11,7 @@ order and their types are those of torch.distributed.tensor.experimental (2.13).
 from dataclasses import dataclass
 
 from ringside.sim.collective import Collective
-from ringside.sim.training.layers import Exchange, Pass, Work
+from ringside.sim.training.layers import Exchange, Kernels, Pass
 from ringside.sim.workload.devices import Roofline
 
 METHODS = ("ring", "zigzag", "all-gather", "ulysses")
@@ -69,15 +69,15 @@ class Attention:
         """Return blocks of scores, each beside the exchange that brings the next block's keys and values."""
         ranks = self.context.degree
         if ranks == 1:
-            return (Work(self.forward_s),)
+            return (Kernels(self.forward_s),)
         if self.context.method == "ulysses":
             inputs = (self.query, self.key_value, self.key_value)
-            return (*self._turned(inputs), Work(self.forward_s / ranks), *self._turned((self.query,)))
-        parts: list[Work | Exchange] = []
+            return (*self._turned(inputs), Kernels(self.forward_s / ranks), *self._turned((self.query,)))
+        parts: list[Kernels | Exchange] = []
         for step in range(ranks):
             parts += self._keys_and_values(step)
             block = self.forward_s * self._share(step)
-            parts.append(Work(UNMASKED * block + self._merge_s if step else block))
+            parts.append(Kernels(UNMASKED * block + self._merge_s if step else block))
         return tuple(parts)
 
     @property
@@ -85,15 +85,15 @@ class Attention:
         """Return the same with gradients; those of keys and values follow a step behind, in float32."""
         ranks = self.context.degree
         if ranks == 1:
-            return (Work(self.backward_s),)
+            return (Kernels(self.backward_s),)
         if self.context.method == "ulysses":
             inputs = (self.query, self.key_value, self.key_value)
-            return (*self._turned((self.query,)), Work(self.backward_s / ranks), *self._turned(inputs))
+            return (*self._turned((self.query,)), Kernels(self.backward_s / ranks), *self._turned(inputs))
         gradients = Collective("sendrecv", ranks, 2 * self.key_value * _FLOAT32, dtype="float32")
-        parts: list[Work | Exchange] = []
+        parts: list[Kernels | Exchange] = []
         for step in range(ranks):
             parts += self._keys_and_values(step)
-            parts.append(Work(self.backward_s * self._share(step) + self._add_s))
+            parts.append(Kernels(self.backward_s * self._share(step) + self._add_s))
             parts.append(Exchange(("context",), gradients, overlaps=step < ranks - 1))
         return tuple(parts)
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from math import ceil
 
 from ringside.sim.collective import Collective
-from ringside.sim.training.layers import Exchange, Pass, Work
+from ringside.sim.training.layers import Exchange, Kernels, Pass
 from ringside.sim.training.tensor.cut import Cut, Product
-from ringside.sim.training.tensor.passes import DTYPES, Costs, merged
+from ringside.sim.training.tensor.passes import DTYPES, PassCosts, merged
 from ringside.sim.workload.decoder import Experts
 from ringside.sim.workload.workload import Tensor
 
@@ -55,7 +55,7 @@ class ExpertParallel:
 class Mixture:
     """A layer's experts, as one branch of it (`ringside.sim.training.tensor.passes.Branch`)."""
 
-    costs: Costs
+    costs: PassCosts
     cut: Cut
     parallel: ExpertParallel
 
@@ -105,17 +105,19 @@ class Mixture:
         costs = self.costs
         return merged(
             [
-                Work(costs.between(2)),
+                Kernels(costs.between(2)),
                 *self._shared_forward,
-                Work(self._router_s + self._ordering_s(self._tokens)),
+                Kernels(self._router_s + self._ordering_s(self._tokens)),
                 *self._told,
                 *self._sent,
                 *self._probabilities,
                 *self._tensor_exchange("all_gather"),
-                Work(self._inner_ordering_s + self._products_s + self._activation_s + self._inner_ordering_s),
+                Kernels(
+                    self._inner_ordering_s + self._products_s + self._activation_s + self._inner_ordering_s
+                ),
                 *self._tensor_exchange("reduce_scatter"),
                 *self._sent,
-                Work(self._ordering_s(self._tokens) + costs.between(3)),
+                Kernels(self._ordering_s(self._tokens) + costs.between(3)),
             ]
         )
 
@@ -133,7 +135,7 @@ class Mixture:
     def weight_gradient(self) -> Pass:
         """Return the rest of backward; Megatron gathers the shared experts' input again."""
         again = self.costs.gather(overlaps=True) if self._shared else ()
-        return merged([*again, Work(self._products_s + self._shared_s + self._router_s)])
+        return merged([*again, Kernels(self._products_s + self._shared_s + self._router_s)])
 
     @property
     def arrival(self) -> list[tuple[tuple[str, ...], float]]:
@@ -157,19 +159,19 @@ class Mixture:
         again = costs.gather(overlaps=True) if self._shared and directions == 2 else ()
         return merged(
             [
-                Work(costs.between(3) + self._ordering_s(self._tokens)),
+                Kernels(costs.between(3) + self._ordering_s(self._tokens)),
                 *self._sent,
                 *self._tensor_exchange("all_gather"),
-                Work(2 * self._inner_ordering_s + directions * self._products_s + 2 * self._activation_s),
+                Kernels(2 * self._inner_ordering_s + directions * self._products_s + 2 * self._activation_s),
                 *self._tensor_exchange("reduce_scatter"),
                 *self._probabilities,
                 *self._sent,
-                Work(self._ordering_s(self._tokens) + directions * self._router_s),
+                Kernels(self._ordering_s(self._tokens) + directions * self._router_s),
                 *(costs.gather() if self._shared else ()),
                 *again,
-                Work(directions * self._shared_s + 2 * self._shared_activation_s),
+                Kernels(directions * self._shared_s + 2 * self._shared_activation_s),
                 *(costs.reduce() if self._shared else ()),
-                Work(costs.between(4)),
+                Kernels(costs.between(4)),
             ]
         )
 
@@ -255,7 +257,7 @@ class Mixture:
     def _shared_forward(self) -> Pass:
         if not self._shared:
             return ()
-        work = Work(self._shared_s + self._shared_activation_s)
+        work = Kernels(self._shared_s + self._shared_activation_s)
         return (*self.costs.gather(), work, *self.costs.reduce())
 
     def _ordering_s(self, tokens: int) -> float:
@@ -277,7 +279,7 @@ class Mixture:
         if ranks == 1 or self.parallel.capacity is not None:
             return ()
         counts = Collective("all_gather", ranks, 8 * ranks * self._experts.count, dtype="int64")
-        return Exchange(("tensor", "expert"), counts), Work(HOST_SYNC_S)
+        return Exchange(("tensor", "expert"), counts), Kernels(HOST_SYNC_S)
 
     @property
     def _sent(self) -> Pass:

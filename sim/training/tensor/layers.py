@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, replace
 
-from ringside.sim.training.layers import Pass, RankLayer, Work
+from ringside.sim.training.layers import Kernels, Pass, RankLayer
 from ringside.sim.training.tensor.activations import Activations
 from ringside.sim.training.tensor.context import Attention, ContextParallel
 from ringside.sim.training.tensor.cut import Cut, Product, TensorParallel
 from ringside.sim.training.tensor.experts import ExpertParallel, Mixture
-from ringside.sim.training.tensor.passes import DTYPES, Branch, Columns, Costs, exchange, merged
+from ringside.sim.training.tensor.passes import DTYPES, Branch, Columns, PassCosts, exchange, merged
 from ringside.sim.workload.decoder import CHECKPOINTING, Decoder
 from ringside.sim.workload.devices import Roofline
 from ringside.sim.workload.workload import Tensor
@@ -107,8 +107,8 @@ class _Making:
         return self.cut.tokens(self.batch)
 
     @property
-    def _costs(self) -> Costs:
-        return Costs(self.roofline, self.cut.parallel, self._tokens, self.cut.decoder.width)
+    def _costs(self) -> PassCosts:
+        return PassCosts(self.roofline, self.cut.parallel, self._tokens, self.cut.decoder.width)
 
     @property
     def _kept(self) -> Activations:
@@ -130,7 +130,7 @@ class _Making:
             mixture = Mixture(self._costs, self.cut, self.experts)
             return mixture, mixture.parameters(self._dtype), mixture.experts(self._dtype)
         up, down = self.cut.feed_forward
-        activation = (Work(self._activation_s),), (Work(2 * self._activation_s),)
+        activation = (Kernels(self._activation_s),), (Kernels(2 * self._activation_s),)
         return Branch(Columns(self._costs, up), *activation, down), self._parameters(*up, down), ()
 
     def layer(self, number: int) -> RankLayer:
@@ -225,10 +225,10 @@ class _Making:
         return RankLayer(
             name="embedding",
             parameters=tuple(rows),
-            forward=(Work(looked_up), *costs.exchange("reduce_scatter" if cut else "all_reduce")),
-            backward=(*gathered, Work(2 * looked_up)),
+            forward=(Kernels(looked_up), *costs.exchange("reduce_scatter" if cut else "all_reduce")),
+            backward=(*gathered, Kernels(2 * looked_up)),
             input_gradient=gathered,
-            weight_gradient=(Work(2 * looked_up),),
+            weight_gradient=(Kernels(2 * looked_up),),
             kept_nbytes=self._kept.embedding,
             wrapped=False,
         )
@@ -244,13 +244,13 @@ class _Making:
         return RankLayer(
             name="head",
             parameters=(*norm, *weight),
-            forward=merged([*columns.forward, *self._loss_exchanges(), Work(loss_s)]),
-            backward=merged([Work(2 * loss_s), *columns.backward]),
-            input_gradient=merged([Work(2 * loss_s), *columns.input_gradient]),
+            forward=merged([*columns.forward, *self._loss_exchanges(), Kernels(loss_s)]),
+            backward=merged([Kernels(2 * loss_s), *columns.backward]),
+            input_gradient=merged([Kernels(2 * loss_s), *columns.input_gradient]),
             weight_gradient=merged(
                 [
                     *(self._costs.gather(overlaps=True) if cut.parallel.style == "megatron" else ()),
-                    Work(columns.seconds),
+                    Kernels(columns.seconds),
                 ]
             ),
             kept_nbytes=self._kept.head,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ringside.sim.collective import Collective
-from ringside.sim.training.layers import Exchange, Pass, Work
+from ringside.sim.training.layers import Exchange, Kernels, Pass
 from ringside.sim.training.tensor.cut import Product, TensorParallel
 from ringside.sim.workload.devices import Roofline
 
@@ -17,7 +17,7 @@ DTYPES = {2: "bfloat16", 4: "float32"}
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class PassCosts:
     """Times on a rank: ``tokens`` of ``width`` in a micro-batch, at ``roofline``'s pace."""
 
     roofline: Roofline
@@ -88,7 +88,7 @@ def exchange(degree: int, kind: str, nbytes: int, dtype: str, *, overlaps: bool 
 class Columns:
     """A norm and the products cut by columns after it: the start of a branch."""
 
-    costs: Costs
+    costs: PassCosts
     products: tuple[Product, ...]
 
     @property
@@ -100,34 +100,38 @@ class Columns:
     def forward(self) -> Pass:
         """Return the norm, the gather of all tokens, the products."""
         return (
-            Work(self.costs.between(2)),
+            Kernels(self.costs.between(2)),
             *self.costs.gather(),
-            Work(self.costs.hidden(self.products)),
+            Kernels(self.costs.hidden(self.products)),
         )
 
     @property
     def backward(self) -> Pass:
         """Return gradients of inputs, whose sum is exchanged, and of weights; then the norm's."""
-        costs, norm = self.costs, Work(self.costs.between(4))
+        costs, norm = self.costs, Kernels(self.costs.between(4))
         if costs.parallel.style == "megatron":
             return (
                 *costs.gather(overlaps=True),
-                Work(self.seconds),
+                Kernels(self.seconds),
                 *costs.reduce(overlaps=True),
-                Work(self.seconds),
+                Kernels(self.seconds),
                 norm,
             )
         if costs.parallel.sequence:
-            return (Work(costs.hidden(self.products, gradient=True) + self.seconds), *costs.reduce(), norm)
+            return (
+                Kernels(costs.hidden(self.products, gradient=True) + self.seconds),
+                *costs.reduce(),
+                norm,
+            )
         return (*self._apart(2), norm)
 
     @property
     def input_gradient(self) -> Pass:
         """Return the part of backward that the previous layer waits for."""
-        norm = Work(self.costs.between(4))
+        norm = Kernels(self.costs.between(4))
         if self.costs.parallel.style == "dtensor" and not self.costs.parallel.sequence:
             return (*self._apart(1), norm)
-        return (Work(self.costs.hidden(self.products, gradient=True)), *self.costs.reduce(), norm)
+        return (Kernels(self.costs.hidden(self.products, gradient=True)), *self.costs.reduce(), norm)
 
     def _apart(self, directions: int) -> Pass:
         """Return the products' input gradients, each summed separately, the last product's first.
@@ -138,7 +142,7 @@ class Columns:
             part
             for number, product in enumerate(reversed(self.products))
             for part in (
-                Work(directions * self.costs.product(product)),
+                Kernels(directions * self.costs.product(product)),
                 *self.costs.reduce(overlaps=number == 0 and len(self.products) > 1),
             )
         )
@@ -158,7 +162,9 @@ class Branch:
         """Return the forward pass."""
         costs = self.columns.costs
         row = costs.hidden((self.row,))
-        return merged([*self.columns.forward, *self.core, Work(row), *costs.reduce(), Work(costs.between(3))])
+        return merged(
+            [*self.columns.forward, *self.core, Kernels(row), *costs.reduce(), Kernels(costs.between(3))]
+        )
 
     @property
     def backward(self) -> Pass:
@@ -166,9 +172,9 @@ class Branch:
         costs = self.columns.costs
         return merged(
             [
-                Work(costs.between(3)),
+                Kernels(costs.between(3)),
                 *costs.gather(),
-                Work(costs.hidden((self.row,), gradient=True) + costs.product(self.row)),
+                Kernels(costs.hidden((self.row,), gradient=True) + costs.product(self.row)),
                 *self.core_backward,
                 *self.columns.backward,
             ]
@@ -180,9 +186,9 @@ class Branch:
         costs = self.columns.costs
         return merged(
             [
-                Work(costs.between(3)),
+                Kernels(costs.between(3)),
                 *costs.gather(),
-                Work(costs.hidden((self.row,), gradient=True)),
+                Kernels(costs.hidden((self.row,), gradient=True)),
                 *self.core_backward,
                 *self.columns.input_gradient,
             ]
@@ -192,7 +198,7 @@ class Branch:
     def arrival(self) -> list[tuple[tuple[str, ...], float]]:
         """Return the products' parameters in the order of their gradients in backward, with its seconds."""
         costs = self.columns.costs
-        core = sum(part.seconds for part in self.core_backward if isinstance(part, Work))
+        core = sum(part.seconds for part in self.core_backward if isinstance(part, Kernels))
         first = costs.between(3) + 2 * costs.product(self.row)
         columns = [(one.arrival, 2 * costs.product(one)) for one in reversed(self.columns.products)]
         (names, seconds), *others = columns
@@ -203,16 +209,16 @@ class Branch:
         """Return the rest of backward; Megatron gathers the columns' input again."""
         costs = self.columns.costs
         again = costs.gather(overlaps=True) if costs.parallel.style == "megatron" else ()
-        return merged([*again, Work(costs.product(self.row)), Work(self.columns.seconds)])
+        return merged([*again, Kernels(costs.product(self.row)), Kernels(self.columns.seconds)])
 
 
-def merged(parts: Iterable[Work | Exchange]) -> Pass:
-    """Merge consecutive works; an overlapping exchange hides only behind the next product."""
-    works: list[Work | Exchange] = []
+def merged(parts: Iterable[Kernels | Exchange]) -> Pass:
+    """Merge consecutive kernels; an overlapping exchange hides only behind the next product."""
+    works: list[Kernels | Exchange] = []
     for part in parts:
         hides = len(works) > 1 and isinstance(works[-2], Exchange) and works[-2].overlaps
-        if isinstance(part, Work) and works and isinstance(works[-1], Work) and not hides:
-            works[-1] = Work(works[-1].seconds + part.seconds)
+        if isinstance(part, Kernels) and works and isinstance(works[-1], Kernels) and not hides:
+            works[-1] = Kernels(works[-1].seconds + part.seconds)
         else:
             works.append(part)
     return tuple(works)

@@ -11,7 +11,7 @@ from ringside.sim.program.check import PROVED, check
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.job import ParallelJob
-from ringside.sim.training.layers import Exchange, Work
+from ringside.sim.training.layers import Exchange, Kernels
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.memory import find_optimizer
 from ringside.sim.training.program import Writing
@@ -40,7 +40,7 @@ def attention(degree, method, bytes_per_s=inf):
 
 
 def seconds(parts):
-    return sum(part.seconds for part in parts if isinstance(part, Work))
+    return sum(part.seconds for part in parts if isinstance(part, Kernels))
 
 
 def sent(parts):
@@ -50,8 +50,8 @@ def sent(parts):
 @given(st.sampled_from(METHODS))
 def test_one_rank_does_all_and_sends_nothing(method):
     alone = attention(1, method)
-    assert alone.forward == (Work(1.0),)
-    assert alone.backward == (Work(2.0),)
+    assert alone.forward == (Kernels(1.0),)
+    assert alone.backward == (Kernels(2.0),)
     assert not alone.buffers_nbytes
 
 
@@ -139,7 +139,7 @@ def test_context_parallel_ranks_hold_fewer_activations_and_as_many_parameters():
     alone, shared = (
         simulate_parallel(job(Layout(strategy="fsdp", cp=degree)), libraries) for degree in (1, 4)
     )
-    few, many = (step.stages[0].peak.pools for step in (shared, alone))
+    few, many = (step.stages[0].peak.by_pool for step in (shared, alone))
     assert few["activations"] < many["activations"] / 2
     assert few["parameters"] == many["parameters"]
 

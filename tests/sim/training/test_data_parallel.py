@@ -94,7 +94,7 @@ def test_nothing_is_hidden_and_gpu_0_holds_the_outputs() -> None:
     step = simulated("data_parallel")
     (stage,) = step.stages
     assert stage.exposed_s == pytest.approx(stage.communication_s)
-    assert stage.peak.pools["outputs"] == 4 * 8 * 64 * 30522 * 2
+    assert stage.peak.by_pool["outputs"] == 4 * 8 * 64 * 30522 * 2
 
 
 def test_it_is_slower_than_a_process_each_and_than_dealing_out() -> None:

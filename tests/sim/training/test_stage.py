@@ -8,7 +8,7 @@ from ringside.sim.program import Call, Operation, Program
 from ringside.sim.program.check import PROVED, check
 from ringside.sim.program.groups import TimedGroup
 from ringside.sim.program.timed import play_in_group
-from ringside.sim.training.layers import Exchange, RankLayer, Work
+from ringside.sim.training.layers import Exchange, Kernels, RankLayer
 from ringside.sim.training.mesh import DIMENSIONS, Communicators, Mesh
 from ringside.sim.training.rank import RankList
 from ringside.sim.training.stage import Stage, Unshared
@@ -37,7 +37,7 @@ def test_neighbours_are_tensor_parallel_and_stages_far_apart() -> None:
 def test_an_exchange_that_overlaps_is_hidden_behind_the_next_work() -> None:
     def makespan(*, overlaps: bool) -> float:
         reduce = Exchange(("tensor",), Collective("all_reduce", 2, 1000), overlaps)
-        return _played(RankLayer(name="layer", backward=(Work(2.0), reduce, Work(3.0))))
+        return _played(RankLayer(name="layer", backward=(Kernels(2.0), reduce, Kernels(3.0))))
 
     assert makespan(overlaps=False) == 2 + 1 + 3
     assert makespan(overlaps=True) == 2 + 3

@@ -12,7 +12,7 @@ from ringside.sim.program import Call, Operation, Wait
 from ringside.sim.training.advice import changes
 from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.job import ParallelJob
-from ringside.sim.training.layers import Exchange, RankLayer, Work
+from ringside.sim.training.layers import Exchange, Kernels, RankLayer
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.memory import find_optimizer
 from ringside.sim.training.mesh import Communicators, Mesh
@@ -41,8 +41,8 @@ def made(layers: int = 3, count: int = 1000) -> list[RankLayer]:
     """Return layers of one module each, of one second forward and two backward."""
     return [
         RankLayer(
-            name=f"layer {number}", parameters=(Tensor("weight", count, "bfloat16"),), forward=(Work(1.0),),
-            backward=(Work(2.0),),
+            name=f"layer {number}", parameters=(Tensor("weight", count, "bfloat16"),),
+            forward=(Kernels(1.0),), backward=(Kernels(2.0),),
         )
         for number in range(layers)
     ]  # fmt: skip
@@ -291,7 +291,7 @@ def test_tensors_are_dealt_out_whole_and_evenly(counts: list[int], ranks: int) -
 )
 def test_a_layer_as_modules_does_the_same(counts: list[int], works: list[float], overlaps: bool) -> None:
     between = Exchange(("tensor",), Collective("all_reduce", 2, 8), overlaps)
-    passed = tuple(part for seconds in works for part in (Work(seconds), between))
+    passed = tuple(part for seconds in works for part in (Kernels(seconds), between))
     layer = RankLayer(
         name="layer", parameters=tuple(Tensor(f"m{n}.weight", count) for n, count in enumerate(counts)),
         forward=passed, backward=passed, recomputed=passed, kept_nbytes=7, recomputed_nbytes=5,
@@ -305,7 +305,7 @@ def test_a_layer_as_modules_does_the_same(counts: list[int], works: list[float],
         [part for module in reversed(modules) for part in module.backward],
         [part for module in reversed(modules) for part in module.recomputed],
     ):
-        assert sum(part.seconds for part in parts if isinstance(part, Work)) == pytest.approx(sum(works))
+        assert sum(part.seconds for part in parts if isinstance(part, Kernels)) == pytest.approx(sum(works))
         assert [part for part in parts if isinstance(part, Exchange)] == [between] * len(works)
 
 

@@ -12,7 +12,7 @@ from ringside.sim.program.timed import play_in_group
 from ringside.sim.training.flat_shard import FlatPolicy, FlatShard
 from ringside.sim.training.fsdp_policy import FullyShardPolicy
 from ringside.sim.training.fully_shard import FullyShard
-from ringside.sim.training.layers import RankLayer, Work
+from ringside.sim.training.layers import Kernels, RankLayer
 from ringside.sim.training.memory import find_optimizer
 from ringside.sim.training.mesh import Communicators, Mesh
 from ringside.sim.training.rank import RankList
@@ -30,7 +30,7 @@ def layer(
     name: str, *tensors: Tensor, forward: float = 1.0, backward: float = 2.0, wrapped: bool = True
 ) -> RankLayer:
     return RankLayer(
-        name=name, parameters=tensors, forward=(Work(forward),), backward=(Work(backward),),
+        name=name, parameters=tensors, forward=(Kernels(forward),), backward=(Kernels(backward),),
         kept_nbytes=100, wrapped=wrapped,
     )  # fmt: skip
 
@@ -92,7 +92,7 @@ def driven(
 ) -> Program:
     """Return one stage of two ranks: gather, all forwards, all backwards, free, sum."""
     communicators = Communicators(Mesh(shard=2), library, 1)
-    layers = [replace(one, input_gradient=(Work(1.0),), weight_gradient=(Work(1.0),)) for one in layers]
+    layers = [replace(one, input_gradient=(Kernels(1.0),), weight_gradient=(Kernels(1.0),)) for one in layers]
     lists = []
     for number in range(2):
         rank = RankList(number, communicators, blocks=library == "gloo")

@@ -144,7 +144,7 @@ def test_zero_3_holds_and_gathers_each_expert_once() -> None:
     (stage,) = simulated(made).stages
     small = sum(one.count for layer in made.model.layers for one in layer.parameters if one.count <= 100_000)
     count = sum(layer.nbytes for layer in made.model.layers) // 4
-    assert stage.peak.pools["optimizer"] <= 12 * (count + 8) / 8
+    assert stage.peak.by_pool["optimizer"] <= 12 * (count + 8) / 8
     gathered = sum(
         one.action.collective.nbytes
         for one in Writing(made).operations(0)
@@ -183,7 +183,7 @@ def test_fsdp_deals_experts_out_among_those_who_have_the_same() -> None:
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_a_rank_holds_its_own_experts(strategy: str) -> None:
     dealt, whole = (job(Layout(strategy=strategy, ep=expert), 8) for expert in (8, 1))
-    pools = [simulated(made).stages[0].peak.pools for made in (dealt, whole)]
+    pools = [simulated(made).stages[0].peak.by_pool for made in (dealt, whole)]
     states = {name: [pool[name] for pool in pools] for name in ("parameters", "optimizer")}
     experts = sum(layer.expert_nbytes for layer in whole.model.layers)
     if strategy == "ddp":
@@ -213,7 +213,7 @@ def test_a_step_says_where_its_time_went_and_more_imbalance_takes_longer() -> No
 def test_gradients_of_views_have_no_second_place() -> None:
     layout, views = Layout(ep=8), DataParallel(gradient_as_bucket_view=True)
     with_buckets, without = (
-        simulated(made).stages[0].peak.pools for made in (job(layout, 8), job(layout, 8, ddp=views))
+        simulated(made).stages[0].peak.by_pool for made in (job(layout, 8), job(layout, 8, ddp=views))
     )
     alone = sum(layer.expert_nbytes for layer in job(layout, 8).model.layers)
     assert with_buckets["buckets"] == with_buckets["gradients"] - alone

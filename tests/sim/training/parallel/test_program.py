@@ -154,7 +154,9 @@ def test_torch_reduces_in_every_backward_unless_told_otherwise(strategy: str, mi
     assert reduced(each) == micro_batches * reduced(one)
     assert reduced(once) == reduced(one)
     assert check(Writing(each).program()).verdict == PROVED
-    pools = [simulated(made).stages[0].peak.pools.get("unreduced gradients", 0) for made in (each, once, one)]
+    pools = [
+        simulated(made).stages[0].peak.by_pool.get("unreduced gradients", 0) for made in (each, once, one)
+    ]
     assert pools[0] <= pools[2]
     if "fsdp" in strategy and micro_batches > 1:
         assert pools[1] > pools[0]
@@ -192,7 +194,7 @@ def test_context_parallel_ranks_sum_gradients_and_deal_optimizers_out(strategy: 
     assert check(Writing(shared).program()).verdict == PROVED
     assert shared.samples == apart.samples // 2
     assert _of_all(shared) == _of_all(apart) != []
-    held = [simulated(made).stages[0].peak.pools for made in (shared, apart)]
+    held = [simulated(made).stages[0].peak.by_pool for made in (shared, apart)]
     assert [held[0][name] for name in ("parameters", "optimizer")] == [
         held[1][name] for name in ("parameters", "optimizer")
     ]

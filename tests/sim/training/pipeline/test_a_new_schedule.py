@@ -4,12 +4,12 @@ import pytest
 
 from ringside import StepTime
 from ringside.sim.program.check import PROVED, check
-from ringside.sim.training.layers import RankLayer, Work
+from ringside.sim.training.layers import Kernels, RankLayer
 from ringside.sim.training.pipeline.actions import Action, Kind
 from ringside.sim.training.pipeline.loops import Slot
 from ringside.sim.training.pipeline.placement import Placement
 from ringside.sim.training.pipeline.program import find_runtime, pipeline
-from ringside.sim.training.pipeline.schedules import SCHEDULES, Schedule, placement, tables
+from ringside.sim.training.pipeline.schedules import SCHEDULES, PipelineSchedule, placement, tables
 
 NAME = "newest-first"
 
@@ -23,7 +23,7 @@ def newest_first(where: Placement, micro_batches: int, rank: int) -> list[Slot]:
 
 @pytest.fixture(autouse=True)
 def _schedule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SCHEDULES, NAME, Schedule(order=newest_first))
+    monkeypatch.setitem(SCHEDULES, NAME, PipelineSchedule(order=newest_first))
 
 
 def step_time(schedule: str) -> StepTime:
@@ -33,7 +33,7 @@ def step_time(schedule: str) -> StepTime:
 @pytest.mark.parametrize("ranks", range(1, 5))
 @pytest.mark.parametrize("micro_batches", [1, 2, 5])
 def test_it_is_proved(ranks: int, micro_batches: int) -> None:
-    layers = (RankLayer(name="layer", forward=(Work(1.0),), backward=(Work(2.0),), kept_nbytes=1),)
+    layers = (RankLayer(name="layer", forward=(Kernels(1.0),), backward=(Kernels(2.0),), kept_nbytes=1),)
     own, place = tables(NAME, ranks, 1, micro_batches), placement(NAME, ranks, 1)
     made = pipeline("a step", own, place, lambda _: layers, find_runtime("torch", NAME))
     assert check(made).verdict == PROVED

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ringside.sim.program import Program, Recv, Send, Together
 from ringside.sim.program.check import HANGS, PROVED, check
 from ringside.sim.program.timed import simulate_given
-from ringside.sim.training.layers import RankLayer, Work
+from ringside.sim.training.layers import Kernels, RankLayer
 from ringside.sim.training.mesh import Communicators, Mesh
 from ringside.sim.training.pipeline.actions import Action, Kind, read_tables, write_tables
 from ringside.sim.training.pipeline.lowering import lower
@@ -30,10 +30,10 @@ def layer(stages_a_rank=1, forward=1.0, input_gradient=1.0, weight_gradient=1.0)
     times = [one / stages_a_rank for one in (forward, input_gradient, weight_gradient)]
     return RankLayer(
         name="layers",
-        forward=(Work(times[0]),),
-        backward=(Work(times[1] + times[2]),),
-        input_gradient=(Work(times[1]),),
-        weight_gradient=(Work(times[2]),),
+        forward=(Kernels(times[0]),),
+        backward=(Kernels(times[1] + times[2]),),
+        input_gradient=(Kernels(times[1]),),
+        weight_gradient=(Kernels(times[2]),),
         kept_nbytes=1,
     )
 

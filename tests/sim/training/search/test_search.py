@@ -12,7 +12,7 @@ from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.memory import FITS, TIGHT, TOO_LARGE, Room, room_of
 from ringside.sim.training.parallel import ParallelTraining
 from ringside.sim.training.search.bounds import Bounds
-from ringside.sim.training.search.search import SLOWER, Candidate, search
+from ringside.sim.training.search.search import SLOWER, LayoutCandidate, search
 from ringside.sim.training.simulate import play_parallel, simulate_parallel
 from ringside.sim.training.step import ParallelStep
 from ringside.sim.workload.devices import device
@@ -107,7 +107,7 @@ def test_the_ranking_is_that_of_plain_simulation_of_every_layout(
 ) -> None:
     some = list(jobs(training))[::29]
     room = Room(3 << 30, 1 << 30)
-    found = search([Candidate(name, lambda job=job: job) for name, job in some], libraries, room, top=4)
+    found = search([LayoutCandidate(name, lambda job=job: job) for name, job in some], libraries, room, top=4)
     steps: dict[str, ParallelStep] = {}
     for name, job in some:
         try:
@@ -117,12 +117,12 @@ def test_the_ranking_is_that_of_plain_simulation_of_every_layout(
     fitting = {name: step.step_s for name, step in steps.items() if room.margin(step.peak_nbytes) >= 0}
     assert len(fitting) < len(steps)
     ranked = sorted(fitting.values())[:4]
-    assert [one.step_s for one in found.found] == ranked
-    assert [fitting[one.name] for one in found.found] == ranked
+    assert [one.step_s for one in found.ranked] == ranked
+    assert [fitting[one.name] for one in found.ranked] == ranked
     assert found.best is not None
     assert found.best.step_s == ranked[0]
     left_out = {one.name: one for one in found.pruned}
-    assert {one.name for one in found.found} | set(left_out) == {name for name, _ in some}
+    assert {one.name for one in found.ranked} | set(left_out) == {name for name, _ in some}
     for name, one in left_out.items():
         if one.kind in (TIGHT, TOO_LARGE):
             assert VERDICTS.index(room.verdict(steps[name].peak_nbytes)) >= VERDICTS.index(one.kind)
@@ -141,11 +141,11 @@ def test_a_search_that_is_stopped_tells_what_it_knows(
             raise KeyboardInterrupt
 
     some = list(jobs(training))[::29]
-    candidates = [Candidate(name, partial(lambda job: job, job)) for name, job in some]
+    candidates = [LayoutCandidate(name, partial(lambda job: job, job)) for name, job in some]
     found = search(candidates, libraries, Room(80 << 30, 0), top=4, tell=tell)
-    assert len(found.found) == 2
+    assert len(found.ranked) == 2
     assert found.best is not None
-    assert len(found.found) + len(found.pruned) + len(found.left) == len(some)
+    assert len(found.ranked) + len(found.pruned) + len(found.left) == len(some)
 
 
 def test_fixed_options_are_kept_and_all_layouts_share_a_batch() -> None:

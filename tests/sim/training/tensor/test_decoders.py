@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringside.sim.training.layers import Exchange, Pass, RankLayer, Work
+from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer
 from ringside.sim.training.step import Utilization
 from ringside.sim.training.tensor.activations import Activations
 from ringside.sim.training.tensor.cut import Cut, Pull, TensorParallel
@@ -43,7 +43,7 @@ def counts(layers: tuple[RankLayer, ...], way: str) -> dict[str, int]:
 
 
 def seconds(one: Pass) -> float:
-    return sum(part.seconds for part in one if isinstance(part, Work))
+    return sum(part.seconds for part in one if isinstance(part, Kernels))
 
 
 @given(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringside.sim.training.layers import Exchange, Pass, RankLayer, Work
+from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer
 from ringside.sim.training.tensor.cut import TensorParallel
 from ringside.sim.training.tensor.experts import ExpertParallel
 from ringside.sim.training.tensor.layers import Numerics, rank_layers, replicated_parameters
@@ -41,7 +41,7 @@ def sent(one: Pass) -> list[tuple[tuple[str, ...], str, int]]:
 
 
 def seconds(one: Pass) -> float:
-    return sum(part.seconds for part in one if isinstance(part, Work))
+    return sum(part.seconds for part in one if isinstance(part, Kernels))
 
 
 @given(MODELS, st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4]))

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ringside.sim.program import Program
 from ringside.sim.program.timed import simulate_given
 from ringside.sim.program.timeline import ProgramTimeline
-from ringside.sim.training.layers import RankLayer, Work
+from ringside.sim.training.layers import Kernels, RankLayer
 from ringside.sim.training.pipeline.actions import Table
 from ringside.sim.training.pipeline.placement import Placement
 from ringside.sim.training.pipeline.program import find_runtime, pipeline
@@ -143,10 +143,10 @@ def _layer(times: PassTimes, stages_a_rank: int) -> RankLayer:
     forward, input_gradient, weight_gradient = (one / stages_a_rank for one in times[:3])
     return RankLayer(
         name="layers",
-        forward=(Work(forward),),
-        backward=(Work(input_gradient + weight_gradient),),
-        input_gradient=(Work(input_gradient),),
-        weight_gradient=(Work(weight_gradient),),
+        forward=(Kernels(forward),),
+        backward=(Kernels(input_gradient + weight_gradient),),
+        input_gradient=(Kernels(input_gradient),),
+        weight_gradient=(Kernels(weight_gradient),),
     )
 
 
