@@ -83,16 +83,10 @@ class ByLayout(Question):
     )
     no_sync: bool = option("DDP, FSDP: reduce gradients only in the last backward (no_sync).", default=False)
     param_dtype: str | None = option(
-        "FSDP: type in which parameters are gathered.",
-        default=None,
-        default_text="the products'",
-        parse=full_name,
+        "FSDP: type in which parameters are gathered.", default=None, default_text="the products'"
     )
     reduce_dtype: str | None = option(
-        "FSDP: type in which gradients are summed.",
-        default=None,
-        default_text="the parameters'",
-        parse=full_name,
+        "FSDP: type in which gradients are summed.", default=None, default_text="the parameters'"
     )
     ep: int = option("Expert-parallel ranks, neighbours among the data-parallel ones.", default=1)
     ep_imbalance: float = option("Tokens of the busiest expert-parallel rank over the mean.", default=1.0)
@@ -137,7 +131,7 @@ class ByLayout(Question):
             overlap_grad_reduce=self.overlap_grad_reduce, overlap_param_gather=self.overlap_param_gather,
             no_sync=self.no_sync, tables=tables, ep=self.ep, ep_imbalance=self.ep_imbalance,
             capacity_factor=self.capacity_factor,
-            param_dtype=self.param_dtype, reduce_dtype=self.reduce_dtype,
+            param_dtype=full_name(self.param_dtype), reduce_dtype=full_name(self.reduce_dtype),
         )  # fmt: skip
         if layout.strategy == "fsdp1" and layout.pp > 1 and schedule not in ("gpipe", "1f1b"):
             raise LayoutError(

@@ -105,8 +105,6 @@ class StepTime(Disturbances, TrainingOnCluster):
     ) -> "DataParallelSteps":
         """Simulate a step of DistributedDataParallel on each cluster with each bucket cap."""
         question = self.simple
-        if question.is_parallel:
-            raise ValueError("`sweep` is of a step of DistributedDataParallel alone; leave it out")
         libraries = [question.bound(one) for one in clusters]
         scaled = question.data_parallel(libraries[0]).scaled(
             libraries, caps, question.global_batch, question.reserve, on_step
@@ -124,7 +122,7 @@ class StepTime(Disturbances, TrainingOnCluster):
 
     def _ask_layout(self, on_step: Callable[[str], None]) -> "StepUnderLayout":
         if self.global_batch is not None:
-            raise LayoutError("`global_batch` is of a step of DistributedDataParallel alone; leave it out")
+            raise LayoutError("`global_batch` applies to plain DistributedDataParallel alone; leave it out")
         judged, libraries = self.training.step(self.job, self.reserve), self.libraries
         step = judged.step
         on_step(f"simulated {step.ranks} ranks")

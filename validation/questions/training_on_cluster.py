@@ -96,8 +96,8 @@ class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
         copies = self.strategy in COPIES and self.strategy != "data_parallel"
         for name in () if copies else self.changed(*(one.name for one in fields(ByBuckets))):
             raise LayoutError(
-                f"`{name}` is of a step of DistributedDataParallel, and `strategy` is {self.strategy}; leave "
-                "it out"
+                f"`{name}` applies to plain DistributedDataParallel, and `strategy` is {self.strategy}; "
+                "leave it out"
             )
         return ParallelTraining(self.on(self.gpu, self.model_on_gpu), self.libraries)
 

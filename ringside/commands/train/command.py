@@ -137,6 +137,8 @@ def _swept(question: StepTime, sweep: str, plot: Path | None) -> StepsAnswer:
 
 def _checked(question: StepTime, sweep: str) -> tuple[str, list[float]]:
     """Return the parameter and values of a sweep; raise ValueError for options that contradict it."""
+    if question.simple.is_parallel:
+        raise ValueError("--sweep applies to plain DistributedDataParallel alone; leave it out")
     parameter, values = sweep_of(sweep)
     if parameter == "nodes" and (question.ranks is not None or split(question.cluster)[1] is not None):
         raise ValueError("--sweep nodes sets the node count; leave -g and the cluster's own count out")

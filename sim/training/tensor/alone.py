@@ -7,7 +7,7 @@ job is then simulated without them.
 from dataclasses import replace
 
 from ringside.sim.program.groups import CostModel
-from ringside.sim.training.layers import Pass, RankLayer, Kernels
+from ringside.sim.training.layers import Kernels, Pass, RankLayer
 
 
 def pass_s(parts: Pass, time: CostModel) -> float:

@@ -214,7 +214,7 @@ def test_memory_holds_the_errors_p_q_and_what_the_largest_bucket_needs() -> None
     ("arguments", "words"),
     [
         ({"rank": 0}, "rank 0; write 1 or more"),
-        ({"start": 1}, "iteration 1 on; write 2 or more, as buckets"),
+        ({"start": 1}, "iteration 1; write 2 or more, after buckets"),
         ({"start": -1, "error_feedback": False, "warm_start": False}, "write 0 or more"),
         ({"min_rate": 0}, "write more than 0"),
         ({"min_rate": float("nan")}, "write more than 0"),

@@ -124,7 +124,7 @@ def test_the_installed_torch_computes_in_the_same_order_with_one_stage(
         ("1f1b", 4, 2, 8, "interleaved1f1b"),
         ("gpipe", 4, 1, 0, "needs 1 or more"),
         ("gpipe", 0, 1, 4, "write 1 or more"),
-        ("looped_bfs", 2, 0, 4, "write 1 or more"),
+        ("looped_bfs", 2, -1, 4, "write 1 or more"),
         ("chimera", 4, 1, 4, "dualpipev"),
     ],
 )
