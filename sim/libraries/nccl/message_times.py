@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from ringside.sim.libraries.nccl.chunks import channel_bytes, chunking
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.constants import BASE_US, HOP_US
+from ringside.sim.libraries.nccl.device.p2p import send_columns
 from ringside.sim.libraries.nccl.graph.graph import PathClass
 from ringside.sim.libraries.nccl.send_times import (
     SEND_KINDS,
     SENDS,
     SendArrays,
     calls_us,
-    send_columns,
     sends_us,
 )
 from ringside.sim.libraries.nccl.tuner import launch

@@ -15,17 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.sim.libraries.nccl.communicator import Communicator
-from ringside.sim.libraries.nccl.device.p2p import (
-    KINDS,
-    all_channels,
-    bytes_of_busiest,
-    channels_per_peer,
-    chunk_of,
-    part_size,
-    rate_between,
-    rate_inside,
-)
+from ringside.sim.libraries.nccl.device.p2p import KINDS
 
 Floats = NDArray[np.float64]
 
@@ -39,15 +29,9 @@ SEND_PARAMETERS = (
 )
 """The parameters of a machine's sends; `ringside.validation.nccl.priors` defines each."""
 
-LL_CHANNEL = 16 * 1024
-"""Bytes up to which a channel's part goes by LL (NCCL_P2P_LL_THRESHOLD, src/enqueue.cc, v2.30.7)."""
-
 TINY = 192.0
 """Bytes up to which libfabric sends a message within its command on Slingshot; the host first fetches them
 from the GPU (fi_cxi(7), "inject")."""
-
-_BYTES_US = 1e-6
-"""One byte a second in bytes a microsecond."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -78,25 +62,6 @@ class SendArrays:
     def one(self) -> NDArray[np.bool_]:
         """Whether there is a single node."""
         return np.equal(self.nodes, 1)
-
-
-def send_columns(comm: Communicator, kind: str, nbytes: int) -> dict[str, float]:
-    """Return what the form needs of one collective, by the name of its array."""
-    message = nbytes if kind == "sendrecv" else nbytes // comm.ranks
-    channels = max(-(-message // part_size(comm, message)), 1)
-    inside, between = bytes_of_busiest(comm, kind, 1 if kind == "sendrecv" else comm.ranks)
-    return {
-        "channels": float(channels),
-        "message": message / channels,
-        "peers_inside": float(inside),
-        "peers_between": float(between),
-        "lanes": float(all_channels(comm)),
-        "chunk": float(chunk_of(comm)),
-        "low": float(LL_CHANNEL * channels_per_peer(comm)),
-        "lane": (comm.system.nvlink_rate if comm.system.nvlink else rate_inside(comm, kind)) * _BYTES_US,
-        "link": rate_inside(comm, kind) * _BYTES_US,
-        "card": rate_between(comm, kind) * _BYTES_US,
-    }
 
 
 def sends_us(work: SendArrays, values: Mapping[str, float | Floats]) -> Floats:

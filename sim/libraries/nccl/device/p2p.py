@@ -37,6 +37,12 @@ CONNECTION = 14 * GB
 """Bytes/s of one channel's connection between nodes, by which NCCL counts the channels that fill a card
 (P2P_PER_CHANNEL_NET_BW, src/graph/paths.cc, v2.29.2)."""
 
+LL_CHANNEL = 16 * 1024
+"""Bytes up to which a channel's part goes by LL (NCCL_P2P_LL_THRESHOLD, src/enqueue.cc, v2.30.7)."""
+
+_BYTES_US = 1e-6
+"""One byte a second in bytes a microsecond."""
+
 
 @dataclass(frozen=True, slots=True)
 class PointToPoint:
@@ -81,6 +87,25 @@ def point_to_point(
     waves = -(-rounds * channels // all_channels(comm))
     time = BASE_US["ring"][2] + waves * _hop_us(comm) + moving * 1e6
     return PointToPoint(chunk_of(comm), channels, rounds, time)
+
+
+def send_columns(comm: Communicator, kind: str, nbytes: int) -> dict[str, float]:
+    """Return what the form needs of one collective, by the name of its array."""
+    message = nbytes if kind == "sendrecv" else nbytes // comm.ranks
+    channels = max(-(-message // part_size(comm, message)), 1)
+    inside, between = bytes_of_busiest(comm, kind, 1 if kind == "sendrecv" else comm.ranks)
+    return {
+        "channels": float(channels),
+        "message": message / channels,
+        "peers_inside": float(inside),
+        "peers_between": float(between),
+        "lanes": float(all_channels(comm)),
+        "chunk": float(chunk_of(comm)),
+        "low": float(LL_CHANNEL * channels_per_peer(comm)),
+        "lane": (comm.system.nvlink_rate if comm.system.nvlink else rate_inside(comm, kind)) * _BYTES_US,
+        "link": rate_inside(comm, kind) * _BYTES_US,
+        "card": rate_between(comm, kind) * _BYTES_US,
+    }
 
 
 def part_size(comm: Communicator, nbytes: int) -> int:
