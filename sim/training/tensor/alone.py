@@ -1,13 +1,10 @@
-"""Times of passes of tensor-parallel ranks without contention, and layers without exchanges.
+"""Times of passes of tensor-parallel ranks without contention.
 
-All ranks of a group act alike at the same times, so their exchanges can be replaced by times. The rest of a
-job is then simulated without them.
+All ranks of a group act alike at the same times, so their exchanges can be replaced by times.
 """
 
-from dataclasses import replace
-
 from ringside.sim.program.groups import CostModel
-from ringside.sim.training.layers import Kernels, Pass, RankLayer
+from ringside.sim.training.layers import Kernels, Pass
 
 
 def pass_s(parts: Pass, time: CostModel) -> float:
@@ -21,19 +18,3 @@ def pass_s(parts: Pass, time: CostModel) -> float:
         if not part.overlaps:
             now = beside
     return max(now, beside)
-
-
-def without_exchanges(layer: RankLayer, time: CostModel) -> RankLayer:
-    """Return the layer with its exchanges' time added to its work."""
-
-    def whole(parts: Pass) -> Pass:
-        return (Kernels(pass_s(parts, time)),) if parts else ()
-
-    return replace(
-        layer,
-        forward=whole(layer.forward),
-        backward=whole(layer.backward),
-        input_gradient=whole(layer.input_gradient),
-        weight_gradient=whole(layer.weight_gradient),
-        recomputed=whole(layer.recomputed),
-    )

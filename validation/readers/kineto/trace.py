@@ -127,8 +127,3 @@ class RankTrace:
     work: tuple[KernelSpan, ...] = ()
     waits: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
-
-    @property
-    def on_gpu(self) -> bool:
-        """Whether its collectives are kernels of a GPU."""
-        return self.gpu is not None or any(one.channels is not None for one in self.collectives)
