@@ -27,11 +27,11 @@ def quantiles(records: Sequence[Record]) -> dict[bool, list[tuple[float, ...]]]:
     for machine in sorted({record.cluster for record in records}):
         for row in observed([record for record in records if record.cluster == machine], machine, {}):
             record, library = row.record, Nccl(row.comm)
-            asked = Collective(
+            collective = Collective(
                 record.collective, record.ranks, record.nbytes, dtype=record.dtype or "float32",
                 redop=record.redop or "sum",
             )  # fmt: skip
-            estimated = library.time(asked, library.choose(asked)).time_s
+            estimated = library.time(collective, library.choose(collective)).time_s
             key = row.comm.nodes > 1, size_class(record.nbytes)
             ratios[key].append((machine, record.time_s / estimated))
     classes = range(len(SIZES) + 1)
