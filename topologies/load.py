@@ -64,31 +64,31 @@ class ClusterName(NamedTuple):
 
     ``machine`` is the machines' name in the catalogue, also for a file written from it, else ``name``.
     ``counts`` is what COUNT counts, nodes, ranks or leaves; None for a file with a graph of its own.
-    ``gpu_in_logs`` matches the names of a catalogue machine's GPUs in logs, in capitals.
+    ``gpu_in_logs`` matches the names of a catalogue machine's GPUs in logs, in capitals. ``hosts`` are the
+    operating systems in each machine: more than one share NVLink.
     """
 
     name: str
     machine: str
     counts: str | None
     gpu_in_logs: re.Pattern[str] | None
+    hosts: int
 
 
 def parse_name(cluster: str) -> ClusterName:
     """Parse the name of a cluster; read a file to find what it describes."""
     name, _ = split(cluster)
     recipe: Mapping[str, Any] = {"maker": name} if name in MAKERS else {}
+    hosts = 1
     if not recipe and Path(name).is_file():
-        recipe = recipe_in(load(name))
+        graph = load(name)
+        recipe, hosts = recipe_in(graph), int(graph.graph.get("nccl", {}).get("hosts", 1))
     called = str(recipe.get("maker", name))
-    in_logs = machine(called).in_logs if called in machines() else None
-    return ClusterName(name, called, counted(recipe) if recipe else None, in_logs)
-
-
-def hosts_in(name: str) -> int:
-    """Return the number of operating systems in each of a cluster's machines: more than one share NVLink."""
-    if name in MAKERS:
-        return machine(name).hosts if name in machines() else 1
-    return int(load(name).graph.get("nccl", {}).get("hosts", 1))
+    known = machine(called) if called in machines() else None
+    counts = counted(recipe) if recipe else None
+    return ClusterName(
+        name, called, counts, known.in_logs if known else None, known.hosts if known else hosts
+    )
 
 
 def gpu_of(cluster: str, values: Mapping[str, str] | None = None) -> Gpu | None:

@@ -7,6 +7,7 @@ from statistics import fmean, median
 
 from ringside.sim.calibration import AUTO, Calibration, shipped, why_not
 from ringside.sim.libraries.find import LIBRARIES
+from ringside.sim.libraries.library import answer
 from ringside.sim.libraries.mpi.library import Mpi
 from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.record import Record, digest
@@ -166,10 +167,10 @@ def _predicted(record: Record, row: PlacedRecord, given: Calibration | None, clu
     if given and row.fit:
         ends = row.calibrated(row.fit, given.settings_on(cluster))
         return Compared(record, *ends, _set(record, given), row.textbook.choose(row.collective).name)
-    candidate, time = row.predicted()
+    time = answer(row.library, row.collective)
     is_measured = time.engine == "measured"
     ends = time.time_s, *((time.time_lo_s, time.time_hi_s) if is_measured else (time.time_s,) * 2)
-    return Compared(record, *ends, _set(record, row.calibration if is_measured else None), candidate.name)
+    return Compared(record, *ends, _set(record, row.calibration if is_measured else None), time.choice)
 
 
 def summaries(compared: Sequence[Compared]) -> dict[str, ComparisonSummary]:

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from ringside.sim.calibration import shipped
-from ringside.sim.libraries.nccl.files.log_network import CLOUDS
 from ringside.sim.record import Record, RecordError
 from ringside.topologies import MAKERS, load, num_machines
 from ringside.topologies.graph import ranks as ranks_of
-from ringside.topologies.load import hosts_in, parse_name
+from ringside.topologies.load import parse_name
 from ringside.topologies.machine import box_of, machines
+from ringside.validation.readers.log_network import CLOUDS
 
 _MIXED = " + "  # joins the names where the GPUs of a run differ
 
@@ -57,7 +57,7 @@ def _has(cluster: str, gpu: str) -> bool:
 
 def with_nodes(cluster: str, nodes: int, ranks: int) -> str:
     """Return the cluster with a record's number of machines, where known; a drawn graph has its own."""
-    machine, _, counts, _ = parse_name(cluster)
+    machine, _, counts, *_ = parse_name(cluster)
     if not nodes:
         return machine
     if counts is not None:
@@ -77,7 +77,7 @@ def domains(machine: str, nodes: int, ranks: int) -> int:
     Hosts fill one machine after another. A count too small for hosts with so many ranks is of machines, as
     NCCL itself counts.
     """
-    hosts = hosts_in(machine)
+    hosts = parse_name(machine).hosts
     if hosts == 1 or ranks * hosts > nodes * gpus_in(machine):
         return nodes
     return -(-nodes // hosts)

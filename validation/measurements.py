@@ -30,7 +30,8 @@ class Measurements:
     ``ran`` are the records with the algorithms that NCCL used in place of impossible ones, which
     ``fallbacks`` lists, a sentence each. ``source`` is the evidence for the cluster's name. ``skipped``
     counts rows without a usable time, ``omissions`` lists other gaps of the files. ``warning`` reports GPUs
-    or cards other than the cluster's.
+    or cards other than the cluster's; ``network`` says what the log's own lines tell of the network between
+    nodes, empty for nothing, or for one node.
     """
 
     records: Sequence[Record]
@@ -42,13 +43,7 @@ class Measurements:
     skipped: int = 0
     omissions: Sequence[str] = ()
     warning: str = ""
-
-    @property
-    def network(self) -> str:
-        """What the log's own lines say of the network between nodes; empty for nothing, or for one node."""
-        several = any(record.num_nodes != 1 for record in self.records)
-        network = network_of(self.records) if several else ""
-        return f"network, by the log's lines: {network}" if network else ""
+    network: str = ""
 
 
 def read_measurements(
@@ -59,12 +54,14 @@ def read_measurements(
     source = "as given"
     if cluster is None:
         cluster, source = infer_machine(reading.records)
+    network = network_of(reading.records) if any(one.num_nodes != 1 for one in reading.records) else ""
     return replace(
         measurements_of(reading.records, cluster, settings, pool_sites=pool_sites),
         source=source,
         skipped=reading.skipped,
         omissions=reading.notes,
         warning=_others_than(reading.records, cluster),
+        network=f"network, by the log's lines: {network}" if network else "",
     )
 
 

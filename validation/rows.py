@@ -8,7 +8,7 @@ from ringside.sim.calibration import Calibration, Fit
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import LIBRARIES, Options, find_library, models
 from ringside.sim.libraries.laws import check_band
-from ringside.sim.libraries.library import Candidate, Estimate, Library
+from ringside.sim.libraries.library import Library
 from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.libraries.scaling import wider
 from ringside.sim.libraries.scheduled import evaluate
@@ -86,11 +86,6 @@ class PlacedRecord:
         """The calibration of the library's own times, if any."""
         calibrated = self.library.calibrated if isinstance(self.library, Nccl) else None
         return calibrated.calibration if calibrated else None
-
-    def predicted(self) -> tuple[Candidate, Estimate]:
-        """Return the library's choice and its time."""
-        candidate = self.library.choose(self.collective)
-        return candidate, self.library.time(self.collective, candidate)
 
     def calibrated(self, fit: Fit, settings: Mapping[str, str]) -> tuple[float, float, float]:
         """Return predicted seconds and their ends by a fit to the cluster with these settings."""

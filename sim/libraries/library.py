@@ -68,7 +68,8 @@ class Prediction:
     five of NCCL's measured model; both equal ``time_s`` without calibration. ``caveat`` is a warning about
     the answer, ``basis`` the source of the time in a sentence. ``network`` is how links serve messages in a
     simulation or a closed form. ``channels`` and ``belief_us``, the library's own estimate in microseconds,
-    are NCCL's. ``algbw`` and ``busbw`` are its bandwidths in bytes/s, as nccl-tests defines them.
+    are NCCL's, ``choice`` the candidate's name. ``algbw`` and ``busbw`` are its bandwidths in bytes/s, as
+    nccl-tests defines them.
     """
 
     collective: Collective
@@ -84,6 +85,7 @@ class Prediction:
     belief_us: float | None = None
     network: str = "fifo"
     basis: str = ""
+    choice: str = ""
     algbw: float = field(init=False)
     busbw: float = field(init=False)
 
@@ -212,7 +214,7 @@ def answer(
     return Prediction(
         collective, time.algorithm, candidate.protocol, time.engine, time.time_s, time.time_lo_s,
         time.time_hi_s, time.timeline, time.caveat, time.channels, candidate.belief_us, library.network,
-        time.basis,
+        time.basis, candidate.name,
     )  # fmt: skip
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ringside.sim.collective import KINDS, kind_of
-from ringside.sim.libraries.nccl.files.log_network import LoggedNetwork
 from ringside.sim.record import RecordError
+from ringside.validation.readers.log_network import LoggedNetwork
 from ringside.validation.readers.nccl_tests_run import PROGRAM, BenchmarkRun, RankDevice, nccl_version
 from ringside.validation.readers.nccl_tests_table import (
     BenchmarkTable,
