@@ -15,7 +15,7 @@ SIZES = (64 * 1024, 4 * 1024**2, 128 * 1024**2 - 1)
 MOST_NODES = 128
 """The largest number of nodes among the rows."""
 
-ONE_NODE = ((0.75, 2.86), (0.81, 2.47), (0.75, 1.70), (0.72, 1.63))
+ONE_NODE = ((0.75, 2.85), (0.83, 2.57), (0.95, 1.83), (0.85, 1.71))
 """The quantiles on one node, by class of size."""
 
 SEVERAL_NODES = ((0.80, 2.78), (1.09, 4.99), (0.95, 2.44), (0.85, 1.31))
