@@ -11,6 +11,7 @@ from ringside.topologies.machine import box_of, machines
 from ringside.validation.readers.log_network import CLOUDS
 
 _MIXED = " + "  # joins the names where the GPUs of a run differ
+_OF_CLOUDS = tuple(f"{name.lower()}-" for name in CLOUDS)
 
 
 def infer_machine(records: Sequence[Record]) -> tuple[str, str]:
@@ -119,7 +120,7 @@ def _of_gpu(gpu: str, records: Sequence[Record]) -> tuple[str, str]:
     where = ", ".join(filter(None, (f"{each} a node{f' on {nodes} nodes' if nodes > 1 else ''}", network)))
     fitting = [machine for machine in having if gpus_in(machine) >= each]
     alike = [machine for machine in box_of(fitting[0]) if machine in fitting] if fitting else []
-    alike.sort(key=lambda machine: shipped(machine) is None)
+    alike.sort(key=lambda machine: (machine.startswith(_OF_CLOUDS), shipped(machine) is None))
     if nodes == 1 and len(fitting) > 1 and len(alike) == len(fitting):
         return alike[0], f"by {gpu}, {where}; inside a node the same as {', '.join(alike[1:])}"
     return _one_of(fitting, gpu, where)
@@ -129,8 +130,7 @@ def _of_network(having: list[str], gpu: str, records: Sequence[Record]) -> list[
     """Return the machines that have the log's network; an instance of a cloud is no DGX of the same GPU."""
     cloud, instance = said(records, "cloud"), said(records, "instance")
     if not cloud:
-        of_clouds = tuple(f"{name.lower()}-" for name in CLOUDS)
-        own = [machine for machine in having if not machine.startswith(of_clouds)]
+        own = [machine for machine in having if not machine.startswith(_OF_CLOUDS)]
         return own if own and said(records, "network") else having
     own = [machine for machine in having if machine.startswith(f"{cloud.lower()}-")]
     if instance:

@@ -99,22 +99,21 @@ def test_cards_that_the_log_itself_lacks_are_named_first() -> None:
 
 
 @pytest.mark.slow
-def test_where_the_family_is_unsure_half_the_cards_are_a_hint() -> None:
+def test_half_the_cards_blame_nothing_where_no_row_is_near() -> None:
     verdict = explained(log("dgx-a100", 4, nics=4))  # it was measured on one and two nodes
-    named = {one.cause.key: one.value for one in verdict.named}
-    assert verdict.departs
+    assert verdict.extrapolated
+    assert not verdict.departs
     assert not verdict.clear
-    assert (named["cards"], named["link_rate"]) == (4, 0.5)
 
 
 @pytest.mark.parametrize(
-    ("machine", "least"), [("alps-gh200", 0.4), ("abci-a100", 0.4), ("polaris-a100", 0.25)]
+    ("machine", "least"), [("alps-gh200", 0.4), ("abci-a100", 0.25), ("polaris-a100", 0.25)]
 )
 def test_links_at_half_their_rate_are_found(machine: str, least: float) -> None:
     verdict = explained(log(machine, 4, nic=SYSTEMS[machine].nic / 2))
     named = {one.cause.key: one.value for one in verdict.named}
     assert verdict.clear
-    assert named.keys() <= {"link_rate", "cards"}  # half of the cards look the same
+    assert verdict.named[0].cause.key in {"link_rate", "cards"}  # half of the cards look the same
     assert least <= named["link_rate"] <= 0.6
 
 
@@ -267,7 +266,7 @@ def test_a_machine_with_other_cards_is_laid_beside_what_simulate_says_of_it() ->
         library = find_library("nccl", "dgx-a100:2", values)
         for record, log_s, sigma in zip(records, family.as_family.mean, family.as_family.sigma, strict=True):
             asked = Collective("all_reduce", 16, record.nbytes, dtype="float32")
-            candidate = library.choose(asked)
+            candidate = replace(library.choose(asked), rivals=())
             found = library.time(asked, candidate)
             if found.time_lo_s > library.bound(asked, candidate) * 1.000001:
                 ends = (log_s, log_s - EIGHTY * sigma, log_s + EIGHTY * sigma)
