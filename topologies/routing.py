@@ -34,8 +34,9 @@ class _Around(NamedTuple):
 class Routes:
     """The routes of one topology; search results are cached.
 
-    >>> from ringside.topologies import star >>> Routes(star(4)).route(0, 3) (('gpu0', 'switch'), ('switch',
-    'gpu3'))
+    >>> from ringside.topologies import star
+    >>> Routes(star(4)).route(0, 3)
+    (('gpu0', 'switch'), ('switch', 'gpu3'))
     """
 
     def __init__(self, graph: Topology) -> None:

@@ -148,11 +148,9 @@ def _basis(compared: Sequence[PlacedRecord], cluster: str) -> str:
     of_nccl = [row for row in compared if row.record.library == Nccl.name]
     if not of_nccl:
         return ""
-    if known := next(filter(None, (row.calibration for row in of_nccl)), None):
+    if known := next(filter(None, (row.library.calibration for row in of_nccl)), None):
         return f"times of NCCL as measured ({known.cluster})"
-    library = of_nccl[0].library
-    why = library.uncalibrated if isinstance(library, Nccl) else why_not(parse_name(cluster).name)
-    return f"not calibrated: {why}"
+    return f"not calibrated: {of_nccl[0].library.uncalibrated or why_not(parse_name(cluster).name)}"
 
 
 def _set(record: Record, calibration: Calibration | None) -> str:
@@ -170,7 +168,9 @@ def _predicted(record: Record, row: PlacedRecord, given: Calibration | None, clu
     time = answer(row.library, row.collective)
     is_measured = time.engine == "measured"
     ends = time.time_s, *((time.time_lo_s, time.time_hi_s) if is_measured else (time.time_s,) * 2)
-    return Compared(record, *ends, _set(record, row.calibration if is_measured else None), time.choice)
+    return Compared(
+        record, *ends, _set(record, row.library.calibration if is_measured else None), time.choice
+    )
 
 
 def summaries(compared: Sequence[Compared]) -> dict[str, ComparisonSummary]:

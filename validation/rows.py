@@ -9,7 +9,6 @@ from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import LIBRARIES, Options, find_library, models
 from ringside.sim.libraries.laws import check_band
 from ringside.sim.libraries.library import Library
-from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.libraries.scaling import wider
 from ringside.sim.libraries.scheduled import evaluate
 from ringside.sim.parameters import Parameters, preset_of
@@ -80,12 +79,6 @@ class PlacedRecord:
     def schedule(self) -> Schedule:
         """The schedule whose parameters are fitted."""
         return self.textbook.schedule(self.collective, self.textbook.choose(self.collective))
-
-    @property
-    def calibration(self) -> Calibration | None:
-        """The calibration of the library's own times, if any."""
-        calibrated = self.library.calibrated if isinstance(self.library, Nccl) else None
-        return calibrated.calibration if calibrated else None
 
     def calibrated(self, fit: Fit, settings: Mapping[str, str]) -> tuple[float, float, float]:
         """Return predicted seconds and their ends by a fit to the cluster with these settings."""

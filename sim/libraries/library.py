@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ringside.sim.collective import Collective
 from ringside.sim.engine.timeline import Timeline
@@ -124,6 +124,10 @@ class Library:
     """Whether its times depend on the machines used: see `standing`."""
     channels = 0
     """Thread blocks that a collective occupies on a GPU."""
+    calibration: Any = None
+    """The `ringside.sim.calibration.Calibration` that answers in place of the library's own model, if any."""
+    uncalibrated = ""
+    """Why there is none, if one was looked for."""
     measurements = ""
     """The name of the measurements behind its times, if any."""
     notes: Sequence[str] = ()

@@ -116,6 +116,7 @@ class Nccl(Library):
         self.comm = calibrated.facts.on(comm) if calibrated and comm else comm
         self.clock = clock
         self.calibrated = calibrated
+        self.calibration = calibrated.calibration if calibrated else None
         self.uncalibrated = uncalibrated
         self.launch = launch
         self.network = network

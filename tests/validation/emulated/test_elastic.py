@@ -47,5 +47,5 @@ def test_one_run_or_runs_without_a_kill_predict_nothing():
     with pytest.raises(ValueError, match="measure two or more"):
         compare_runs([elastic(5, 4.0)])
     calm = replace(elastic(5, 4.0), restarts=(), kills=())
-    with pytest.raises(ValueError, match="kill some"):
+    with pytest.raises(ValueError, match="measure runs with kills"):
         compare_runs([calm, calm])

@@ -56,7 +56,7 @@ def test_rings_reach_what_one_gpu_s_kernels_leave_them() -> None:
     for row in ring_attention.rates():
         share = ring_attention.predicted_per_s(row) / row.ideal_per_s
         if row.method == "ring":
-            assert 0.514 <= round(share, 3) <= 0.539
+            assert 0.50 <= round(share, 3) <= 0.539  # seen: 0.514 to 0.539
         else:
             assert share == pytest.approx(row.iterations_per_s / row.ideal_per_s, abs=0.05)
 

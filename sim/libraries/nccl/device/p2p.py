@@ -71,18 +71,18 @@ def point_to_point(
     rounds = -(-peers // PEERS_PER_BATCH)
     if uneven is None or uneven.splits is None:
         inside, between = bytes_of_busiest(comm, kind, nbytes)
+        largest = [nbytes if kind == "sendrecv" else nbytes // comm.ranks] * 2
     else:
         inside, between = (float(figures.max()) for figures in exchanged(comm, uneven))
+        largest = [int(messages.max()) for messages in _messages(comm, uneven)]
     moving = max(inside / rate_inside(comm, kind), between / rate_between(comm, kind) if between else 0.0)
     if kind != "sendrecv" and not comm.system.nvlink:  # of sends to one neighbour, each is inside or between
         moving = max(moving, (inside + between) / comm.system.pcie)
-    if uneven is None or uneven.splits is None:
-        message = nbytes if kind == "sendrecv" else nbytes // comm.ranks
-        part = min(part_size(comm, message), message)
-        if between:
-            moving = max(moving, part / CONNECTION)
-        if inside and comm.system.nvlink:
-            moving = max(moving, part / comm.system.nvlink_rate)
+    part_inside, part_between = (min(part_size(comm, message), message) for message in largest)
+    if between:
+        moving = max(moving, part_between / CONNECTION)
+    if inside and comm.system.nvlink:
+        moving = max(moving, part_inside / comm.system.nvlink_rate)
     channels = channels_per_peer(comm)
     waves = -(-rounds * channels // all_channels(comm))
     time = BASE_US["ring"][2] + waves * _hop_us(comm) + moving * 1e6
@@ -136,12 +136,17 @@ def bytes_of_busiest(comm: Communicator, kind: str, nbytes: int) -> tuple[float,
 
 def exchanged(comm: Communicator, collective: Collective) -> tuple[Floats, Floats]:
     """Return each rank's sent, then received, bytes inside its node, and with other nodes, by its splits."""
+    inside, between = _messages(comm, collective)
+    return np.stack([inside.sum(1), inside.sum(0)]), np.stack([between.sum(1), between.sum(0)])
+
+
+def _messages(comm: Communicator, collective: Collective) -> tuple[Floats, Floats]:
+    """Return the bytes from each rank to each other inside its node, and on other nodes, by its splits."""
     nbytes = np.array(collective.splits, dtype=np.float64) * collective.itemsize
     np.fill_diagonal(nbytes, 0)
     node = np.arange(comm.ranks) // comm.gpus
     is_inside = node[:, None] == node
-    inside, between = np.where(is_inside, nbytes, 0), np.where(is_inside, 0, nbytes)
-    return np.stack([inside.sum(1), inside.sum(0)]), np.stack([between.sum(1), between.sum(0)])
+    return np.where(is_inside, nbytes, 0), np.where(is_inside, 0, nbytes)
 
 
 def rate_inside(comm: Communicator, kind: str) -> float:
