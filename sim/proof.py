@@ -118,7 +118,7 @@ class _Parts:
             alive[dst[copies]] = False  # a switch's part; a rank's is dead already
 
     def finish(self) -> None:
-        """Mark the chunks of which a rank lacks a contribution at the end."""
+        """Mark the chunks to which a rank's contribution is missing at the end."""
         needed = self._schedule.is_needed(self._chunks)
         held_by_rank = self._count.reshape(-1, len(self._chunks))[: self._schedule.ranks]
         for rank, held in enumerate(held_by_rank):

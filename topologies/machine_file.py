@@ -74,7 +74,7 @@ Build = Literal["pcie-server", "nvlink_switch", "nvlink_pairs", "nvlink_mesh", "
 GpuName = Annotated[str, AfterValidator(_known_gpu)]
 Cpu = Literal["intel", "amd", "arm", "power", "zhaoxin", "other"]
 Fabric = Literal["star", "rail"]
-Network = Literal["infiniband", "roce", "efa", "slingshot", "fastrak", "ethernet"]
+Network = Literal["InfiniBand", "RoCE", "EFA", "Slingshot", "FasTrak", "GPUDirect-TCPX", "sockets"]
 Few = Annotated[int, Field(gt=0, le=256)]
 FewOrNone = Annotated[int, Field(ge=0, le=256)]
 Sockets = Annotated[int, Field(ge=0, le=256)]
@@ -169,17 +169,10 @@ def cluster(
     if wrong:
         raise TopologyError(f"{name or machine}: {wrong}")
     slot, lanes = needed["pcie"] or 0.0, needed.get("nvlink") or 0.0
-    match machine:
-        case "nvlink_switch":
-            one = behind_nvswitch(machine, gpus, lanes, nvlink_latency)
-        case "nvlink_mesh" if not links:
-            one = all_to_all(machine, gpus, lanes, nvlink_latency)
-        case "xgmi_mesh":
-            one = all_to_all(machine, gpus, xgmi or 0.0, xgmi_latency, kind="xgmi")
-        case _:
-            if machine == "nvlink_pairs":
-                links = tuple((first, first + 1, 1) for first in range(0, gpus, 2))
-            one = linked(machine, gpus, links, cpu_links, lanes, nvlink_latency)
+    if machine == "xgmi_mesh":
+        one = all_to_all(machine, gpus, xgmi or 0.0, xgmi_latency, kind="xgmi")
+    else:
+        one = _by_nvlink(machine, gpus, links, cpu_links, lanes, nvlink_latency)
     one.graph.update(hardware_of(gpu, cpu), name=name or machine)
     if nccl:
         one.graph["nccl"] = {key: value for key, value in dict(nccl).items() if value is not None}
@@ -198,6 +191,19 @@ def cluster(
         on_sockets(one, sockets, socket, ("pcie", slot, inside / 2), slot, nics)
     outside = max(0.0, network_latency - inside)
     return joined(one, nodes, cards(one, nic), outside, rails=fabric == "rail")
+
+
+def _by_nvlink(
+    machine: Build, gpus: int, links: Links, cpu_links: int, lanes: float, latency: Seconds
+) -> Topology:
+    """Return the GPUs of one machine, joined by NVLinks of ``lanes`` bytes/s for each GPU, if it has any."""
+    if machine == "nvlink_switch":
+        return behind_nvswitch(machine, gpus, lanes, latency)
+    if machine == "nvlink_mesh" and not links:
+        return all_to_all(machine, gpus, lanes, latency)
+    if machine == "nvlink_pairs":
+        links = tuple((first, first + 1, 1) for first in range(0, gpus, 2))
+    return linked(machine, gpus, links, cpu_links, lanes, latency)
 
 
 def topology(

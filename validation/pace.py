@@ -60,7 +60,7 @@ def parallel_pace(training: ParallelTraining, layout: Layout, samples_per_s: flo
 
 
 def _check_possible(training: DataParallelTraining, samples_per_s: float, ranks: int, share: float) -> None:
-    """Raise ValueError for a throughput above the GPUs' peak, of which it is a ``share``."""
+    """Raise ValueError for a throughput above the GPUs' peak; ``share`` is its ratio to the peak."""
     if share > 1:
         of_ranks = f"{ranks} rank" if ranks == 1 else f"{ranks} ranks"
         raise ValueError(

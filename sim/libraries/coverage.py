@@ -94,7 +94,7 @@ def _cell(find: _Finder, algorithm: str, kind: str, most: int) -> CoverageCell:
 
 
 def _algorithm_used(library: Library, collective: Collective) -> str:
-    """Return the algorithm that a library uses, without timing schedules, some of which are long."""
+    """Return the algorithm that a library uses, without timing schedules, because some are long."""
     if not (library.plays_links and isinstance(library, Scheduled)):
         return answer(library, collective).algorithm
     candidate = library.choose(collective)

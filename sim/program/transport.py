@@ -85,5 +85,5 @@ class Transport(Protocol):
         ...
 
     def send(self, parcel: Parcel) -> None:
-        """Handle a message of which both sides have now been posted."""
+        """Handle a message whose send and receive have both been posted."""
         ...

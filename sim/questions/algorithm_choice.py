@@ -129,7 +129,7 @@ class AlgorithmPicks:
         for one in self.libraries.values():
             notes |= dict.fromkeys(placement_notes(question.ranks, question.placement, one.placed))
         for one in self.libraries.values():
-            measured = [f"times as measured ({one.measurements})"] if one.measurements else []
+            measured = [f"times {one.basis}"] if one.measurements else []
             notes |= dict.fromkeys([*measured, *one.notes])
         return list(notes)
 

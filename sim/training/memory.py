@@ -83,7 +83,7 @@ trainings, 12 % in the worst."""
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The room on a GPU of ``memory`` bytes, of which ``reserve`` are kept free."""
+    """The memory of a GPU: ``memory`` bytes, less the ``reserve`` that is kept free."""
 
     memory: int
     reserve: int
@@ -105,7 +105,7 @@ class Room:
 
 
 class MemoryFit(NamedTuple):
-    """How ``nbytes`` of a training fit into a GPU of ``memory`` bytes, of which ``reserve`` are kept free.
+    """How ``nbytes`` of a training fit into a GPU of ``memory`` bytes, less a free ``reserve``.
 
     ``margin`` are the bytes left, negative if there are too few.
     """

@@ -15,15 +15,12 @@ from ringside.sim.record import Record, RecordError
 from ringside.topologies.units import format_size
 from ringside.validation.errors import summarize
 from ringside.validation.nccl.fit import POOLED, Fitted, fit
-from ringside.validation.nccl.networks import NOTHING, Learnt
+from ringside.validation.nccl.networks import INFORMED, NOTHING, Learnt
 from ringside.validation.nccl.observed import observed
 from ringside.validation.nccl.priors import priors, send_priors
 
 MIN_ROWS = 4
 WORST_ROWS = 3
-
-_TOLD = 0.95
-"""A parameter whose spread is below this share of its prior's has learned from the rows."""
 
 _LEFT = 1.2816
 """The number of prior deviations beyond which a parameter has left its prior's 80 % interval."""
@@ -66,7 +63,7 @@ def stored(fitted: Fitted, machine: str, sites: tuple[str, ...], network: Learnt
     """Convert a fit to the form of a calibration file."""
     model = fitted.model
     sigma = np.sqrt(np.diag(model.covariance))
-    learned = [place for place, prior in enumerate(fitted.priors) if sigma[place] < _TOLD * prior.sigma]
+    learned = [place for place, prior in enumerate(fitted.priors) if sigma[place] < INFORMED * prior.sigma]
     names = [fitted.priors[place].name for place in learned]
     seconds = np.array([row.record.time_s for row in fitted.rows])
     errors = model.predict(fitted.chosen.tasks).time_s / seconds - 1

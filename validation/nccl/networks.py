@@ -11,13 +11,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ringside.sim.libraries.nccl.graph.system import System
-from ringside.topologies.machine import machine, machines
 from ringside.validation.nccl.priors import Prior, priors
 
 DIFFER = 0.5
 """Deviation between machines of one network, as a share of a prior's own."""
 
-_INFORMED = 0.95
+INFORMED = 0.95
 """A parameter whose spread is below this share of its prior's has learned from the rows."""
 
 _FARTHEST = 2.5
@@ -30,7 +29,7 @@ _BESIDE = ("tree_two", "tree_many", "tree_burst", "nvls_tree", "nvls_tree_many",
 class Learnt:
     """Priors of a network: each parameter's value over the usual prior's, and its deviation in log time.
 
-    ``machines`` are those whose rows tell it.
+    ``machines`` are those whose rows it rests on.
     """
 
     machines: tuple[str, ...] = ()
@@ -50,18 +49,13 @@ def is_between(name: str) -> bool:
     return name.startswith(("between", "tree_rate")) or name in _BESIDE
 
 
-def network_of(name: str) -> str | None:
-    """Return the kind of network of a machine of the catalogue; None if it is unknown."""
-    return machine(name).network if name in machines() else None
-
-
 def learnt(posteriors: Mapping[str, Iterable[tuple[Prior, float, float]]]) -> Learnt:
-    """Return what the machines tell: their priors, each with the posterior's value and deviation in log."""
+    """Return a network's priors; ``posteriors`` has the priors, values and log deviations of each machine."""
     shifts: dict[str, list[tuple[float, float]]] = {}
     sigmas: dict[str, float] = {}
     for figures in posteriors.values():
         for prior, value, sigma in figures:
-            if is_between(prior.name) and sigma < _INFORMED * prior.sigma:
+            if is_between(prior.name) and sigma < INFORMED * prior.sigma:
                 share = 1 - (sigma / prior.sigma) ** 2  # of the posterior's information that rows gave
                 shift = float(np.log(value / prior.value)) / share
                 limit = _FARTHEST * prior.sigma

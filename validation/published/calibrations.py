@@ -15,11 +15,11 @@ from ringside.sim.calibration import SHIPPED, Calibration
 from ringside.sim.libraries.nccl.message_times import KINDS
 from ringside.sim.libraries.nccl.send_times import SEND_KINDS
 from ringside.sim.record import Record, digest
-from ringside.topologies.machine import box_of, machines
+from ringside.topologies.machine import box_of, machine, machines
 from ringside.validation.machines import domains
 from ringside.validation.nccl.calibrate import calibrate_nccl, unmeasured_sends
 from ringside.validation.nccl.fit import fit
-from ringside.validation.nccl.networks import NOTHING, Learnt, learnt, network_of
+from ringside.validation.nccl.networks import NOTHING, Learnt, learnt
 from ringside.validation.nccl.observed import is_observable, observed
 from ringside.validation.nccl.priors import Prior
 from ringside.validation.published import published
@@ -49,7 +49,7 @@ def networks_around(records: Sequence[Record]) -> dict[str, Learnt]:
     records = [record for record in records if record.collective in KINDS]
     several = sorted({record.cluster for record in records if nodes_of(record) > 1})
     posteriors = {name: posterior(name, of_machine(name, records)) for name in several}
-    kinds = {name: network_of(name) for name in machines()}
+    kinds = {name: machine(name).network for name in machines()}
     around = {
         name: {other: posteriors[other] for other in several if other != name and kinds[other] == kind}
         for name, kind in kinds.items()
@@ -117,7 +117,7 @@ def mates_of(machine: str) -> tuple[str, ...]:
 
 
 def calibration(machine: str, records: Sequence[Record], network: Learnt = NOTHING) -> Calibration:
-    """Fit these rows as one machine's, on a network of which something is ``learnt``."""
+    """Fit these rows as one machine's, with priors learnt from its ``network``."""
     collectives = [record for record in records if record.collective in KINDS]
     nccl = calibrate_nccl(collectives, machine, {}, network=network)
     sends = [record for record in records if record.collective in SEND_KINDS]
@@ -139,8 +139,8 @@ def calibration(machine: str, records: Sequence[Record], network: Learnt = NOTHI
 def write_all(calibrations: Mapping[str, Calibration], where: Path) -> None:
     """Write one file per machine."""
     where.mkdir(exist_ok=True)
-    for machine, one in calibrations.items():
-        path = where / f"{machine}.yaml"
+    for name, one in calibrations.items():
+        path = where / f"{name}.yaml"
         one.write(path)
         fitted = one.nccl or one.mpi
         print(path.name, fitted.described if fitted else "")

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-_KINDS = {
+KINDS = {
     "socket": "sockets",
     "efa": "EFA",
     "cxi": "Slingshot",
@@ -59,12 +59,12 @@ class LoggedNetwork:
         if match := _SPEED.search(text):
             self.gbps = max(self.gbps, float(match[1]) / 1e3)
         if match := _OFI.search(text):
-            self.kind = _KINDS.get(match["provider"], self.kind)
+            self.kind = KINDS.get(match["provider"], self.kind)
         if match := _INSTANCE.search(text) or _TOPOLOGY.search(text):
             self.instance = match["instance"]
         if match := _USED.search(text):
             plugin = re.sub(r"_v\d+$", "", match["network"].lower()).removeprefix("gpudirect")
-            self.kind = _KINDS.get(plugin, self.kind)
+            self.kind = KINDS.get(plugin, self.kind)
 
     @property
     def facts(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ringside.sim.libraries.nccl import belief
 from ringside.sim.libraries.nccl.measured import TaskTimes
 from ringside.sim.libraries.nccl.message_times import KINDS
 from ringside.sim.libraries.nccl.send_times import SEND_KINDS
@@ -207,8 +208,7 @@ def _medians(rows: Sequence[JudgedRow]) -> list[float]:
 
 def size_class(nbytes: int) -> str:
     """Return the class of a size."""
-    most = (64 * KIB, 4 * MIB, 128 * MIB - 1)
-    return SIZES[sum(nbytes > one for one in most)]
+    return SIZES[belief.size_class(nbytes)]
 
 
 def _order(name: str) -> tuple[int, str]:

@@ -22,7 +22,7 @@ SLOWED = 0.5
 
 @dataclass(frozen=True, slots=True)
 class LogScore:
-    """Judged logs: ``blamed`` of the ``sound`` ones were given a cause, ``caught`` of the ``slowed``."""
+    """Judged logs: a cause is named in ``blamed`` of the ``sound`` ones, in ``caught`` of the ``slowed``."""
 
     sound: int
     blamed: int

@@ -86,7 +86,7 @@ def _of_logs(answer: ScorecardAnswer) -> list[str]:
     if logs is None:
         return []
     return [
-        f"healthy logs judged by explain: {logs.sound}, of which {logs.blamed} are given a cause; with "
+        f"healthy logs judged by explain: a cause is named in {logs.blamed} of {logs.sound}; with "
         f"half the bandwidth between nodes {logs.caught} of {logs.slowed}"
     ]
 

@@ -113,8 +113,8 @@ class StepsAnswer:
 
     def _content(self) -> dict[str, Any]:
         steps = self.steps
-        names = dict.fromkeys(one.library.measurements for one in steps.steps)
-        measured = [f"times as measured ({name})" for name in names if name]
+        libraries = [one.library for one in steps.steps]
+        measured = dict.fromkeys(f"times {one.basis}" for one in libraries if one.measurements)
         content: dict[str, Any] = {
             "inputs": steps.inputs | {"sweep": self.swept[0] if self.swept else None},
             "notes": [*measured, *steps.notes],

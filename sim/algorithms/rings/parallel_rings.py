@@ -1,6 +1,6 @@
 """Several rings at once, on machines with a link between every two GPUs: each link, and each card, has one.
 
-In one machine they are directed Hamiltonian cycles without a common link, n-1 of them for n GPUs, fewer for 4
+In one machine they are link-disjoint directed Hamiltonian cycles, n-1 of them for n GPUs, fewer for 4
 and 6 (Tillson, "A Hamiltonian decomposition of K*_2m, 2m >= 8", J. Combin. Theory B 29, 1980). Over several,
 each ring enters a machine at another GPU, visits the others in Walecki's zigzag, and leaves by the card of
 the last, beside which it enters the next machine. Each ring carries its share of the data as `ring` does.
@@ -51,7 +51,7 @@ def orders(machines: int, gpus: int) -> Ints:
 
 
 def cycles(count: int) -> list[tuple[int, ...]]:
-    """Return directed cycles through ``count`` points without a common link, as many as a search finds."""
+    """Return link-disjoint directed Hamiltonian cycles of ``count`` points, as many as the search finds."""
     best: list[tuple[int, ...]] = []
     left = [10_000]
 

@@ -1,4 +1,4 @@
-"""How far NCCL's own estimate is off where nobody measured a machine: an 80 % interval around it.
+"""An 80 % interval around NCCL's own estimate on machines without measurements.
 
 The factors are the 10 % and 90 % quantiles of measured over estimated time, each measured machine counting
 alike. ``python -m ringside.validation.nccl.belief`` prints them from the published rows.

@@ -71,7 +71,7 @@ class Calibrated:
     def basis(self, nodes: int) -> str:
         """Return the source of the times of this number of nodes."""
         is_measured = self.model is not None and nodes in self.model.nodes
-        return f"{'as measured' if is_measured else 'extrapolated from'} ({self.name})"
+        return f"as measured ({self.name})" if is_measured else f"extrapolated from {self.name}"
 
     def of(self, kind: str) -> "Calibrated | None":
         """Return the one for this kind of collective."""

@@ -4,9 +4,9 @@
 
 Inside a node there is a latency for each peer, the first chunk's copy into a buffer, and the slower of a part
 by its own channel and of all messages by the GPU's links. Small messages go by LL: no chunks, but slower.
-Between nodes there is a latency, one for each peer, whom the host's proxy serves one after another, and the
-slower of a message by its channels' connections, each further one of which adds less, and of all messages by
-the cards, which reach less the more nodes send to each other. Microseconds throughout.
+Between nodes there is the network's latency, and one for each peer, because the host's proxy serves them one
+after another. Then counts the slower of two: one message by its channels' connections, where each further one
+adds less; or all messages by the cards, whose share falls with the number of nodes. Microseconds throughout.
 """
 
 from collections.abc import Mapping

@@ -152,7 +152,7 @@ def interval(value: float, sigma: float) -> tuple[float, float, float]:
 
 
 def correlations(names: Sequence[str], covariance: Floats) -> str:
-    """Return the table of the parameters named, all of which are in the covariance."""
+    """Return the table of the named parameters; each is in the covariance."""
     sigma = np.sqrt(np.diag(covariance))
     factor = np.linalg.cholesky(covariance / np.outer(sigma, sigma))
     lines = [[name, *(f"{entry:.4g}" for entry in row[: place + 1])]

@@ -30,13 +30,18 @@ def test_the_page_shows_what_is_printed(on_screen):
 
 
 def test_json_says_what_the_page_lists(json_of):
-    found = json_of("trace", DATA / "dlrm", "--cluster", "dgx-h100:1")
+    answer = json_of("trace", DATA / "dlrm", "--cluster", "dgx-h100:1")
     listed = set(re.findall(r"`(\w+)`", PAGE[PAGE.index("## JSON") :]))
-    assert found["schema"] == "ringside.trace/1"
-    parts = (found["traces"][0], found["traces"][0]["collectives"][0], found["rows"][0], found["ranks"][0])
-    for part in (*parts, found["clocks"], found["replay"], found["replay"]["cluster"]):
+    assert answer["schema"] == "ringside.trace/1"
+    parts = (
+        answer["traces"][0],
+        answer["traces"][0]["collectives"][0],
+        answer["rows"][0],
+        answer["ranks"][0],
+    )
+    for part in (*parts, answer["clocks"], answer["replay"], answer["replay"]["cluster"]):
         assert set(part) - {"rank"} <= listed
-    assert set(found) - {"schema", "inputs"} <= listed
+    assert set(answer) - {"schema", "inputs"} <= listed
 
 
 def test_rows_count_every_collective(json_of):

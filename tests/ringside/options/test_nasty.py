@@ -192,7 +192,8 @@ ANSWERED = """
     calibrate fit.jsonl --cluster star -o /dev/null
 """  # fmt: skip
 
-REFUSED = Path(__file__).with_name("refused.txt").read_text(encoding="utf-8")
+EXAMPLES = str(Path(__file__).parents[3] / "examples")
+REFUSED = Path(__file__).with_name("refused.txt").read_text(encoding="utf-8").replace("{examples}", EXAMPLES)
 LINES = [
     (line, 2, said) for line, _, said in (row.partition(" => ") for row in REFUSED.strip("\n").split("\n"))
 ]

@@ -1,6 +1,7 @@
 """What is learnt of a network, the interval of NCCL's own estimate, and doubtful choices."""
 
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,11 +10,13 @@ from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import Options, find_library
 from ringside.sim.libraries.nccl import belief
 from ringside.sim.libraries.nccl.communicator import find_system
-from ringside.topologies.machine import machines
+from ringside.topologies.machine import machine, machines
+from ringside.topologies.machine_file import Network
 from ringside.validation.nccl.belief import quantiles
-from ringside.validation.nccl.networks import NOTHING, is_between, learnt, network_of
+from ringside.validation.nccl.networks import NOTHING, is_between, learnt
 from ringside.validation.nccl.priors import priors
 from ringside.validation.published.calibrations import usable
+from ringside.validation.readers import log_network
 
 GIB = 2**30
 
@@ -52,15 +55,20 @@ def test_more_machines_make_a_network_surer():
 
 
 def test_networks_of_the_catalogue():
-    assert network_of("aws-p5") == network_of("aws-p4de") == "efa"
-    assert network_of("alps-gh200") == "slingshot"
-    assert network_of("a-file-of-mine.yaml") is None
-    assert all(network_of(name) for name in machines() if name.startswith(("dgx", "aws", "gcp", "azure")))
+    assert machine("aws-p5").network == machine("aws-p4de").network == "EFA"
+    assert machine("alps-gh200").network == "Slingshot"
+    assert all(
+        machine(name).network for name in machines() if name.startswith(("dgx", "aws", "gcp", "azure"))
+    )
+
+
+def test_logs_name_networks_as_machines_do():
+    assert {*log_network.KINDS.values(), "InfiniBand", "RoCE"} == set(get_args(Network))
 
 
 def test_what_no_row_of_several_nodes_says_is_extrapolated():
     library, estimate = answer("aws-p4de:2", 1 << 20)
-    assert estimate.basis.startswith("time_s extrapolated from (aws-p4de: ")
+    assert estimate.basis.startswith("time_s extrapolated from aws-p4de: ")
     assert "between nodes as aws-p5 on the same network" in estimate.basis
     assert library.basis.startswith("extrapolated from")
     assert answer("dgx-h100:2", 1 << 20)[1].basis.startswith("time_s as measured (dgx-h100: ")

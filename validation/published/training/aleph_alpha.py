@@ -80,7 +80,7 @@ class LlamaLayout(NamedTuple):
 
     @property
     def series(self) -> str:
-        """The series: the name of rows of which one sets the pace."""
+        """The series: the name of rows that share a pace, which one of them sets."""
         again = f", sequence parallel {self.sequence_parallel}" if self.sequence_parallel else ""
         return (
             f"{self.model} {self.sequence} {self.kernel} {self.checkpointing} tp {self.tensor} "
