@@ -153,50 +153,61 @@ def cluster(
     additional keys. The graph has CPUs if messages can cross them; ``sockets`` of 0 leaves them out.
 
     Bandwidths are bytes/s of one direction: ``nvlink`` or ``xgmi`` of one GPU over all its links, ``pcie`` of
-    one slot, ``c2c`` of one GPU, ``nic`` of one card, ``socket`` from one CPU to another. The GPU's file has
-    the defaults of ``nvlink`` and ``pcie``.
+    one slot, ``c2c`` of one GPU, ``nic`` of one card, ``socket`` between CPUs. The GPU's file has defaults.
     """
-    needed = {"pcie": pcie if pcie is not None else slot_of(gpu)}
-    if machine == "xgmi_mesh":
-        needed["xgmi"] = xgmi
-    elif machine != "pcie-server":
-        needed["nvlink"] = nvlink if nvlink is not None else nvlink_of(gpu)
+    rates = _rates(machine, gpu, pcie, nvlink, xgmi)
     wrong = (
         _misfit(machine, nodes, gpus, nics, sockets, switches, nvlink)
         or _misfit_of_links(machine, gpus, switches, links, cpu_links, xgmi, c2c)
-        or _unknown(gpu, needed)
+        or _unknown(gpu, rates)
     )
     if wrong:
         raise TopologyError(f"{name or machine}: {wrong}")
-    slot, lanes = needed["pcie"] or 0.0, needed.get("nvlink") or 0.0
-    if machine == "xgmi_mesh":
-        one = all_to_all(machine, gpus, xgmi or 0.0, xgmi_latency, kind="xgmi")
-    else:
-        one = _by_nvlink(machine, gpus, links, cpu_links, lanes, nvlink_latency)
-    one.graph.update(hardware_of(gpu, cpu), name=name or machine)
-    if nccl:
-        one.graph["nccl"] = {key: value for key, value in dict(nccl).items() if value is not None}
-    # GPUs that NVLink does not join reach one another through PCIe, at its latency
-    inside = pcie_latency if "pcie_latency" in latencies_of({"machine": machine, "gpus": gpus}) else 0.0
+    slot, lanes = (rate or 0.0 for rate in rates.values())
+    one = _joined_gpus(machine, gpus, links, cpu_links, lanes, nvlink_latency, xgmi_latency)
+    one.graph.update(hardware_of(gpu, cpu), name=name or machine, **_nccl_view(nccl))
+    inside = nvlink_latency if cpu_links else _pcie_latency(machine, gpus, pcie_latency)
     if switches:
         slots(one, slot, gpus=gpus // switches, nics=nics // switches, latency=inside / 2)
         on_cpus(one, sockets, socket, slot)
     elif c2c is not None:
         on_sockets(one, sockets, None, ("c2c", c2c, 0.0), slot, nics)
-    elif cpu_links:
-        inside = nvlink_latency
-        share = lanes * cpu_links / links_of_one(links, cpu_links)
-        on_sockets(one, sockets, socket, ("nvlink", share, inside / 2), slot, nics)
     else:
-        on_sockets(one, sockets, socket, ("pcie", slot, inside / 2), slot, nics)
-    outside = max(0.0, network_latency - inside)
-    return joined(one, nodes, cards(one, nic), outside, rails=fabric == "rail")
+        share = lanes * cpu_links / links_of_one(links, cpu_links) if cpu_links else 0.0
+        link = ("nvlink", share) if cpu_links else ("pcie", slot)
+        on_sockets(one, sockets, socket, (*link, inside / 2), slot, nics)
+    return joined(one, nodes, cards(one, nic), max(0.0, network_latency - inside), rails=fabric == "rail")
 
 
-def _by_nvlink(
-    machine: Build, gpus: int, links: Links, cpu_links: int, lanes: float, latency: Seconds
+def _rates(
+    machine: Build, gpu: GpuName, pcie: float | None, nvlink: float | None, xgmi: float | None
+) -> dict[str, float | None]:
+    """Return the rate of a slot and of a GPU's own links, each under its key: the file's or the GPU's."""
+    slot = pcie if pcie is not None else slot_of(gpu)
+    if machine == "xgmi_mesh":
+        return {"pcie": slot, "xgmi": xgmi}
+    if machine == "pcie-server":
+        return {"pcie": slot, "nvlink": 0.0}
+    return {"pcie": slot, "nvlink": nvlink if nvlink is not None else nvlink_of(gpu)}
+
+
+def _nccl_view(nccl: NcclView | None) -> dict[str, Any]:
+    """Return the graph's entry of what NCCL sees otherwise than the rest, if anything."""
+    kept = {key: value for key, value in dict(nccl or {}).items() if value is not None}
+    return {"nccl": kept} if kept else {}
+
+
+def _pcie_latency(machine: Build, gpus: int, latency: float) -> float:
+    """Return the latency between GPUs of one machine through PCIe; 0 where NVLink joins them."""
+    return latency if "pcie_latency" in latencies_of({"machine": machine, "gpus": gpus}) else 0.0
+
+
+def _joined_gpus(
+    machine: Build, gpus: int, links: Links, cpu_links: int, lanes: float, latency: float, xgmi_latency: float
 ) -> Topology:
-    """Return the GPUs of one machine, joined by NVLinks of ``lanes`` bytes/s for each GPU, if it has any."""
+    """Return the GPUs of one machine, joined by links of ``lanes`` bytes/s for each GPU, if it has any."""
+    if machine == "xgmi_mesh":
+        return all_to_all(machine, gpus, lanes, xgmi_latency, kind="xgmi")
     if machine == "nvlink_switch":
         return behind_nvswitch(machine, gpus, lanes, latency)
     if machine == "nvlink_mesh" and not links:
