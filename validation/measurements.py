@@ -126,7 +126,14 @@ def options_of(record: Record, network: str = "fifo") -> Options:
         nccl_version=record.library_version if names_one(record.library_version) else None,
         gpus_per_thread=int(record.fingerprint.get("gpus_per_thread", 1)),
         threads_per_process=int(record.fingerprint.get("threads_per_process", 1)),
+        torch=_is_timed_by_torch(record),
     )
+
+
+def _is_timed_by_torch(record: Record) -> bool:
+    """Return whether a script of PyTorch's timed the calls one by one, as `ringside measure` does."""
+    script = record.fingerprint.get("command", "").partition(" ")[0].endswith(".py")
+    return script or "torch" in record.fingerprint
 
 
 def _is_pinned(record: Record) -> bool:

@@ -38,6 +38,7 @@ class Options:
     graph file or a log, and ``times`` is one of `ringside.sim.libraries.nccl.library.CLOCKS`. ``placement``,
     one of `ringside.topologies.placement.SPREADS`, places ranks that are fewer than the cluster
     has. One process of NCCL's drives ``threads_per_process`` threads of ``gpus_per_thread`` GPUs each.
+    ``torch`` scripts time single calls.
     ``collnet`` and ``nvls`` are NCCL_COLLNET_ENABLE, with a plugin that can do it, and NCCL_NVLS_ENABLE.
     """
 
@@ -50,6 +51,7 @@ class Options:
     placement: str = EVEN
     gpus_per_thread: int = 1
     threads_per_process: int = 1
+    torch: bool = False
     collnet: bool = False
     nvls: bool = True
 
@@ -109,7 +111,7 @@ LIBRARIES = {
         path="ringside.sim.libraries.nccl.bind", title="NCCL", rules=rules.NCCL, knows=_has_nvidia,
         options=(
             *("protocol", "nccl_version", "nccl_graph", "times", "gpus_per_thread", "threads_per_process"),
-            *("collnet", "nvls"),
+            *("torch", "collnet", "nvls"),
         ),
     ),
     "mpi": LibraryEntry(path="ringside.sim.libraries.mpi.library", title="Open MPI", options=("protocol",)),

@@ -5,7 +5,7 @@ differ from the preset only for a large gain; then the correction of the residua
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from scipy.optimize import least_squares
 
 from ringside.sim.libraries.nccl.communicator import MAX_CHANNELS, SiteFacts
 from ringside.sim.libraries.nccl.measured import (
+    DEVIATIONS,
     MeasuredModel,
     corrected,
     influential_parameters,
@@ -20,6 +21,7 @@ from ringside.sim.libraries.nccl.measured import (
     site_deviations,
 )
 from ringside.sim.libraries.nccl.message_times import TaskArrays, time_us, work_of
+from ringside.sim.libraries.nccl.releases import names_one
 from ringside.sim.libraries.nccl.send_times import SEND_KINDS
 from ringside.validation.nccl.networks import NOTHING, Learnt
 from ringside.validation.nccl.observed import Chosen, NcclRow, choose
@@ -38,6 +40,9 @@ _SURE = 30.0
 
 NO_LL128, DOUBLED = 3.0, 6.0
 """Minimum gain in cost of the lack of LL128, or of a doubling of channels."""
+
+EARLY, EARLIER = "2.10.3", 3.0
+"""An early release, and the minimum gain in cost of it for a site that names none."""
 
 _WAYS = ((1,), (4, 1))
 """Initial and final spreads: a wide one first smooths the kinks."""
@@ -71,14 +76,39 @@ def fit(
     """Fit the machine's parameters to rows of one machine, from the priors of its ``network``.
 
     Where sites are ``pooled`` each may be slower or faster than the machine in latency and in bandwidth.
-    The facts are known for sends, which do not tell them.
+    The facts are known for sends, which do not tell them. Rows that name no release count as the newest's,
+    or as an early one's where that explains their site much better.
     """
     of_sends = rows[0].record.collective in SEND_KINDS
     expected = send_priors() if of_sends else network.of(rows[0].comm.system)
-    candidates = [(facts or SiteFacts(), 0.0)] if of_sends else _candidates(rows)
-    tried = [(_map(rows, one, expected, pooled), unlikely) for one, unlikely in candidates]
-    best, _ = min(tried, key=lambda one: one[0].cost + one[1])
+    if of_sends:
+        return _finished(rows, _map(rows, facts or SiteFacts(), expected, pooled), expected, pooled)
+    best = _best(rows, expected, pooled)
+    for site in sorted({row.record.site for row in rows if _is_undated(row)}):
+        older = [_earlier(row) if row.record.site == site and _is_undated(row) else row for row in rows]
+        other = _best(older, expected, pooled)
+        if other.cost + EARLIER < best.cost:
+            rows, best = older, other
     return _finished(rows, best, expected, pooled)
+
+
+def _best(rows: Sequence[NcclRow], expected: Sequence[Prior], pooled: bool) -> "_Map":
+    """Return the fit with the likeliest graph between nodes; its cost includes how unlikely that is."""
+    tried = (
+        replace(fitted, cost=fitted.cost + unlikely)
+        for one, unlikely in _candidates(rows)
+        for fitted in [_map(rows, one, expected, pooled)]
+    )
+    return min(tried, key=lambda one: one.cost)
+
+
+def _is_undated(row: NcclRow) -> bool:
+    return not names_one(row.record.library_version)
+
+
+def _earlier(row: NcclRow) -> NcclRow:
+    """Return the row as one of an early release."""
+    return replace(row, comm=replace(row.comm, settings=replace(row.comm.settings, version=EARLY)))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -135,9 +165,9 @@ def _descend(rows: _Rows, facts: SiteFacts, expected: Sequence[Prior], way: Sequ
     usual = {prior.name: prior.value for prior in expected}
     names = influential_parameters(rows.work, usual)
     free = [place for place, prior in enumerate(expected) if prior.name in names]
-    many, sites = len(free), rows.sites.shape[1]
-    x = centre = np.concatenate([np.log([expected[place].value for place in free]), np.zeros(3 * sites)])
-    sigma = np.concatenate([[expected[place].sigma for place in free], np.ones(3 * sites)])
+    many, offsets = len(free), rows.sites.shape[1] * DEVIATIONS
+    x = centre = np.concatenate([np.log([expected[place].value for place in free]), np.zeros(offsets)])
+    sigma = np.concatenate([[expected[place].sigma for place in free], np.ones(offsets)])
 
     def values(x: Floats) -> dict[str, float]:
         return usual | dict(zip(names, np.exp(x[:many]).tolist(), strict=True))
@@ -145,7 +175,7 @@ def _descend(rows: _Rows, facts: SiteFacts, expected: Sequence[Prior], way: Sequ
     for wider in way:
         scale = wider * rows.scale
         parts = site_deviations(rows.work, values(x))
-        by_site = np.hstack([rows.sites * part[:, None] for part in parts])
+        by_site = np.hstack([rows.sites * part[:, None] for part in parts.T])
 
         def residuals(x: Floats, scale: Floats = scale, by_site: Floats = by_site) -> Floats:
             off = (np.log(time_us(rows.work, values(x))) + by_site @ x[many:] - rows.log_us) / scale

@@ -64,7 +64,7 @@ def observed(
             communicators[key] = communicator_of(name, values, record.ranks, nccl_settings(options))
         comm = communicators[key]
         if comm:
-            launch = Launch(options.gpus_per_thread, options.threads_per_process)
+            launch = Launch(options.gpus_per_thread, options.threads_per_process, options.torch)
             rows.append(NcclRow(record, comm, launch, _run_of(record)))
     return rows
 

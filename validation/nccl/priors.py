@@ -20,36 +20,42 @@ class Prior:
     meaning: str
 
 
+_TORCH = Prior("torch_us", 22.0, 0.3, "a call from PyTorch, for which an idle GPU waits")
+
+
 def priors(system: System) -> tuple[Prior, ...]:
     """Return the priors of all parameters of a machine."""
     nvlink = nvlink_in_datasheet(system.nvlink, system.compute_capability) / GB
     inside = 0.77 * nvlink if nvlink else 0.8 * system.pcie / GB
     between = 0.93 * max(system.nics * system.nic_path, system.nic) / GB
     card = system.nic_path / GB
-    reduced = 1.055 * (nvlink or 450.0)  # by the switch: 475 GB/s where NVLink has 450
+    generation = (nvlink or 300.0) / 300.0  # NVLink 3 is one
+    reduced = 475.0 * ((nvlink or 450.0) / 450.0) ** 0.64  # by the switch: 740 GB/s where NVLink has 900
     return (
         Prior("launch_us", 2.0, 0.8, "before a kernel begins to work"),
         Prior("base", 0.85, 0.3, "factor on the tuner's base latencies"),
         Prior("host_us", 4.7, 0.15, "launch of one more GPU that the same thread drives"),
-        Prior("thread_us", 1.9, 0.3, "launch of one more thread of the same process"),
+        Prior("thread_us", 0.9, 0.3, "launch of one more thread of the same process"),
+        _TORCH,
         Prior("inside", 1.0, 0.4, "factor on all hop latencies inside a node"),
         Prior("between", 1.0, 0.5, "factor on all hop latencies between nodes"),
         *_hops(),
         Prior("inside_GBps", inside, 0.2, "rate of a GPU's links"),
         Prior("between_GBps", between, 0.25, "rate of a node's cards"),
-        Prior("inside_ll", 0.4, 0.4, "part of it that LL leaves for data"),
+        Prior("inside_ll", 0.45, 0.4, "part of it that LL leaves for data"),
         Prior("inside_ll128", 0.85, 0.3, "part of it that LL128 leaves"),
+        Prior("early_ll", 0.4, 0.4, "part of LL's rates inside a node that releases before 2.22 reach"),
         Prior("between_ll", 0.4, 0.7, "the same between nodes"),
         Prior("between_ll128", 0.85, 0.4, "the same between nodes"),
         Prior("tree_one", 0.6, 0.3, "part of its bandwidth that a tree keeps busy inside one node"),
         Prior("tree_two", 0.95, 0.15, "the same on two nodes"),
         Prior("tree_many", 0.8, 0.12, "the same on more"),
         Prior("tree_burst", 1.5, 0.3, "bytes that cross a card for each byte of a tree's first chunk"),
-        *_rates("inside_rate", "GB/s of one message inside a node", (4.0, 12.0, 16.0)),
+        *_rates("inside_rate", "GB/s of one message inside a node", (8.0 * generation**0.4, 12.0, 16.0)),
         *_rates("between_rate", "GB/s of one message between nodes", (2.5, 0.37 * card, 0.48 * card)),
         *_rates("tree_rate", "GB/s of one channel's chunks behind each other in a tree", (1.5, 4.0, 8.0)),
         Prior("ring_own", 0.55, 0.3, "steps of a ring of one node for a GPU's own part"),
-        Prior("inside_gap_us", 0.05, 1.0, "gap between messages inside a node, a channel"),
+        Prior("inside_gap_us", 0.03 / generation**0.65, 0.9, "gap between messages inside a node, a channel"),
         *_gaps("between_gap_us", "the same between messages on a card"),
         Prior("nvls", 1.5, 0.3, "factor on the latency of the switch's reduction"),
         Prior("nvls_GBps", reduced, 0.15, "bus bandwidth of eight GPUs that the switch reduces for"),
@@ -67,6 +73,7 @@ def send_priors() -> tuple[Prior, ...]:
         Prior("launch_us", 2.0, 0.5, "before a kernel does anything"),
         Prior("host_us", 4.7, 0.15, "launch of one more GPU that the same thread drives"),
         Prior("thread_us", 0.95, 0.2, "launch of one more thread of the same process"),
+        _TORCH,
         Prior("call_us", 0.3, 0.4, "one call of a send or a receive"),
         Prior("setup_us", 5.0, 0.3, "before a kernel's first send moves"),
         Prior("peer_inside_us", 0.3, 0.7, "one more peer inside a node"),
@@ -86,11 +93,15 @@ def send_priors() -> tuple[Prior, ...]:
     )
 
 
+_RINGS_INSIDE = {"ll": 1.5, "simple": 1.35}
+"""Factors on the hops of a ring inside a node: 0.8 to 1.3 us of LL where NCCL's constant is 0.6."""
+
+
 def _hops() -> list[Prior]:
     return [
         Prior(
             f"{where}.{algorithm}.{protocol}",
-            1.35 if (where, algorithm, protocol) == ("inside", "ring", "simple") else 1.0,
+            _RINGS_INSIDE.get(protocol, 1.0) if (where, algorithm) == ("inside", "ring") else 1.0,
             0.3,
             f"factor of {algorithm}/{protocol} hops {where}",
         )

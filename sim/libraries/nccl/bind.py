@@ -49,7 +49,7 @@ def bind(
         return Nccl(comm, clock=options.times, network=options.network)
     before, calibrated, why = _calibrated(comm, cluster, values, options, calibration)
     log.info("calibration: %s", calibrated.name if calibrated else why or "none")
-    launch = Launch(options.gpus_per_thread, options.threads_per_process)
+    launch = Launch(options.gpus_per_thread, options.threads_per_process, options.torch)
     return Nccl(
         comm, calibrated=calibrated, uncalibrated=why, launch=launch, network=options.network, before=before
     )

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ringside.sim.libraries.gaussian import EIGHTY, widened
 from ringside.sim.libraries.nccl.communicator import SiteFacts
 from ringside.sim.libraries.nccl.message_times import (
+    PAIRS,
     SHARPNESS,
     Task,
     TaskArrays,
@@ -33,10 +34,14 @@ Floats = NDArray[np.float64]
 PER_DOUBLING = 0.15
 """Deviation in log time of a step to twice the measured nodes; steps are treated as independent."""
 
-SITE_LATENCY, SITE_INSIDE, SITE_BETWEEN = 0.45, 0.07, 0.15
-"""Deviation between sites of one kind of machine in log time: latency, bandwidth inside and between nodes."""
+DEVIATIONS = 5
+SITE_LATENCY, SITE_INSIDE, SITE_BETWEEN, SITE_LOW, SITE_HOST = 0.23, 0.035, 0.15, 0.25, 0.15
+"""Deviations between sites of one kind of machine in log time.
 
-SITE_ELSE, SIZE_OCTAVES = 0.15, 4.0
+Of latency, of Simple's bandwidth inside and between nodes, of the bandwidth of LL and LL128, of the host.
+"""
+
+SITE_ELSE, SIZE_OCTAVES = 0.12, 4.0
 """Further deviation of a site's own row, and its correlation length along the sizes of its pair."""
 
 SHARED = 0.4
@@ -53,6 +58,9 @@ OCTAVES = 1.6
 
 NEAR = 0.5
 """Correlation with a fitted row from which on a task counts as measured."""
+
+LOW = ("ll", "ll128")
+"""The protocols of low latency, whose bandwidth releases of NCCL and machines change most."""
 
 LEAST_MESSAGE = 4.0
 """Bytes below which all messages are equivalent: a word of LL beside its flag."""
@@ -128,15 +136,13 @@ class TaskTimes:
 class Traits:
     """Terms of a task's time in which sites differ.
 
-    ``pair`` is the place in `PAIRS`, ``size`` the base-2 logarithm of the bytes. ``latency``, ``inside`` and
-    ``between`` are the shares of latency and of the two bandwidths in the time, times their deviations.
+    ``pair`` is the place in `PAIRS`, ``size`` the base-2 logarithm of the bytes. ``shares`` has a column for
+    each deviation between sites, first that of latency: its share of the time, times the deviation.
     """
 
     pair: NDArray[np.int64]
     size: Floats
-    latency: Floats
-    inside: Floats
-    between: Floats
+    shares: Floats
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -213,15 +219,14 @@ class MeasuredModel:
         apart = slopes[:, 0] - slopes[:, 1]
         variance = float(apart @ self.covariance @ apart + np.sum(uncertain**2)) + 2 * self.noise**2
         if self.pooled:
-            traits = self.traits(work)
-            parts = traits.latency, traits.inside, traits.between
-            variance += sum(float(part[0] - part[1]) ** 2 for part in parts)
+            first, second = site_deviations(work, self.values)
+            variance += float(np.sum((first - second) ** 2))
         return float(np.expm1(EIGHTY * np.sqrt(variance)))
 
     def traits(self, work: TaskArrays) -> Traits:
         """Return the terms of each task's time."""
         size = np.log2(np.maximum(work.nbytes, 1.0))
-        return Traits(work.pair, size, *site_deviations(work, self.values))
+        return Traits(work.pair, size, site_deviations(work, self.values))
 
     def anchored(self, tasks: Sequence[Task], seconds: Sequence[float]) -> "MeasuredModel":
         """Return the model scaled to a site by rows that were measured there."""
@@ -233,15 +238,24 @@ class MeasuredModel:
         return replace(self, anchor=SiteAnchor(self.traits(work), left, sigma))
 
 
-def site_deviations(work: TaskArrays, values: Mapping[str, float]) -> tuple[Floats, Floats, Floats]:
-    """Return by how much sites differ in each time: by latency, and by bandwidth inside and between nodes."""
-    kernel = kernel_us(work, values)
+def site_deviations(work: TaskArrays, values: Mapping[str, float]) -> Floats:
+    """Return by how much sites differ in each time, tasks x deviations."""
+    kernel, whole = kernel_us(work, values), time_us(work, values)
     empty = replace(work, message=np.zeros(len(work)), nbytes=np.zeros(len(work)))
     latency = np.clip(kernel_us(empty, values) / kernel, 0.0, 1.0)
-    not_host = (kernel / time_us(work, values)) ** SHARPNESS
+    steady = whole - values["torch_us"] * work.launch_torch
+    not_host = (kernel / steady) ** SHARPNESS * steady / whole
     bandwidth = not_host * (1 - latency)
-    inside, between = bandwidth * work.one, bandwidth * ~work.one
-    return SITE_LATENCY * not_host * latency, SITE_INSIDE * inside, SITE_BETWEEN * between
+    low = np.isin(work.pair, [place for place, (_, protocol) in enumerate(PAIRS) if protocol in LOW])
+    return np.column_stack(
+        [
+            SITE_LATENCY * not_host * latency,
+            SITE_INSIDE * bandwidth * (work.one & ~low),
+            SITE_BETWEEN * bandwidth * (~work.one & ~low),
+            SITE_LOW * bandwidth * low,
+            SITE_HOST * (1 - not_host),
+        ]
+    )
 
 
 def log_form(
@@ -273,8 +287,8 @@ def _trials(values: Mapping[str, float], names: Sequence[str], factor: float) ->
 def _of_site(a: Traits, b: Traits) -> Floats:
     """Return the covariance of one site's deviations in log time, each of ``a`` with each of ``b``."""
     same = a.pair[:, None] == b.pair[None, :]
-    latency = np.where(same, 1.0, SHARED) * np.outer(a.latency, b.latency)
-    covariance: Floats = latency + np.outer(a.inside, b.inside) + np.outer(a.between, b.between)
+    latency = np.where(same, 1.0, SHARED) * np.outer(a.shares[:, 0], b.shares[:, 0])
+    covariance: Floats = latency + a.shares[:, 1:] @ b.shares[:, 1:].T
     return covariance
 
 

@@ -35,14 +35,14 @@ ALGORITHMS = ("tree", "ring")
 PROTOCOLS = ("ll", "ll128", "simple")
 
 PARAMETERS = (
-    *("launch_us", "base", "host_us", "thread_us", "inside", "between"),
+    *("launch_us", "base", "host_us", "thread_us", "torch_us", "inside", "between"),
     *(
         f"{where}.{alg}.{proto}"
         for where in ("inside", "between")
         for alg in ALGORITHMS
         for proto in PROTOCOLS
     ),
-    *("inside_GBps", "between_GBps", "inside_ll", "inside_ll128", "between_ll", "between_ll128"),
+    *("inside_GBps", "between_GBps", "inside_ll", "inside_ll128", "early_ll", "between_ll", "between_ll128"),
     *("tree_one", "tree_two", "tree_many", "tree_burst"),
     *(f"{rate}.{proto}" for rate in ("inside_rate", "between_rate", "tree_rate") for proto in PROTOCOLS),
     *("ring_own", "inside_gap_us"),
@@ -72,10 +72,14 @@ FORMS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How the host starts a collective: GPUs that one thread drives, threads of one process."""
+    """How the host starts a collective: GPUs that one thread drives, threads of one process.
+
+    A ``torch`` script times single calls by events, between which an idle GPU waits for the call.
+    """
 
     gpus: int = 1
     threads: int = 1
+    torch: bool = False
 
 
 ONE_GPU = Launch()
@@ -101,7 +105,7 @@ class TaskArrays(SendArrays):
     channel; ``slices`` of them make a chunk and ``loops`` chunks a channel's part. ``half`` is 1/2 if a
     ring goes round once. ``used_inside`` and ``used_between`` are the shares of a machine's links in use,
     ``line`` the bytes per microsecond of its cards by their data sheets. ``filling`` are the bytes that the
-    heads of a switch's reduction beyond eight have under way.
+    heads of a switch's reduction beyond eight have under way. ``early`` are releases before 2.22.
     """
 
     pair: NDArray[np.int64]
@@ -115,6 +119,7 @@ class TaskArrays(SendArrays):
     used_between: Floats
     filling: Floats
     line: Floats
+    early: NDArray[np.bool_]
     launch_threads: Floats
 
     @property
@@ -148,7 +153,9 @@ def _row(task: Task) -> dict[str, float]:
         "nbytes": float(task.nbytes),
         "launch_gpus": float(task.launch.gpus),
         "launch_threads": float(task.launch.threads),
+        "launch_torch": float(task.launch.torch),
         "nvlink": comm.graphs.ring.type_intra is PathClass.NVL,
+        "early": not comm.constants.dealt_in_cells,
     }
     if task.pair == SENDS:
         return row | send_columns(comm, task.kind, task.nbytes)
@@ -217,7 +224,8 @@ def time_us(work: TaskArrays, values: Values) -> Floats:
     slow = (work.launch_gpus > 1) | (work.launch_threads > 1) | (work.peers_between > 0)
     if slow.any():
         kernel[..., slow] *= (1 + (host[..., slow] / kernel[..., slow]) ** SHARPNESS) ** (1 / SHARPNESS)
-    return kernel
+    total: Floats = kernel + values["torch_us"] * work.launch_torch
+    return total
 
 
 def kernel_us(work: TaskArrays, values: Values) -> Floats:
@@ -259,9 +267,21 @@ def _links(work: TaskArrays, protocol: str, values: Values) -> tuple[Floats, Flo
     inside = values["inside_GBps"] * _GB
     between = np.minimum(values["between_GBps"] * _GB, LINE_SHARE * work.line)
     if protocol != "simple":
-        inside = inside * values[f"inside_{protocol}"]
+        inside = inside * values[f"inside_{protocol}"] * _early(work, protocol, values)
         between = between * values[f"between_{protocol}"]
     return inside * work.used_inside, between * work.used_between
+
+
+def _early(work: TaskArrays, protocol: str, values: Values) -> Floats:
+    """Return the part of its rates inside a node that the protocol reaches in the release."""
+    part: Floats = np.where(work.early & (protocol == "ll"), values["early_ll"], 1.0)
+    return part
+
+
+def _rate_inside(work: TaskArrays, protocol: str, values: Values) -> Floats:
+    """Return the bytes per microsecond of one message inside a node."""
+    rate: Floats = values[f"inside_rate.{protocol}"] * _GB * _early(work, protocol, values)
+    return rate
 
 
 def _ring(work: TaskArrays, protocol: str, values: Values) -> Floats:
@@ -272,9 +292,8 @@ def _ring(work: TaskArrays, protocol: str, values: Values) -> Floats:
     round_once = (work.half < 1) & (work.gpus > 1)
     crossings = np.where(work.one, 0.0, 2 * (work.nodes - 1 + round_once) * work.half)
     m, c = work.message, work.channels
-    inside = np.maximum(
-        m / (values[f"inside_rate.{protocol}"] * _GB), c * (values["inside_gap_us"] + m / link)
-    )
+    rate = _rate_inside(work, protocol, values)
+    inside = np.maximum(m / rate, c * (values["inside_gap_us"] + m / link))
     between = np.maximum(
         m / (values[f"between_rate.{protocol}"] * _GB), c * (values[f"between_gap_us.{protocol}"] + m / card)
     )
@@ -291,11 +310,8 @@ def _tree(work: TaskArrays, protocol: str, values: Values) -> Floats:
     gap_inside, gap_between = values["inside_gap_us"], values[f"between_gap_us.{protocol}"]
     burst = np.where(two, 0.5, 1.0) * values["tree_burst"]
     crossing = np.where(two, 1 / values["tree_two"], 2 / values["tree_many"])
-    inside = (
-        hop_inside
-        + (c - 1) * gap_inside
-        + np.maximum(m / (values[f"inside_rate.{protocol}"] * _GB), c * m / link)
-    )
+    slower = np.maximum(m / _rate_inside(work, protocol, values), c * m / link)
+    inside = hop_inside + (c - 1) * gap_inside + slower
     between = hop_between + (c - 1) * gap_between
     between = between + m * np.maximum(1 / (values[f"between_rate.{protocol}"] * _GB), c * burst / card)
     behind = np.where(

@@ -23,7 +23,7 @@ SEND_KINDS = KINDS
 SENDS = "p2p", "simple"
 
 SEND_PARAMETERS = (
-    *("launch_us", "host_us", "thread_us", "call_us", "setup_us"),
+    *("launch_us", "host_us", "thread_us", "torch_us", "call_us", "setup_us"),
     *("peer_inside_us", "simple_us", "channel_inside", "first_inside", "inside", "channel_ll", "inside_ll"),
     *("net_us", "peer_between_us", "tiny_us", "connection_GBps", "connections", "cards", "growth"),
 )
@@ -49,6 +49,7 @@ class SendArrays:
     channels: Floats
     message: Floats
     launch_gpus: Floats
+    launch_torch: Floats
     peers_inside: Floats
     peers_between: Floats
     lanes: Floats

@@ -87,7 +87,7 @@ class Stored:
         anchor = self.model.anchored(tasks, seconds).anchor
         assert anchor
         traits = anchor.traits
-        columns = traits.size, traits.latency, traits.inside, traits.between, anchor.left, anchor.sigma
+        columns = traits.size, *traits.shares.T, anchor.left, anchor.sigma
         lines = [
             f"{' '.join(PAIRS[pair])} {' '.join(f'{figure:.4g}' for figure in row)}\n"
             for pair, *row in zip(traits.pair, *columns, strict=True)
@@ -114,8 +114,8 @@ class Stored:
         try:
             lines = [line.split() for line in self.anchor.splitlines()]
             pair = np.array([PAIRS.index((line[0], line[1])) for line in lines], dtype=np.int64)
-            *traits, left, sigma = np.array([line[2:] for line in lines], dtype=np.float64).reshape(-1, 6).T
-            return SiteAnchor(Traits(pair, *traits), left, sigma)
+            size, *shares, left, sigma = np.array([line[2:] for line in lines], dtype=np.float64).T
+            return SiteAnchor(Traits(pair, size, np.column_stack(shares)), left, sigma)
         except (ValueError, IndexError):
             raise ValueError("anchor cannot be read; run calibrate again to write it") from None
 

@@ -1,12 +1,13 @@
 """NCCL's measured model on held-out published rows."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import ringside.validation.published
-from ringside.validation.nccl.fit import fit
+from ringside.validation.nccl.fit import EARLY, fit
 from ringside.validation.nccl.observed import choose, observed
 from ringside.validation.readers import read
 
@@ -61,6 +62,15 @@ def test_alps_has_more_channels_than_its_graphs_and_no_ll128_between_nodes_as_it
     found = fit(rows("alps-gh200", "alps_gh200_aws1130_all_reduce_n*"))
     assert found.model.facts.ll128 is False
     assert found.model.facts.channels > found.rows[-1].comm.channels
+
+
+def test_a_site_that_names_no_release_is_dated_by_its_times():
+    old, new = rows("dgx-a100", "superbench*"), rows("dgx-a100", "aiconfigurator_a100*")
+    found = fit(old + new, pooled=True)
+    assert {row.comm.settings.version for row in found.rows if row.record.site == "superbench"} == {EARLY}
+    unnamed = [replace(row, record=replace(row.record, library_version="")) for row in new]
+    found = fit(old + unnamed, pooled=True)
+    assert {row.comm.settings.version for row in found.rows if row.record.site != "superbench"} != {EARLY}
 
 
 def test_the_answer_does_not_depend_on_the_order_of_the_rows():

@@ -1,5 +1,7 @@
 """Laws of the forms and the correction of NCCL's measured model, for any figures."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -98,6 +100,26 @@ def test_a_slow_host_takes_over_from_a_quick_kernel():
     assert eight == pytest.approx(one, rel=1e-6)
 
 
+@pytest.mark.parametrize(("kind", "pair"), [("all_reduce", ("ring", "ll")), ("all_to_all", SENDS)])
+def test_an_idle_gpu_waits_for_a_call_from_torch_whatever_the_size(kind, pair):
+    comm = communicator("dgx-h100", 1)
+    for nbytes in (2**10, 2**30):
+        alone = Task(comm, kind, nbytes, pair)
+        values = expected("dgx-h100", alone)
+        called, usual = time_us(work_of([replace(alone, launch=Launch(torch=True)), alone]), values)
+        assert called - usual == pytest.approx(values["torch_us"])
+
+
+def test_ll_inside_a_node_is_slower_in_early_releases_and_nothing_else_is():
+    early, late = (communicator("dgx-a100", 1, settings=Settings(version)) for version in ("2.18", "2.23"))
+    values = expected("dgx-a100")
+    for protocol, slower in (("ll", True), ("ll128", False), ("simple", False)):
+        tasks = [Task(comm, "all_reduce", 2**20, ("ring", protocol)) for comm in (early, late)]
+        work = replace(work_of(tasks), channels=np.full(2, 8.0), message=np.full(2, 4096.0))
+        before, after = time_us(work, values)
+        assert (before > 1.1 * after) if slower else (before == pytest.approx(after))
+
+
 def test_the_correction_follows_its_rows_and_ends_where_there_are_none():
     comm = communicator("abci-v100", 4)
     rows = work_of([Task(comm, "all_reduce", size, ("ring", "simple")) for size in (2**24, 2**25, 2**26)])
@@ -159,7 +181,7 @@ def test_intervals_grow_with_the_distance_from_what_was_measured():
     sited = bare((2,), pooled=True).predict(
         [Task(communicator("dgx-h100", 2), "all_reduce", 8, ("ring", "ll"))]
     )
-    assert sited.hi_s / sited.lo_s > 2
+    assert sited.hi_s / sited.lo_s > 1.8
 
 
 def test_one_row_of_a_site_moves_what_is_like_it_and_makes_it_surer():
