@@ -7,22 +7,9 @@ Träff 2009; NCCL 2.4 and later, src/graph/trees.cc).
 import numpy as np
 
 from ringside.sim.algorithms.pipeline import chunk_size
-from ringside.sim.algorithms.trees.tree import parents, streams
+from ringside.sim.algorithms.trees.tree import streams, trees
 from ringside.sim.collective import Collective
 from ringside.sim.schedule import Chunks, Ints, Schedule, sized_chunks
-
-
-def trees(ranks: int) -> tuple[Ints, Ints]:
-    """Return the parents in both trees, -1 at a root.
-
-    The second tree is the first one with the ranks shifted by one where their number is odd, and mirrored
-    where it is even.
-    """
-    first = parents(ranks)
-    rank = np.arange(ranks)
-    place = (rank - 1) % ranks if ranks % 2 else ranks - 1 - rank
-    moved = (first + 1) % ranks if ranks % 2 else ranks - 1 - first
-    return first, np.where(first >= 0, moved, -1)[place]
 
 
 def halves(collective: Collective) -> tuple[Chunks, range, range]:

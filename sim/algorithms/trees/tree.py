@@ -27,6 +27,19 @@ def parents(ranks: int) -> Ints:
     return np.where(rank == 0, -1, np.where(up < ranks, up, rank ^ low)).astype(np.int64)
 
 
+def trees(ranks: int) -> tuple[Ints, Ints]:
+    """Return the parents in both trees, -1 at a root.
+
+    The second tree is the first one with the ranks shifted by one where their number is odd, and mirrored
+    where it is even.
+    """
+    first = parents(ranks)
+    rank = np.arange(ranks)
+    place = (rank - 1) % ranks if ranks % 2 else ranks - 1 - rank
+    moved = (first + 1) % ranks if ranks % 2 else ranks - 1 - first
+    return first, np.where(first >= 0, moved, -1)[place]
+
+
 def heights(parent: Ints) -> Ints:
     """Return the hops from each rank down to its furthest leaf."""
     height = np.zeros(len(parent), dtype=np.int64)

@@ -13,7 +13,7 @@ from ringside.sim.libraries.nccl.files.log import LoggedCommunicator, parse_log
 from ringside.sim.libraries.nccl.files.log_graphs import logged_communicator
 from ringside.sim.libraries.nccl.files.table_file import system_of_table
 from ringside.sim.libraries.nccl.files.topo_file import system_of
-from ringside.sim.libraries.nccl.graph.drawing import redrawn
+from ringside.sim.libraries.nccl.graph.paths import redrawn
 from ringside.sim.libraries.nccl.graph.system import (
     GB,
     RATES,

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ringside.sim.libraries.nccl.constants import Constants
 from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass
-from ringside.sim.libraries.nccl.graph.stored_graphs import graphs as known_graphs
+from ringside.sim.libraries.nccl.graph.search import graphs as known_graphs
 from ringside.sim.libraries.nccl.graph.system import GB, SYSTEMS, System, listed_system
 from ringside.sim.libraries.nccl.names import ALGORITHMS
 from ringside.sim.libraries.nccl.pins import Pins

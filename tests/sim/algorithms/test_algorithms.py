@@ -6,8 +6,7 @@ import pytest
 
 from ringside.sim.algorithms import ALGORITHMS, algorithms_for, register, schedule
 from ringside.sim.algorithms.pipeline import chunk_size
-from ringside.sim.algorithms.trees.double_binary_tree import trees
-from ringside.sim.algorithms.trees.tree import depths, heights, parents
+from ringside.sim.algorithms.trees.tree import depths, heights, parents, trees
 from ringside.sim.collective import KINDS, Collective
 from ringside.sim.schedule import Ints, Schedule, ScheduleError
 

@@ -16,9 +16,10 @@ from ringside.sim.collective import Collective
 from ringside.sim.libraries.library import Candidate, Estimate
 from ringside.sim.libraries.nccl.chunks import Chunking, all_reduce_loops, chunking
 from ringside.sim.libraries.nccl.communicator import Communicator
-from ringside.sim.libraries.nccl.device.connect import rings, trees
+from ringside.sim.libraries.nccl.device.connect import rings, shares, trees
 from ringside.sim.libraries.nccl.device.fabric import shared
 from ringside.sim.libraries.nccl.device.machine import nvls_port
+from ringside.sim.libraries.nccl.device.plays import Channel, Wire, channels
 from ringside.sim.libraries.nccl.device.schedules import (
     PIPELINED,
     carried_bytes,
@@ -26,9 +27,7 @@ from ringside.sim.libraries.nccl.device.schedules import (
     cutting,
     even_pieces,
 )
-from ringside.sim.libraries.nccl.device.shares import shares
 from ringside.sim.libraries.nccl.device.traffic import cable_bytes
-from ringside.sim.libraries.nccl.device.wires import Channel, Wire, channels
 from ringside.sim.libraries.nccl.figures import hop_us
 from ringside.topologies.units import format_duration
 

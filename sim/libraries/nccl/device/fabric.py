@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ringside.sim.algorithms.trees.double_binary_tree import trees as node_trees
+from ringside.sim.algorithms.trees.tree import trees as node_trees
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.device.connect import CHILD_GPUS, ordered, places
 from ringside.sim.libraries.nccl.graph.graph import SearchChannel

@@ -20,9 +20,9 @@ from ringside.sim.effort import consider_chunks
 from ringside.sim.libraries.nccl.chunks import Chunking, all_reduce_loops, channel_bytes, chunking
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.device import pat, switched
-from ringside.sim.libraries.nccl.device.connect import rings, trees
+from ringside.sim.libraries.nccl.device.connect import heads, rings, trees
 from ringside.sim.libraries.nccl.device.pat import aggregated
-from ringside.sim.libraries.nccl.device.switched import HEADED, heads, switches
+from ringside.sim.libraries.nccl.device.switched import HEADED, switches
 from ringside.sim.libraries.nccl.names import ALGORITHMS_OF, PROTOCOLS, PROTOCOLS_OF
 from ringside.sim.libraries.nccl.tuner import check_function
 from ringside.sim.schedule import Chunks, Schedule, Step, step

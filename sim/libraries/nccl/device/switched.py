@@ -20,23 +20,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.sim.algorithms.trees.double_binary_tree import trees as node_trees
 from ringside.sim.algorithms.trees.tree import depths, heights, waves
+from ringside.sim.algorithms.trees.tree import trees as node_trees
 from ringside.sim.libraries.nccl.communicator import MAX_CHANNELS, Communicator
-from ringside.sim.libraries.nccl.device.connect import ordered
+from ringside.sim.libraries.nccl.device.connect import heads, ordered
 from ringside.sim.schedule import Step, step
 
 Ints = NDArray[np.int64]
 
 HEADED = ("nvls", "nvls_tree", "collnet_direct")
 """The algorithms whose chunks go to all the heads of a node in turn."""
-
-
-def heads(comm: Communicator, algorithm: str) -> Ints:
-    """Return the local ranks that are heads, in the order of their chunks."""
-    graphs = ordered(comm)
-    graph = graphs.collnet_direct if algorithm == "collnet_direct" else graphs.nvls
-    return np.array([channel.gpus[0] for channel in graph.order] if graph else [], dtype=np.int64)
 
 
 def switches(comm: Communicator) -> tuple[tuple[int, ...], ...]:

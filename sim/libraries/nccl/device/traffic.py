@@ -14,18 +14,16 @@ from itertools import pairwise, product
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.sim.algorithms.trees.double_binary_tree import trees as node_trees
+from ringside.sim.algorithms.trees.tree import trees as node_trees
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.laws import ROUNDING
 from ringside.sim.libraries.nccl.chunks import WIRE_EFFICIENCY
 from ringside.sim.libraries.nccl.communicator import Communicator
-from ringside.sim.libraries.nccl.device.connect import ordered
-from ringside.sim.libraries.nccl.device.exchange import ExchangedBytes, between_cards, cards_of, exchange
+from ringside.sim.libraries.nccl.device.connect import Crossing, crossings, heads, ordered, paths_of, roles
 from ringside.sim.libraries.nccl.device.fabric import Ends, connections
+from ringside.sim.libraries.nccl.device.machine import ExchangedBytes, between_cards, cards_of, exchange
 from ringside.sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
 from ringside.sim.libraries.nccl.device.schedules import PIPELINED, carried_bytes
-from ringside.sim.libraries.nccl.device.shares import Crossing, crossings, paths_of, roles
-from ringside.sim.libraries.nccl.device.switched import heads
 from ringside.sim.libraries.nccl.graph.graph import PathClass
 from ringside.sim.libraries.nccl.graph.nodes import Link
 from ringside.sim.libraries.nccl.names import ALGORITHMS

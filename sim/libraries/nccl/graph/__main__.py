@@ -3,7 +3,7 @@
 import json
 import sys
 
-from ringside.sim.libraries.nccl.graph.stored_graphs import KEPT, search_results
+from ringside.sim.libraries.nccl.graph.search import KEPT, search_results
 from ringside.sim.libraries.nccl.graph.system import SYSTEMS
 from ringside.topologies.disk import write_file
 

@@ -10,10 +10,9 @@ import sys
 from collections.abc import Iterable
 from itertools import zip_longest
 
-from ringside.sim.libraries.nccl.graph.graph import PathClass
+from ringside.sim.libraries.nccl.graph.graph import TREES, PathClass, Result, SearchRequest, better
 from ringside.sim.libraries.nccl.graph.nodes import Node, device
 from ringside.sim.libraries.nccl.graph.paths import Paths
-from ringside.sim.libraries.nccl.graph.results import TREES, Result, SearchRequest, better
 from ringside.sim.libraries.nccl.graph.ways import Ways
 
 STEPS = 1 << 14

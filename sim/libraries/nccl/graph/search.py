@@ -1,8 +1,11 @@
-"""The graphs that NCCL's own search finds on a machine, and the passes of channel search that it runs.
+"""The graphs of a communicator's machine: stored for listed machines, and found by NCCL's own search.
 
 On the machines whose graphs NCCL's compiled code printed (a test has them) it finds the same channels,
 speeds, path classes and orders. Only CollNet is a plain rule: its chains are the trees, and it has one head
-per network card.
+per network card. NCCL searches on one node and only checks whether there are others, so two nodes have the
+graphs of 512. A search takes up to seconds, so the graphs of listed machines are stored beside this file:
+
+    python -m ringside.sim.libraries.nccl.graph [NAME]
 
 A speed is tried with increasingly weaker requirements: channels that differ, a plainer tree, worse paths
 inside the node, worse paths to the network, another rail on the way out; then the next lower speed, down to
@@ -11,17 +14,28 @@ two of 60. Few fast channels become twice the number at half the speed, and last
 same number still fits (src/graph/search.cc, v2.30.7).
 """
 
-from dataclasses import replace
+import json
+import pathlib
+from dataclasses import asdict, replace
+from functools import cache
+from typing import Any
 
 from ringside.sim.libraries.nccl.constants import Constants
 from ringside.sim.libraries.nccl.graph.channel_search import STEPS, STEPS_SAME_CHANNELS, ChannelSearch
-from ringside.sim.libraries.nccl.graph.drawing import drawing, redrawn
-from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs, PathClass, SearchChannel
+from ringside.sim.libraries.nccl.graph.graph import (
+    TREES,
+    Graph,
+    Graphs,
+    PathClass,
+    Result,
+    SearchChannel,
+    SearchRequest,
+    doubled,
+)
 from ringside.sim.libraries.nccl.graph.nodes import Nodes, device
-from ringside.sim.libraries.nccl.graph.paths import Path, Paths
-from ringside.sim.libraries.nccl.graph.results import TREES, Result, SearchRequest, doubled
-from ringside.sim.libraries.nccl.graph.system import GB, System, nics_used
-from ringside.sim.libraries.nccl.releases import RELEASES
+from ringside.sim.libraries.nccl.graph.paths import Path, Paths, drawing, redrawn
+from ringside.sim.libraries.nccl.graph.system import GB, System, listed_system, nics_used
+from ringside.sim.libraries.nccl.releases import RELEASES, release_of
 
 MAX_CHANNELS = 32
 MAX_NVLS_HEADS = 32
@@ -43,7 +57,7 @@ def search(system: System, nodes: int, gpus: int, release: str) -> Graphs:
     assert ring is not None
     tree = machine.find("balanced_tree", ring.channels, ring.channels)
     results = {"ring": ring, "tree": tree, "nvls": machine.find("nvls", 1, MAX_NVLS_HEADS)}
-    graphs = {name: _graph(result, used) for name, result in results.items() if result}
+    graphs = {name: _found_graph(result, used) for name, result in results.items() if result}
     if nodes > 1:
         graphs |= _collnet(system, gpus, tables, graphs["tree"])
     return Graphs.joined(graphs)
@@ -211,7 +225,7 @@ def _nvlink_then(system: System, tables: Constants) -> float:
     return then[max(known)] * GB / now if known and now else 1.0
 
 
-def _graph(result: Result, nodes: Nodes) -> Graph:
+def _found_graph(result: Result, nodes: Nodes) -> Graph:
     """Return a search result in bytes/s, its GPUs by local rank and its ports by number."""
     ranks = sorted(gpu.rank for gpu in nodes.of["gpu"])
     local = [ranks.index(gpu.rank) for gpu in nodes.of["gpu"]]
@@ -249,3 +263,62 @@ def _speeds(tables: Constants, capability: int, *, inter: bool) -> tuple[float, 
     """Return the GB/s that a release's search tries for GPUs of a compute capability, highest first."""
     lists = tables.between if inter else tables.inside
     return lists[max(first for first in lists if first <= capability)]
+
+
+KEPT = pathlib.Path(__file__).parent / "kept"
+
+
+@cache
+def graphs(system: System, nodes: int, gpus: int, version: str) -> Graphs:
+    """Return the graphs of ``nodes`` machines with ``gpus`` GPUs of each in use, for a release of NCCL."""
+    nodes, release = min(nodes, 2), release_of(version)
+    if gpus == system.ranks and system == listed_system(system.name):
+        kept = _kept(system.name)
+        number = kept["of"].get(f"{nodes} nodes", {}).get(release)
+        if number is not None:
+            return _read(kept["graphs"][number])
+    return _searched(system, nodes, gpus, release)
+
+
+_searched = cache(search)
+
+
+def search_results(system: System) -> dict[str, Any]:
+    """Return a machine's distinct graphs, and those that each release finds on 1 and 2 nodes."""
+    different: list[Graphs] = []
+    places: dict[str, dict[str, int]] = {}
+    for nodes in (1, 2) if system.nics else (1,):
+        if nodes * system.ranks == 1:
+            continue
+        for release in RELEASES:
+            result = search(system, nodes, system.ranks, release)
+            if result not in different:
+                different.append(result)
+            places.setdefault(f"{nodes} nodes", {})[release] = different.index(result)
+    return {"of": places, "graphs": [_written(result) for result in different]}
+
+
+@cache
+def _kept(name: str) -> dict[str, Any]:
+    path = KEPT / f"{name}.json"
+    kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"of": {}}
+    return kept
+
+
+def _written(result: Graphs) -> dict[str, Any]:
+    return {
+        name: graph | {"type_intra": graph["type_intra"].name, "type_inter": graph["type_inter"].name}
+        for name, graph in asdict(result).items()
+        if graph
+    }
+
+
+def _read(kept: dict[str, Any]) -> Graphs:
+    return Graphs(**{name: _kept_graph(**fields) for name, fields in kept.items()})
+
+
+def _kept_graph(*, type_intra: str, type_inter: str, order: list[dict[str, list[int]]], **rest: Any) -> Graph:
+    channels = (SearchChannel(tuple(one["gpus"]), tuple(one["nics"])) for one in order)
+    return Graph(
+        type_intra=PathClass[type_intra], type_inter=PathClass[type_inter], order=tuple(channels), **rest
+    )

@@ -6,10 +6,9 @@ import pytest
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.nccl import SYSTEMS, communicator
 from ringside.sim.libraries.nccl.device.closed_form import closed_form
-from ringside.sim.libraries.nccl.device.connect import ordered
+from ringside.sim.libraries.nccl.device.connect import ordered, shares, through_port
+from ringside.sim.libraries.nccl.device.plays import channels, wires
 from ringside.sim.libraries.nccl.device.schedules import schedule
-from ringside.sim.libraries.nccl.device.shares import shares, through_port
-from ringside.sim.libraries.nccl.device.wires import channels, wires
 from ringside.sim.libraries.nccl.library import LAUNCH_S, overhead_s, simulated
 from ringside.topologies import Routes, check, load
 

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from ringside.sim.libraries.nccl.graph.search import search
-from ringside.sim.libraries.nccl.graph.stored_graphs import KEPT, graphs, search_results
+from ringside.sim.libraries.nccl.graph.search import KEPT, graphs, search, search_results
 from ringside.sim.libraries.nccl.graph.system import SYSTEMS
 from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
 
