@@ -19,7 +19,7 @@ from ringside.topologies.disk import add_lines, regular, write_file
 VERSION = 1
 
 DDP_SCHEMA = "ringside.ddp/1"
-"""Schema of training steps: `ringside.sim.training.ddp.record`."""
+"""Schema of training steps: `ringside.sim.training.ddp.step`."""
 
 TRAINING_SCHEMA = "ringside.training/1"
 """Schema of steps of other strategies: `ringside.real.training.record`."""

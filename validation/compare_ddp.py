@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ringside.sim.training.ddp.record import DdpRecord
 from ringside.sim.training.ddp.simulate import predict
-from ringside.sim.training.ddp.step import TrainingStep
+from ringside.sim.training.ddp.step import DdpRecord, TrainingStep
 
 
 @dataclass(frozen=True, slots=True)

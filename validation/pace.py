@@ -9,8 +9,7 @@ from ringside.sim.libraries.library import Library
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.ddp.scaling import DataParallelTraining
 from ringside.sim.training.layout import Layout
-from ringside.sim.training.parallel import ParallelTraining
-from ringside.sim.training.simulate import simulate_parallel
+from ringside.sim.training.parallel import ParallelTraining, simulate_parallel
 from ringside.sim.workload.workload import TimedModel
 from ringside.topologies.catalogue import split
 

@@ -17,7 +17,7 @@ from ringside.real.emulate.queues import SEGMENT, SEND_WINDOW
 from ringside.real.launch.torchrun import WorldSpec
 from ringside.sim.libraries.rules import GLOO, RENDEZVOUS
 from ringside.sim.record import Record
-from ringside.sim.training.ddp.record import MeasuredNetwork
+from ringside.sim.training.ddp.step import MeasuredNetwork
 from ringside.topologies import Topology
 from ringside.topologies.file import dumps
 from ringside.topologies.graph import ranks

@@ -22,11 +22,6 @@ SLEEPING = "sleeping"
 """The name of the built-in model."""
 
 
-def is_model(text: str) -> bool:
-    """Return whether the text is `ringside.real.model.user_model`'s ``FILE.py:NAME``, not a workload."""
-    return text.partition(":")[0].endswith(".py")
-
-
 def sleeping_layers(layers: int = 16, forward_s: float = 4e-3, backward_s: float = 25e-3) -> Workload:
     """Return the built-in model: equal layers of 0.5 MiB of parameters each."""
     return Workload(

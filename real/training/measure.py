@@ -9,7 +9,7 @@ from ringside.real.launch.follow import Row
 from ringside.real.launch.torchrun import WorldSpec, run
 from ringside.real.training.job import TrainingJob
 from ringside.real.training.record import MeasuredRankStep, Said, Step, TrainingRecord
-from ringside.sim.training.ddp.record import MeasuredNetwork
+from ringside.sim.training.ddp.step import MeasuredNetwork
 
 
 def measure_training(

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, ConfigDict, TypeAdapter
 
 from ringside.real.training.job import TrainingJob
 from ringside.sim.record import TRAINING_SCHEMA, RecordError, read_steps
-from ringside.sim.training.ddp.record import MeasuredNetwork
+from ringside.sim.training.ddp.step import MeasuredNetwork
 from ringside.sim.training.mesh import DATA
 
 

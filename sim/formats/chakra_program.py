@@ -23,6 +23,8 @@ from ringside.sim.formats.order import (
 )
 from ringside.sim.program.operations import (
     ANY,
+    BARRIERS,
+    ROOTED,
     Action,
     Call,
     Compute,
@@ -36,8 +38,7 @@ from ringside.sim.program.operations import (
     Together,
     Wait,
 )
-from ringside.sim.program.record.groups import Groups
-from ringside.sim.program.shapes import BARRIERS, ROOTED
+from ringside.sim.program.record.mesh import Groups
 
 KINDS = (
     *("all_reduce", "reduce", "all_gather", "gather", "scatter", "broadcast", "all_to_all"),

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from ringside.sim.collective import Collective
 from ringside.sim.libraries import gloo
-from ringside.sim.program.operations import Action, Call, Join, Send, Together
-from ringside.sim.program.shapes import BARRIERS, ROOTED
+from ringside.sim.program.operations import BARRIERS, ROOTED, Action, Call, Join, Send, Together
 
 EAGER = 16 * 1024
 """Bytes of a message that NCCL may push into its buffer before the receive is posted: up to this size it

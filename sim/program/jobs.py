@@ -18,11 +18,10 @@ from ringside.sim.network.find import make_network
 from ringside.sim.network.message import Network
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.operations import Call, Group, Program, Recv, Send, Together
-from ringside.sim.program.simulate import Simulation, run_all
+from ringside.sim.program.simulate import Meeting, Parcel, Signal, Simulation, Transport, run_all
 from ringside.sim.program.stretch import Fluids
 from ringside.sim.program.timeline import ProgramTimeline, timeline
 from ringside.sim.program.transfers import Transfers, time_of
-from ringside.sim.program.transport import Meeting, Parcel, Signal, Transport
 
 FOLDED = "one rank per role is simulated; contention between groups of one role is not modelled"
 """What folding assumes."""

@@ -19,9 +19,8 @@ from ringside.sim.libraries.laws import ROUNDING
 from ringside.sim.libraries.library import Library
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.network.message import Message, Network
-from ringside.sim.program.operations import Call, Group
-from ringside.sim.program.shapes import BARRIERS
-from ringside.sim.program.transport import Meeting, Parcel, Signal
+from ringside.sim.program.operations import BARRIERS, Call, Group
+from ringside.sim.program.simulate import Meeting, Parcel, Signal
 from ringside.topologies import Routes, Topology, ranks
 from ringside.topologies.graph import Hop
 

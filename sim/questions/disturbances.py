@@ -131,7 +131,7 @@ def _jitter(text: str) -> Jitter:
 
 def factors_of(path: Path) -> tuple[float, ...]:
     """Return the factors of measured passes relative to their rank's median."""
-    from ringside.sim.training.ddp.record import read
+    from ringside.sim.training.ddp.step import read
 
     return read(path).jitter()
 

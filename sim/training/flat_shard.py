@@ -22,10 +22,10 @@ from ringside.sim.training.fsdp_policy import (
     check_float,
     units,
 )
+from ringside.sim.training.gathers import predivision
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.memory import Optimizer
-from ringside.sim.training.rank import RankList, Streams
-from ringside.sim.training.reductions import predivision
+from ringside.sim.training.stage import RankList, Streams
 from ringside.topologies.names import one_of
 
 CAST = "pre-unshard"

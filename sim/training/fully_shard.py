@@ -10,12 +10,10 @@ from collections.abc import Sequence
 
 from ringside.sim.collective import ITEMSIZE, Collective
 from ringside.sim.training.fsdp_policy import OPTIMIZER, PARAMETERS, ROOT, FullyShardPolicy, units
-from ringside.sim.training.gathers import Gathers, Held
+from ringside.sim.training.gathers import Gathers, Held, Reductions
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.memory import Optimizer
-from ringside.sim.training.rank import RankList, Streams
-from ringside.sim.training.reductions import Reductions
-from ringside.sim.training.stage import Apart
+from ringside.sim.training.stage import Apart, RankList, Streams
 
 
 class FullyShard:

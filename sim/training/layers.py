@@ -5,11 +5,13 @@ before data parallelism shards it. A model defines its layers, a schedule their 
 `ringside.sim.training.stage` the gathers and reductions around them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import NamedTuple
 
 from ringside.sim.collective import Collective
-from ringside.sim.workload.workload import Tensor
+from ringside.sim.workload.workload import Layer, Tensor, Workload
 
 
 class Kernels(NamedTuple):
@@ -75,3 +77,137 @@ class RankLayer:
     def undivided(self) -> "RankLayer":
         """Return the layer with its experts as ordinary parameters, as each rank has all of them."""
         return replace(self, parameters=(*self.parameters, *self.experts), experts=())
+
+
+def arriving(layers: Sequence[RankLayer]) -> tuple[RankLayer, ...]:
+    """Cut the layers into modules whose gradients backward finishes one after another, in forward order.
+
+    Forward and its activations belong to the first module, recomputation to the last one. Gradients of
+    weights that a schedule postpones arrive all at once.
+    """
+    return tuple(module for layer in layers for module in _arriving(layer))
+
+
+def workload_of(
+    name: str,
+    layers: Sequence[RankLayer],
+    buffers: tuple[Tensor, ...] = (),
+    *,
+    batch: int = 1,
+    sample: str = "sample",
+) -> Workload:
+    """Return the layers as DistributedDataParallel sees them: all tensors, and gradients in arrival order."""
+    tensors = [replace(one, name=f"{layer.name}.{one.name}") for layer in layers for one in layer.parameters]
+    place = {tensor.name: number for number, tensor in enumerate(tensors)}
+    return Workload(
+        name=name,
+        parameters=tuple(tensors),
+        layers=tuple(
+            Layer(
+                module.name,
+                tuple(place[f"{layer.name}.{one.name}"] for one in reversed(module.parameters)),
+                _seconds(module.forward),
+                _seconds((*module.recomputed, *module.backward)),
+                module.kept_nbytes,
+            )
+            for layer in reversed(layers)
+            for module in reversed(_arriving(layer))
+        ),
+        buffers=buffers,
+        batch=batch,
+        sample=sample,
+    )
+
+
+def as_modules(layers: Sequence[RankLayer]) -> tuple[RankLayer, ...]:
+    """Cut the layers into the modules of their parameters, in order.
+
+    Each module has a share of the layer's compute in proportion to its parameters; exchanges stay in place.
+    Backward begins with a layer's last module, and frees activations when it leaves the layer.
+    """
+    return tuple(module for layer in layers for module in _modules(layer))
+
+
+def _modules(layer: RankLayer) -> list[RankLayer]:
+    owned = [tuple(own) for _, own in groupby(layer.parameters, key=_module)]
+    if len(owned) < 2:
+        return [layer]
+    shares = [sum(tensor.count for tensor in own) / sum(one.count for one in layer.parameters)
+              for own in owned]  # fmt: skip
+    forward, turned = _cut(layer.forward, shares), shares[::-1]
+    backward, inputs, weights = (
+        _cut(parts, turned)[::-1] for parts in (layer.backward, layer.input_gradient, layer.weight_gradient)
+    )
+    last = len(owned) - 1
+    return [
+        replace(
+            layer,
+            name=f"{layer.name} {_module(own[0])}",
+            parameters=own,
+            forward=forward[place],
+            backward=backward[place],
+            input_gradient=inputs[place],
+            weight_gradient=weights[place],
+            # the whole layer is recomputed before its backward begins
+            recomputed=layer.recomputed if place == last else (),
+            kept_nbytes=0 if place else layer.kept_nbytes,
+            recomputed_nbytes=0 if place else layer.recomputed_nbytes,
+        )
+        for place, own in enumerate(owned)
+    ]
+
+
+def _arriving(layer: RankLayer) -> list[RankLayer]:
+    if not layer.arrival:
+        return [layer]
+    pieces = _cut(layer.backward, [share for _, share in layer.arrival])
+    left = {tensor.name: tensor for tensor in layer.parameters}
+    modules: list[RankLayer] = []
+    for (names, _), piece in zip(layer.arrival, pieces, strict=True):
+        is_first, is_last = not modules, len(modules) == len(pieces) - 1
+        own = [left.pop(name) for name in names if name in left]
+        modules.append(
+            replace(
+                layer if is_last else RankLayer(name=layer.name, wrapped=layer.wrapped),
+                name=f"{layer.name} {names[0].rpartition('.')[0]}",
+                parameters=(*(left.values() if is_last else ()), *reversed(own)),
+                backward=piece,
+                recomputed=layer.recomputed if is_first else (),
+                recomputed_nbytes=layer.recomputed_nbytes if is_first else 0,
+                input_gradient=layer.input_gradient if is_first else (),
+                weight_gradient=layer.weight_gradient if is_first else (),
+                arrival=(),
+            )
+        )
+    return modules[::-1]
+
+
+def _module(tensor: Tensor) -> str:
+    """Return ``query`` of ``query.weight``."""
+    return tensor.name.rpartition(".")[0] or tensor.name
+
+
+def _seconds(parts: Pass) -> float:
+    return sum(part.seconds for part in parts if isinstance(part, Kernels))
+
+
+def _cut(parts: Pass, shares: Sequence[float]) -> list[Pass]:
+    """Cut a pass into pieces with these shares of its work; work that overlaps an exchange stays with it."""
+    total = _seconds(parts)
+    left = [share * total for share in shares]
+    pieces: list[list[Kernels | Exchange]] = [[] for _ in shares]
+    place, beside = 0, False
+    for part in parts:
+        if not isinstance(part, Kernels):
+            pieces[place].append(part)
+            beside = part.overlaps
+            continue
+        seconds = part.seconds
+        while not beside and place < len(shares) - 1 and seconds > left[place]:
+            pieces[place] += [Kernels(left[place])] if left[place] > 0 else []
+            seconds -= max(left[place], 0.0)
+            place += 1
+        pieces[place] += [Kernels(seconds)] if seconds else []
+        left[place] -= seconds
+        beside = False
+    return [tuple(piece) for piece in pieces]

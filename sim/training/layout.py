@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from ringside.sim.training.mesh import Mesh
-from ringside.sim.training.pipeline.actions import Table
+from ringside.sim.training.pipeline.actions import Placement, Table
 from ringside.sim.training.pipeline.lowering import find_placement
-from ringside.sim.training.pipeline.placement import Placement
 from ringside.sim.training.pipeline.schedules import placement, tables
 from ringside.sim.training.tensor.context import METHODS
 from ringside.sim.training.tensor.cut import STYLES

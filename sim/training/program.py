@@ -11,20 +11,17 @@ from ringside.sim.collective import Collective
 from ringside.sim.libraries.rules import RULES
 from ringside.sim.program import Group, Operation, Program
 from ringside.sim.training.ddp.data_parallel import Replica
-from ringside.sim.training.ddp.memory import compression_nbytes
-from ringside.sim.training.ddp.plan import StepPlan, plan_of_layers
-from ringside.sim.training.ddp.sharing import Replicated
+from ringside.sim.training.ddp.plan import Replicated, StepPlan, plan_of_layers
+from ringside.sim.training.ddp.scaling import compression_nbytes
 from ringside.sim.training.flat_shard import FlatPolicy, FlatShard
 from ringside.sim.training.fsdp_policy import FullyShardPolicy
 from ringside.sim.training.fully_shard import FullyShard, ShardedApart
 from ringside.sim.training.job import ParallelJob
-from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.layers import RankLayer, arriving, as_modules
 from ringside.sim.training.layout import BUCKETS, COPIES, FSDP
 from ringside.sim.training.mesh import DATA, Communicators
-from ringside.sim.training.modules import arriving, as_modules
 from ringside.sim.training.pipeline.program import Pipeline, find_pipeline
-from ringside.sim.training.rank import RankList
-from ringside.sim.training.stage import Apart, Sharing, Stage, Unshared, Updating, UpdatingApart
+from ringside.sim.training.stage import Apart, RankList, Sharing, Stage, Unshared, Updating, UpdatingApart
 from ringside.sim.training.tensor.layers import replicated_parameters
 from ringside.sim.training.zero.broadcasts import HybridZero, ZeroRedundant
 from ringside.sim.training.zero.distributed_optimizer import DistributedOptimizer, bucket_size

@@ -9,7 +9,7 @@ from ringside.sim.program.simulate import Simulation
 from ringside.sim.program.timeline import ProgramTimeline, covered_s
 from ringside.sim.training.memory import Peak
 from ringside.sim.training.mesh import DIMENSIONS, FOLDS, Mesh
-from ringside.sim.training.rank import STREAM
+from ringside.sim.training.stage import STREAM
 from ringside.sim.workload.decoder import Decoder
 
 

@@ -1,13 +1,334 @@
-"""Well-known models by name: the values of ``--model NAME[:SIZE]``."""
+"""Well-known models by name, the values of ``--model NAME[:SIZE]``, and the layers that they are made of.
 
-from collections.abc import Callable
+Tensors have the names and the order of the ``torch.nn`` module of the same name, of torchvision's networks
+for images of ``side`` x ``side`` pixels and 1000 classes, and of Hugging Face's encoders on one sequence of
+``sequence`` tokens, without dropout. ``positions`` is the number of vectors of the layer's width in one
+sample: the tokens of a sequence, the pixels of an image. A vision transformer cuts an image into patches, one
+token each; one more token stands for the whole image and is classified.
+Traffic counts each elementwise step as a kernel of its own that reads its inputs and writes its output
+(one read more for the statistics of a batch norm), and attention as one fused kernel that never
+writes the scores, as torch's scaled_dot_product_attention (Dao et al., arXiv:2205.14135).
+"""
 
-from ringside.sim.workload.architecture import Architecture
-from ringside.sim.workload.convnets import resnet50, vgg16
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+from ringside.sim.workload.architecture import Architecture, Module, assemble
 from ringside.sim.workload.decoder import DECODERS, Decoder, decoder
-from ringside.sim.workload.transformers import bert_base, bert_encoder, bert_large
-from ringside.sim.workload.vision import vit_b_16, vit_h_14, vit_l_16
+from ringside.sim.workload.workload import Tensor
 from ringside.topologies.names import one_of
+
+
+def linear(
+    name: str,
+    inputs: int,
+    outputs: int,
+    positions: int = 1,
+    bias: bool = True,
+    shares_input: bool = False,
+) -> Module:
+    """Return a matrix product: 2 x inputs x outputs FLOPs a position; it keeps its input unless shared."""
+    weight = (Tensor(f"{name}.weight", inputs * outputs, rows=outputs),)
+    return Module(
+        name,
+        parameters=(*weight, Tensor(f"{name}.bias", outputs)) if bias else weight,
+        flops=2 * inputs * outputs * positions,
+        traffic=(inputs + outputs) * positions,
+        kept=0 if shares_input else inputs * positions,
+        reversed_arrival=True,
+    )
+
+
+def tied_linear(name: str, inputs: int, outputs: int, positions: int, bias: Tensor | None = None) -> Module:
+    """Return a matrix product with a weight that another module owns."""
+    untied = linear(name, inputs, outputs, positions)
+    return Module(name, () if bias is None else (bias,), (), untied.flops, untied.traffic, untied.kept)
+
+
+def conv2d(
+    name: str, inputs: int, outputs: int, kernel: int, side: int, stride: int = 1, bias: bool = False
+) -> Module:
+    """Return a convolution of ``side`` x ``side`` output pixels: 2 inputs kernel^2 outputs FLOPs each."""
+    weight = (Tensor(f"{name}.weight", inputs * outputs * kernel**2, rows=outputs),)
+    read = inputs * (side * stride) ** 2
+    return Module(
+        name,
+        parameters=(*weight, Tensor(f"{name}.bias", outputs)) if bias else weight,
+        flops=2 * inputs * kernel**2 * outputs * side**2,
+        traffic=read + outputs * side**2,
+        kept=read,
+        convolves=True,
+    )
+
+
+def batch_norm(name: str, channels: int, side: int) -> Module:
+    """Return batch normalisation: it reads its input twice, writes once, keeps the input."""
+    elements = channels * side**2
+    return Module(
+        name,
+        parameters=(Tensor(f"{name}.weight", channels), Tensor(f"{name}.bias", channels)),
+        buffers=(
+            Tensor(f"{name}.running_mean", channels),
+            Tensor(f"{name}.running_var", channels),
+            Tensor(f"{name}.num_batches_tracked", 1, "int64"),
+        ),
+        traffic=3 * elements,
+        kept=elements,
+    )
+
+
+def layer_norm(name: str, width: int, positions: int) -> Module:
+    """Return layer normalisation in one kernel."""
+    return Module(
+        name,
+        parameters=(Tensor(f"{name}.weight", width), Tensor(f"{name}.bias", width)),
+        traffic=2 * width * positions,
+        kept=width * positions,
+    )
+
+
+def embedding(name: str, entries: int, width: int, positions: int) -> Module:
+    """Return a table with one row read per position."""
+    table = Tensor(f"{name}.weight", entries * width, rows=entries)
+    return Module(name, parameters=(table,), traffic=2 * width * positions)
+
+
+def attention(name: str, width: int, positions: int) -> Module:
+    """Return scaled dot-product attention of all positions to all: 4 x positions^2 x width FLOPs.
+
+    The whole square is counted for causal models too, as published FLOP counts do
+    (Megatron-LM, arXiv:2104.04473, equation 3).
+    """
+    return Module(
+        name,
+        flops=4 * positions**2 * width,
+        traffic=4 * width * positions,
+        kept=3 * width * positions,
+    )
+
+
+def elementwise(name: str, elements: int, inputs: int = 1, keeps: int = 0) -> Module:
+    """Return a kernel that reads ``inputs`` tensors and writes one: an activation, a sum.
+
+    It keeps ``keeps`` tensors beside those that the layers around it keep.
+    """
+    return Module(name, traffic=(inputs + 1) * elements, kept=keeps * elements)
+
+
+_RESNET50_STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
+_VGG16_STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
+
+
+def resnet50(side: int = 224) -> Architecture:
+    """ResNet-50 v1.5: 25,557,032 parameters, 4.09 G multiply-adds an image.
+
+    He et al., arXiv:1512.03385, table 1, with the stride in the 3 x 3 convolution as torchvision and
+    NVIDIA train it; figures from torchvision's page of the model (ResNet50_Weights.IMAGENET1K_V1).
+    """
+    _check_side(side)
+    return assemble("resnet50", f"image of {side} x {side}", list(_resnet50(side)))
+
+
+def vgg16(side: int = 224) -> Architecture:
+    """VGG-16: 138,357,544 parameters, 15.47 G multiply-adds an image.
+
+    Simonyan and Zisserman, arXiv:1409.1556, table 1, column D; figures from torchvision's page of the
+    model (VGG16_Weights.IMAGENET1K_V1).
+    """
+    _check_side(side)
+    return assemble("vgg16", f"image of {side} x {side}", list(_vgg16(side)))
+
+
+def _resnet50(side: int) -> Iterator[Module]:
+    side //= 2
+    yield conv2d("conv1", 3, 64, kernel=7, side=side, stride=2)
+    yield batch_norm("bn1", 64, side)
+    yield elementwise("relu", 64 * side**2, keeps=1)
+    side //= 2
+    yield elementwise("maxpool", 64 * side**2, inputs=4, keeps=1)
+    channels = 64
+    for stage, (width, blocks) in enumerate(_RESNET50_STAGES, 1):
+        for block in range(blocks):
+            stride = 2 if stage > 1 and block == 0 else 1
+            side //= stride
+            yield from _bottleneck(f"layer{stage}.{block}", channels, width, side, stride)
+            channels = 4 * width
+    yield elementwise(
+        "avgpool",
+        channels * side**2,
+    )
+    yield linear("fc", channels, 1000)
+
+
+def _bottleneck(name: str, channels: int, width: int, side: int, stride: int) -> Iterator[Module]:
+    before = side * stride
+    yield conv2d(f"{name}.conv1", channels, width, kernel=1, side=before)
+    yield batch_norm(f"{name}.bn1", width, before)
+    yield elementwise(f"{name}.relu1", width * before**2)
+    yield conv2d(f"{name}.conv2", width, width, kernel=3, side=side, stride=stride)
+    yield batch_norm(f"{name}.bn2", width, side)
+    yield elementwise(f"{name}.relu2", width * side**2)
+    yield conv2d(f"{name}.conv3", width, 4 * width, kernel=1, side=side)
+    yield batch_norm(f"{name}.bn3", 4 * width, side)
+    if channels != 4 * width:
+        yield conv2d(f"{name}.downsample.0", channels, 4 * width, kernel=1, side=side, stride=stride)
+        yield batch_norm(f"{name}.downsample.1", 4 * width, side)
+    yield elementwise(f"{name}.add", 4 * width * side**2, inputs=2)
+    yield elementwise(f"{name}.relu3", 4 * width * side**2)
+
+
+def _vgg16(side: int) -> Iterator[Module]:
+    channels, index = 3, 0
+    for width, convs in _VGG16_STAGES:
+        for conv in range(convs):
+            yield conv2d(f"features.{index}", channels, width, kernel=3, side=side, bias=True)
+            yield elementwise(f"features.{index + 1}", width * side**2, keeps=int(conv == convs - 1))
+            channels, index = width, index + 2
+        side //= 2
+        yield elementwise(f"features.{index}", width * side**2, inputs=4, keeps=1)
+        index += 1
+    yield linear("classifier.0", channels * 7**2, 4096)
+    yield elementwise("classifier.1", 4096)
+    yield linear("classifier.3", 4096, 4096)
+    yield elementwise("classifier.4", 4096)
+    yield linear("classifier.6", 4096, 1000)
+
+
+def _check_side(side: int) -> None:
+    if side < 32 or side % 32:
+        raise ValueError(f"images of {side} x {side} pixels; write a multiple of 32, for example 224")
+
+
+def vit(name: str, patch: int, layers: int, width: int, hidden: int, side: int = 224) -> Architecture:
+    """Return a vision transformer with patches of ``patch`` x ``patch`` pixels.
+
+    Dosovitskiy et al., arXiv:2010.11929, table 1; parameters as on torchvision's pages of the models
+    (ViT_B_16_Weights.IMAGENET1K_V1: 86,567,656).
+    """
+    if side < patch or side % patch:
+        fitting = max(patch, round(side / patch) * patch)
+        raise ValueError(
+            f"images of {side} x {side} pixels; write a multiple of {patch}, for example {fitting}"
+        )
+    modules = list(_vit(patch, layers, width, hidden, side))
+    # the token is the model's own, and defined before its modules' tensors
+    owners = [module.name for module in modules if module.parameters]
+    definition = sorted(owners, key=lambda one: one != "class_token")
+    return assemble(name, f"image of {side} x {side}", modules, definition)
+
+
+vit_b_16 = partial(vit, "vit-b-16", 16, 12, 768, 3072)
+vit_l_16 = partial(vit, "vit-l-16", 16, 24, 1024, 4096)
+vit_h_14 = partial(vit, "vit-h-14", 14, 32, 1280, 5120)
+
+
+def _vit(patch: int, layers: int, width: int, hidden: int, side: int) -> Iterator[Module]:
+    across = side // patch
+    tokens = across**2 + 1
+    yield conv2d("conv_proj", 3, width, kernel=patch, side=across, stride=patch, bias=True)
+    yield Module("class_token", (Tensor("class_token", width, rows=1),), traffic=2 * width)
+    yield Module(
+        "encoder.pos_embedding",
+        (Tensor("encoder.pos_embedding", tokens * width, rows=1),),
+        traffic=3 * tokens * width,
+    )
+    for layer in range(layers):
+        yield from _layer(f"encoder.layers.encoder_layer_{layer}", width, hidden, tokens)
+    yield layer_norm("encoder.ln", width, tokens)
+    yield linear("heads.head", width, 1000)
+    yield elementwise("loss", 1000, keeps=1)
+
+
+def _layer(name: str, width: int, hidden: int, tokens: int) -> Iterator[Module]:
+    yield layer_norm(f"{name}.ln_1", width, tokens)
+    # torch.nn.MultiheadAttention has one weight for queries, keys and values, and names it so
+    yield Module(
+        f"{name}.self_attention.in_proj",
+        parameters=(
+            Tensor(f"{name}.self_attention.in_proj_weight", 3 * width**2, rows=3 * width),
+            Tensor(f"{name}.self_attention.in_proj_bias", 3 * width),
+        ),
+        flops=6 * width**2 * tokens,
+        traffic=4 * width * tokens,
+        kept=width * tokens,
+        reversed_arrival=True,
+    )
+    yield attention(f"{name}.self_attention", width, tokens)
+    yield linear(f"{name}.self_attention.out_proj", width, width, tokens)
+    yield elementwise(f"{name}.add_1", width * tokens, inputs=2)
+    yield layer_norm(f"{name}.ln_2", width, tokens)
+    yield linear(f"{name}.mlp.0", width, hidden, tokens)
+    yield elementwise(f"{name}.mlp.1", hidden * tokens, keeps=1)
+    yield linear(f"{name}.mlp.3", hidden, width, tokens)
+    yield elementwise(f"{name}.add_2", width * tokens, inputs=2)
+
+
+def bert(name: str, layers: int, width: int, sequence: int = 512) -> Architecture:
+    """BERT, uncased, with both pre-training heads.
+
+    Devlin et al., arXiv:1810.04805, section 3, whose "110M" and "340M" the model cards of
+    google-bert/bert-base-uncased and bert-large-uncased give as 110M and 336M; 30,522 word pieces.
+    """
+    _check_sequence(sequence, 512)
+    modules = list(_bert(layers, width, vocabulary=30522, tokens=sequence))
+    definition = [module.name for module in modules if module.name != "cls.predictions"]
+    definition.insert(definition.index("cls.predictions.transform.dense"), "cls.predictions")
+    return assemble(name, f"sequence of {sequence} tokens", modules, definition, mixed=True)
+
+
+def bert_encoder(sequence: int = 512) -> Architecture:
+    """Return BERT-base without its pre-training heads, as in sentence embedding models."""
+    model = bert("bert-encoder", 12, 768, sequence)
+    blocks = (one for one in model.blocks if not one.name.startswith(("cls.", "loss")))
+    parameters = (one for one in model.parameters if not one.name.startswith("cls."))
+    return replace(model, blocks=tuple(blocks), parameters=tuple(parameters))
+
+
+bert_base = partial(bert, "bert-base", 12, 768)
+bert_large = partial(bert, "bert-large", 24, 1024)
+
+
+def _bert(layers: int, width: int, vocabulary: int, tokens: int) -> Iterator[Module]:
+    prefix = "bert.embeddings"
+    yield embedding(f"{prefix}.word_embeddings", vocabulary, width, tokens)
+    yield embedding(f"{prefix}.position_embeddings", 512, width, tokens)
+    yield embedding(f"{prefix}.token_type_embeddings", 2, width, tokens)
+    yield elementwise(f"{prefix}.add", width * tokens, inputs=3)
+    yield layer_norm(f"{prefix}.LayerNorm", width, tokens)
+    for layer in range(layers):
+        yield from _bert_layer(f"bert.encoder.layer.{layer}", width, tokens)
+    yield linear("bert.pooler.dense", width, width)
+    yield elementwise("bert.pooler.activation", width, keeps=1)
+    yield linear("cls.predictions.transform.dense", width, width, tokens)
+    yield elementwise("cls.predictions.transform.transform_act_fn", width * tokens, keeps=1)
+    yield layer_norm("cls.predictions.transform.LayerNorm", width, tokens)
+    bias = Tensor("cls.predictions.bias", vocabulary)
+    yield tied_linear("cls.predictions", width, vocabulary, tokens, bias)
+    yield linear("cls.seq_relationship", width, 2)
+    yield elementwise("loss", vocabulary * tokens, keeps=1)
+
+
+def _bert_layer(name: str, width: int, tokens: int) -> Iterator[Module]:
+    for projection in ("query", "key", "value"):
+        yield linear(
+            f"{name}.attention.self.{projection}", width, width, tokens, shares_input=projection != "query"
+        )
+    yield attention(f"{name}.attention.self", width, tokens)
+    yield linear(f"{name}.attention.output.dense", width, width, tokens)
+    yield elementwise(f"{name}.attention.output.add", width * tokens, inputs=2)
+    yield layer_norm(f"{name}.attention.output.LayerNorm", width, tokens)
+    yield linear(f"{name}.intermediate.dense", width, 4 * width, tokens)
+    yield elementwise(f"{name}.intermediate.intermediate_act_fn", 4 * width * tokens, keeps=1)
+    yield linear(f"{name}.output.dense", 4 * width, width, tokens)
+    yield elementwise(f"{name}.output.add", width * tokens, inputs=2)
+    yield layer_norm(f"{name}.output.LayerNorm", width, tokens)
+
+
+def _check_sequence(sequence: int, longest: int) -> None:
+    if not 1 <= sequence <= longest:
+        raise ValueError(f"sequences of {sequence} tokens; this model takes 1 to {longest}")
+
 
 MODELS: dict[str, Callable[..., Architecture]] = {
     "resnet50": resnet50,
@@ -20,6 +341,11 @@ MODELS: dict[str, Callable[..., Architecture]] = {
     "bert-encoder": bert_encoder,
 }
 """Every named model but decoders; the parameter is the size of a sample: an image's side, or tokens."""
+
+
+def is_model(text: str) -> bool:
+    """Return whether the text is `ringside.real.model.user_model`'s ``FILE.py:NAME``, not a workload."""
+    return text.partition(":")[0].endswith(".py")
 
 
 def find_model(text: str) -> Architecture | Decoder:

@@ -16,7 +16,7 @@ from ringside.sim.calibration import Calibration, Fit
 from ringside.sim.libraries.mpi.stored import StoredMpi
 from ringside.sim.libraries.nccl.stored import Stored
 from ringside.sim.record import Record
-from ringside.sim.training.ddp.record import DdpRecord
+from ringside.sim.training.ddp.step import DdpRecord
 from ringside.sim.workload.file import _File as WorkloadFile
 from ringside.studies.study import Study
 from ringside.topologies.file import _File as DrawnCluster

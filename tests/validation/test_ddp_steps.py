@@ -7,8 +7,8 @@ from ringside.real.emulate import available
 from ringside.sim.program.groups import TimedGroup
 from ringside.sim.training.ddp.buckets import Bucketing, layout
 from ringside.sim.training.ddp.job import DataParallel
-from ringside.sim.training.ddp.record import DdpRecord, MeasuredNetwork
 from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.ddp.step import DdpRecord, MeasuredNetwork
 from ringside.topologies import star
 from ringside.topologies.file import dumps
 from ringside.validation.compare_ddp import ComparedSteps

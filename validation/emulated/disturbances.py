@@ -21,8 +21,8 @@ from ringside.sim.libraries.rules import GLOO
 from ringside.sim.program.groups import SimulatedGroup
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.sim.training.ddp.job import Costs, DataParallel
-from ringside.sim.training.ddp.record import MeasuredNetwork
 from ringside.sim.training.ddp.simulate import simulate_disturbed, simulate_step
+from ringside.sim.training.ddp.step import MeasuredNetwork
 from ringside.topologies import Topology, star
 from ringside.topologies.file import loads
 from ringside.validation.emulated.plan import MBIT

@@ -15,7 +15,7 @@ from ringside.real.backends import ON_GPU, ON_SOCKETS, UNDER_TORCHRUN
 from ringside.real.collective.emulated import EmulatedCluster, cluster
 from ringside.real.collective.links import measured_network
 from ringside.real.collective.measure import check_room
-from ringside.real.ddp.job import HOOKS, SLEEPING, DdpJob, is_model, sleeping_layers
+from ringside.real.ddp.job import HOOKS, SLEEPING, DdpJob, sleeping_layers
 from ringside.real.ddp.measure import MeasuredSteps, measure_ddp
 from ringside.real.questions.fields import OnRanks
 from ringside.sim.libraries.rules import GLOO, rules_of
@@ -23,11 +23,12 @@ from ringside.sim.questions.question import QuestionError, choices, option
 from ringside.sim.record import Record
 from ringside.sim.training.ddp.buckets import Bucketing, check_used
 from ringside.sim.training.ddp.job import DataParallel, parse_hook
-from ringside.sim.training.ddp.record import DdpRecord, MeasuredNetwork, workload_of
+from ringside.sim.training.ddp.step import DdpRecord, MeasuredNetwork, workload_of
+from ringside.sim.workload.models import is_model
 from ringside.sim.workload.workload import Workload
 from ringside.topologies import star
 from ringside.topologies.file import dumps
-from ringside.validation.questions.buckets import OfBuckets
+from ringside.validation.questions.training import OfBuckets
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,9 +18,8 @@ from ringside.sim.training.layout import (
     Layout,
     LayoutError,
 )
-from ringside.sim.training.pipeline.actions import COMPUTES, Table, read_tables, singles
+from ringside.sim.training.pipeline.actions import COMPUTES, Placement, Table, read_tables, singles
 from ringside.sim.training.pipeline.lowering import find_placement
-from ringside.sim.training.pipeline.placement import Placement
 from ringside.sim.training.pipeline.program import find_runtime, pipeline
 from ringside.sim.training.pipeline.schedules import SCHEDULES
 from ringside.sim.training.tensor.context import METHODS

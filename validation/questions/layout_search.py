@@ -21,7 +21,7 @@ from ringside.sim.workload.decoder import CHECKPOINTING, DECODERS, decoder
 from ringside.topologies.names import one_of
 from ringside.topologies.placement import placement_notes
 from ringside.validation.questions.layout import ByLayout
-from ringside.validation.questions.training_on_cluster import FORMULA, TrainingOnCluster
+from ringside.validation.questions.training import FORMULA, TrainingOnCluster
 
 TOP = 5
 """The default number of ranked layouts."""

@@ -13,22 +13,19 @@ from ringside.sim.questions.disturbances import Disturbances, parse_stragglers
 from ringside.sim.questions.disturbed_time import DisturbedTime, draw_programs
 from ringside.sim.questions.question import options_of
 from ringside.sim.training.advice import advice
-from ringside.sim.training.ddp.memory import Memory
-from ringside.sim.training.ddp.scaling import DataParallelTraining, ScaledStep, ScaledTraining
+from ringside.sim.training.ddp.scaling import DataParallelTraining, Memory, ScaledStep, ScaledTraining
 from ringside.sim.training.ddp.simulate import simulate_disturbed
 from ringside.sim.training.ddp.step import TrainingStep
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.memory import FITS, MemoryFit
 from ringside.sim.training.mesh import DIMENSIONS
-from ringside.sim.training.parallel import ParallelTraining
-from ringside.sim.training.simulate import simulate_parallel, simulate_parallel_disturbed
+from ringside.sim.training.parallel import ParallelTraining, simulate_parallel, simulate_parallel_disturbed
 from ringside.sim.training.step import ParallelStep, StageTime
 from ringside.topologies.catalogue import split
 from ringside.topologies.placement import PACKED, placement_notes
 from ringside.topologies.units import format_duration
-from ringside.validation.questions.model import is_timed
-from ringside.validation.questions.training_on_cluster import TrainingOnCluster
+from ringside.validation.questions.training import TrainingOnCluster, is_timed
 
 REMARKABLE = 0.05
 """The share of a step above which a note mentions the broadcasts of buffers."""
@@ -70,7 +67,7 @@ class StepTime(Disturbances, TrainingOnCluster):
 
     @cached_property
     def job(self) -> ParallelJob:
-        """The training under its layout, for `ringside.sim.training.simulate`."""
+        """The training under its layout, for `ringside.sim.training.parallel`."""
         return self.training.job(self._layout)
 
     @cached_property

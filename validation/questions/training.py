@@ -1,20 +1,152 @@
-"""The trained model: from a table, a module of the user's own, or a file of timed layers."""
+"""Fields of a training on a cluster: model, DistributedDataParallel, and the library of its collectives."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+from ringside.sim.calibration import Calibration
+from ringside.sim.libraries.find import LIBRARIES, Options, default_library, find_library
+from ringside.sim.libraries.library import Library
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.questions.calibrated import Anchor, anchor_option, calibration_option, scaled
+from ringside.sim.questions.fields import OnCluster, network_option
 from ringside.sim.questions.question import Question, choices, option
-from ringside.sim.training.ddp.job import DataParallel
-from ringside.sim.training.ddp.record import workload_of
+from ringside.sim.training.ddp.job import COMM_HOOKS, DataParallel
 from ringside.sim.training.ddp.scaling import DataParallelTraining
+from ringside.sim.training.ddp.step import workload_of
+from ringside.sim.training.layout import COPIES, LayoutError
 from ringside.sim.training.memory import OPTIMIZERS
+from ringside.sim.training.parallel import ParallelTraining
 from ringside.sim.training.tensor.decoder import ATTENTION, ModelOnGpu, decoder_on_gpu
+from ringside.sim.workload.architecture import Architecture
 from ringside.sim.workload.decoder import DECODERS, Decoder
-from ringside.sim.workload.devices import DEVICES, Device
+from ringside.sim.workload.devices import DEVICES, Device, device, device_of
+from ringside.sim.workload.models import find_model as named_model
+from ringside.sim.workload.models import is_model
 from ringside.sim.workload.workload import TimedModel, rebatched
 from ringside.topologies.names import one_of
-from ringside.validation.questions.model import find_model, is_timed, measured_rate, with_tokens
+from ringside.topologies.units import parse_size
+from ringside.validation.questions.layout import ByLayout
+
+
+def caps_of(text: str | None) -> tuple[float, ...]:
+    """Parse MiB of ``1,5,25``."""
+    if text is None:
+        return ()
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError(
+            f"{text!r} are not bucket caps; write MiB separated by commas, for example 1,5,25"
+        ) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfBuckets(Question):
+    """How DistributedDataParallel assigns gradients to buckets."""
+
+    bucket_cap_mb: float | None = option(
+        "Bucket size of DistributedDataParallel.",
+        metavar="MIB", default=None, default_text="25 after a first one of 1",
+    )  # fmt: skip
+    bucket_cap_mb_list: tuple[float, ...] | None = option(
+        "Size of each bucket in turn.", metavar="MIB,MIB,...", default=None, parse=caps_of
+    )
+    find_unused_parameters: bool = option("As DistributedDataParallel's.", default=False)
+    static_graph: bool = option("As DistributedDataParallel's.", default=False)
+    gradient_as_bucket_view: bool = option("As DistributedDataParallel's.", default=False)
+
+    @property
+    def bucketing(self) -> dict[str, Any]:
+        """The arguments of a `ringside.sim.training.ddp.buckets.Bucketing`."""
+        return {
+            "bucket_cap_mb": self.bucket_cap_mb, "bucket_cap_mb_list": tuple(self.bucket_cap_mb_list or ()),
+            "find_unused_parameters": self.find_unused_parameters, "static_graph": self.static_graph,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByBuckets(OfBuckets):
+    """The arguments of DistributedDataParallel."""
+
+    no_broadcast_buffers: bool = option("As DistributedDataParallel's.", default=False)
+    comm_hook: str | None = option(
+        f"{', '.join(COMM_HOOKS)}; powersgd:rank=4,start=10.",
+        metavar="HOOK", default=None, default_text="none",
+    )  # fmt: skip
+    accumulation: int = option("Passes per step, each reduced; with --no-sync only the last.", default=1)
+
+
+SAMPLE_UNITS = ("samples", "sample", "img", "images", "image", "seq", "sequences", "sequence")
+"""Units of a measured throughput that count samples of the model."""
+
+TOKEN_UNITS = ("tok", "tokens", "token")
+"""Further units if samples are sequences."""
+
+
+def with_tokens(model: str, tokens: int) -> str:
+    """Return the model with samples of this number of tokens; raise ValueError if they have none."""
+    if ":" in model or is_timed(model):
+        raise ValueError(f"`seq` {tokens} and `model` {model} both set the samples; remove one of them")
+    sample = find_model(model).sample
+    if "tokens" not in sample:
+        raise ValueError(
+            f"`seq` {tokens}, but a sample of `model` {model} is an {sample}; leave `seq` out, or write "
+            f"the side in pixels as {model}:{tokens}"
+        )
+    return f"{model}:{tokens}"
+
+
+def measured_rate(text: str, model: str) -> tuple[float, int]:
+    """Return samples/s and ranks of ``2616img/s@1``, or of ``116000tok/s@16`` for samples of tokens."""
+    parts = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)\s*(?:([a-z]+)/s)?@([0-9]+)", text, re.IGNORECASE)
+    try:
+        rate, ranks = (float(parts[1]), int(parts[3])) if parts else (0.0, 0)
+    except ValueError:
+        rate, ranks = 0.0, 0
+    if not (parts and 0 < rate < float("inf") and ranks):
+        raise ValueError(
+            f"invalid throughput {text!r}; write RATE@RANKS, for example 2616img/s@1 or 116000tok/s@16"
+        )
+    unit = (parts[2] or "samples").lower()
+    if unit not in (*SAMPLE_UNITS, *TOKEN_UNITS):
+        units = ", ".join(f"{known}/s" for known in (*SAMPLE_UNITS, *TOKEN_UNITS))
+        raise ValueError(f"{text!r} counts {unit}/s, an unknown unit; write one of {units}")
+    if unit in SAMPLE_UNITS:
+        return rate, ranks
+    tokens = tokens_of(model)
+    if tokens is None:
+        raise ValueError(
+            f"`measured` {text} counts tokens, but samples of {model} have none; write samples, for "
+            f"example {parts[1]}samples/s@{ranks}"
+        )
+    return rate / tokens, ranks
+
+
+def tokens_of(model: str) -> int | None:
+    """Return the tokens of one of the model's samples; None if unknown or without tokens."""
+    if is_timed(model):
+        return None
+    match = re.fullmatch(r"sequence of (\d+) tokens", find_model(model).sample)
+    return int(match[1]) if match else None
+
+
+def is_timed(model: str) -> bool:
+    """Return whether the model is a file of timed layers."""
+    path = Path(model)
+    return not is_model(model) and (path.suffix in (".yaml", ".yml") or path.is_file())
+
+
+def find_model(text: str) -> Architecture | Decoder:
+    """Return the model of a table or of a file's module."""
+    if not is_model(text):
+        return named_model(text)
+    from ringside.real.model.architecture import architecture_of
+
+    return architecture_of(text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,3 +271,123 @@ class Training(Question):
             gpu=gpu, model=model, ddp=self.ddp, optimizer=self.optimizer,
             spread=self.spread, contention=self.contention, slowdown=self.slowdown,
         )  # fmt: skip
+
+
+FORMULA = "model FLOPs: three times forward's matrix products, attention as the whole square of scores"
+"""As Narayanan et al., arXiv:2104.04473, equation 3, without what checkpointing recomputes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
+    """A training on a cluster, and a library for its collectives.
+
+    ``library`` ``auto`` is the cluster's default. ``global_batch`` are the samples per step of strong scaling
+    and of a search of layouts. A GPU keeps ``reserve`` bytes free, by default those of
+    `ringside.sim.training.memory`.
+    """
+
+    library: str = option(
+        "Library whose times to use; auto is nccl for machines that it models.",
+        metavar="auto|ideal|gloo|nccl",
+        default="auto",
+    )
+    network: str = network_option()
+    calibration: str | Calibration | None = calibration_option()
+    anchor: Anchor | None = anchor_option()
+    global_batch: int | None = option(
+        "Samples of a step, for strong scaling.",
+        default=None,
+        default_text="the fewest that all counts allow",
+    )
+    reserve: int | None = option(
+        "Memory of a GPU that must stay free to fit.",
+        metavar="SIZE", default=None, default_text="the GPU's own", parse=parse_size,
+    )  # fmt: skip
+
+    @property
+    def ddp(self) -> DataParallel:
+        """The arguments of DistributedDataParallel."""
+        return DataParallel.parse(
+            self.comm_hook, self.bucketing, gradient_as_bucket_view=self.gradient_as_bucket_view,
+            broadcast_buffers=not self.no_broadcast_buffers, accumulation=self.accumulation,
+            no_sync=self.no_sync,
+        )  # fmt: skip
+
+    @cached_property
+    def gpu(self) -> Device:
+        """The GPU of each rank, by default the cluster's."""
+        return device_of(self.cluster, self.settings) if self.device is None else device(self.device)
+
+    @cached_property
+    def model_on_gpu(self) -> ModelOnGpu:
+        """The model as each rank computes it, for a rank's batch or for a replica's."""
+        return self.model_on(self.gpu)
+
+    @property
+    def computing(self) -> str:
+        """The source of compute times."""
+        precision = self.model_on_gpu.precision
+        if precision is None:
+            text = f"layers as timed in {self.model}, optimizer and copies on {self.gpu.name}"
+        else:
+            types = self.dtype or "of the model's own types"
+            share = "" if self.throughput else f" at {self.efficiency_on(self.gpu):.0%} of its peak"
+            text = f"{precision} on {self.gpu.name}{share}, gradients {types}"
+        if self.throughput:
+            samples_per_s, ranks = self.throughput
+            of_ranks = f"{ranks} rank" if ranks == 1 else f"{ranks} ranks"
+            text += f", at the pace of {samples_per_s:g} samples/s measured on {of_ranks}"
+        return text
+
+    def parallel(self) -> ParallelTraining:
+        """Return the training under any layout, at the GPUs' own pace."""
+        if self.accumulation > 1:
+            raise LayoutError(
+                "`accumulation` needs plain ddp; write `batch` for all samples and `micro_batch` for one pass"
+            )
+        copies = self.strategy in COPIES and self.strategy != "data_parallel"
+        for name in () if copies else self.changed(*(one.name for one in fields(ByBuckets))):
+            raise LayoutError(
+                f"`{name}` applies to plain DistributedDataParallel, and `strategy` is {self.strategy}; "
+                "leave it out"
+            )
+        return ParallelTraining(self.on(self.gpu, self.model_on_gpu), self.libraries)
+
+    @property
+    def where(self) -> str:
+        """The cluster with its changes, as text."""
+        return " ".join([self.cluster, *(f"{name}={value}" for name, value in self.settings.items())])
+
+    @cached_property
+    def libraries(self) -> Libraries:
+        """The libraries of all groups of the ranks."""
+        name = default_library(self.cluster) if self.library == "auto" else self.library
+        ranks = self.bound().ranks if self.ranks is None else self.ranks
+        return Libraries(
+            name, self.cluster, dict(self.settings), ranks, self.network, self.read_calibration,
+            self.placement,
+        )  # fmt: skip
+
+    @cached_property
+    def read_calibration(self) -> Calibration | str | None:
+        """The calibration, scaled by the anchor's rows where there is one."""
+        return scaled(self.calibration, self.anchor, self.cluster, self.settings)
+
+    def bound(self, cluster: str | None = None) -> Library:
+        """Return the library of all ranks together, on this cluster or on another of the same machines."""
+        return self._bound(cluster or self.cluster, self.ranks, self.placement)
+
+    def _bound(self, cluster: str, ranks: int | None, placement: str) -> Library:
+        name, options = self.library, Options(network=self.network, placement=placement)
+        return find_library(
+            None if name == "auto" else name, cluster, self.settings, ranks=ranks, options=options,
+            calibration=self.read_calibration,
+        )  # fmt: skip
+
+    def understood(self, library: str) -> dict[str, Any]:
+        """Return the inputs with defaults filled in; a library of measured machines has no network."""
+        precision = self.model_on_gpu.precision
+        inputs = self.inputs() | {"library": library, "device": self.gpu.name, "precision": precision}
+        if LIBRARIES[library].by_machines:
+            del inputs["network"]
+        return inputs

@@ -9,9 +9,9 @@ from ringside.sim.calibration import AUTO, Calibration
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import LIBRARIES, default_library
 from ringside.sim.libraries.rules import rules_of
+from ringside.sim.program.groups import simulate_given
 from ringside.sim.program.jobs import PlacedProgram, simulate
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.program.timed import simulate_given
 from ringside.sim.program.timeline import ProgramTimeline
 from ringside.sim.record import Record, RecordError
 from ringside.topologies.placement import EVEN

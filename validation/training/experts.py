@@ -4,8 +4,7 @@ from ringside.real.training.job import ExpertLayers, TrainingJob
 from ringside.sim.collective import Collective
 from ringside.sim.training.layers import Exchange, Kernels, RankLayer
 from ringside.sim.training.mesh import DATA
-from ringside.sim.training.rank import RankList
-from ringside.sim.training.stage import Stage, Unshared
+from ringside.sim.training.stage import RankList, Stage, Unshared
 
 
 def write_experts(job: TrainingJob, model: ExpertLayers, rank: RankList) -> None:

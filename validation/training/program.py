@@ -13,12 +13,10 @@ from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.plan import plan_of_layers
 from ringside.sim.training.fsdp_policy import FullyShardPolicy
 from ringside.sim.training.fully_shard import FullyShard
-from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer
+from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer, arriving
 from ringside.sim.training.mesh import DATA, Communicators
-from ringside.sim.training.modules import arriving
 from ringside.sim.training.pipeline.program import find_pipeline
-from ringside.sim.training.rank import RankList
-from ringside.sim.training.stage import Sharing, Stage, Unshared
+from ringside.sim.training.stage import RankList, Sharing, Stage, Unshared
 from ringside.sim.training.tensor.context import Attention
 from ringside.sim.training.tensor.cut import TensorParallel
 from ringside.sim.training.tensor.layers import Numerics, rank_layers

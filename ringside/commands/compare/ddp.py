@@ -7,8 +7,7 @@ from typing import Any
 
 from ringside import console
 from ringside.report.page import Page, Table, write_page
-from ringside.sim.training.ddp.record import read
-from ringside.sim.training.ddp.step import TrainingStep
+from ringside.sim.training.ddp.step import TrainingStep, read
 from ringside.validation.compare_ddp import ComparedSteps, compare_steps, row_of
 
 HEADS = (

@@ -8,7 +8,7 @@ import typer
 from ringside import console, options
 from ringside.fields import asks
 from ringside.sim.record import DDP_SCHEMA, schema_of
-from ringside.sim.training.ddp.record import DdpRecord
+from ringside.sim.training.ddp.step import DdpRecord
 from ringside.topologies.disk import check_outputs, held, is_stream, write_file
 from ringside.validation.questions.ddp_measurement import DdpMeasurement, DdpMeasurements
 

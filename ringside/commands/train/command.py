@@ -25,7 +25,7 @@ from ringside.topologies.catalogue import split
 from ringside.topologies.disk import check_outputs, write_file
 from ringside.validation.questions.layout_search import LAYOUT_FIELDS, TOP, LayoutSearch
 from ringside.validation.questions.step_time import StepTime, StepUnderLayout
-from ringside.validation.questions.training_on_cluster import TrainingOnCluster
+from ringside.validation.questions.training import TrainingOnCluster
 
 ONE_LAYOUT = {"sweep", "accumulation", *(one.name for one in fields(Disturbances))}
 """Options that do not apply to a search."""

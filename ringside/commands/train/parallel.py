@@ -9,7 +9,7 @@ from ringside.report.page import Page, Table, shown_number
 from ringside.sim.training.memory import FITS
 from ringside.topologies.units import format_duration
 from ringside.validation.questions.step_time import StepUnderLayout
-from ringside.validation.questions.training_on_cluster import FORMULA
+from ringside.validation.questions.training import FORMULA
 
 
 @dataclass(frozen=True, kw_only=True)

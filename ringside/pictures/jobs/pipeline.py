@@ -12,7 +12,7 @@ from ringside.pictures.bins import COLUMNS, Floats, Stretch, occupied, prevailin
 from ringside.pictures.style import STYLE, save
 from ringside.pictures.ticks import DURATIONS
 from ringside.sim.program.timeline import NO_COMMUNICATION, Span, union
-from ringside.sim.training.rank import STREAM
+from ringside.sim.training.stage import STREAM
 from ringside.sim.training.step import ParallelStep
 from ringside.topologies.units import format_duration
 

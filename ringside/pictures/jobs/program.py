@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from ringside.pictures.style import STYLE, save
 from ringside.pictures.ticks import DURATIONS
 from ringside.sim.program.timeline import NO_COMMUNICATION, ProgramTimeline
-from ringside.sim.training.rank import STREAM
+from ringside.sim.training.stage import STREAM
 from ringside.topologies.units import format_duration
 
 MOST_RANKS = 32

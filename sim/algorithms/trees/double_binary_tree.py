@@ -7,9 +7,10 @@ Träff 2009; NCCL 2.4 and later, src/graph/trees.cc).
 import numpy as np
 
 from ringside.sim.algorithms.pipeline import chunk_size
-from ringside.sim.algorithms.trees.tree import streams, trees
+from ringside.sim.algorithms.trees.tree import streams
 from ringside.sim.collective import Collective
 from ringside.sim.schedule import Chunks, Ints, Schedule, sized_chunks
+from ringside.sim.trees import trees
 
 
 def halves(collective: Collective) -> tuple[Chunks, range, range]:

@@ -23,8 +23,7 @@ from ringside.sim.program.operations import (
     Wait,
 )
 from ringside.sim.program.record import recorder
-from ringside.sim.program.record.groups import Groups
-from ringside.sim.program.record.mesh import DeviceMesh
+from ringside.sim.program.record.mesh import DeviceMesh, Groups
 from ringside.sim.program.record.recorder import NUMBER, NonMember, RankLostError, Recorder
 from ringside.topologies.units import MAX_DURATION
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from ringside.sim.program.operations import (
     ANY,
+    ROOTED,
     Drop,
     Group,
     Join,
@@ -25,8 +26,7 @@ from ringside.sim.program.operations import (
     Together,
     Wait,
 )
-from ringside.sim.program.record.groups import Groups
-from ringside.sim.program.shapes import ROOTED
+from ringside.sim.program.record.mesh import Groups
 
 STREAM = "compute"
 """The lane of the stream on which a rank computes."""

@@ -18,7 +18,7 @@ from ringside.sim.collective import Collective
 from ringside.sim.program import Compute
 from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.layers import RankLayer
-from ringside.sim.training.rank import RankList
+from ringside.sim.training.stage import RankList
 from ringside.sim.workload.workload import Tensor
 
 CHUNK = 10 * 2**20

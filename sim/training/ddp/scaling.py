@@ -1,21 +1,68 @@
 """A training under DistributedDataParallel on GPUs: its usual costs, its steps, and how they scale."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from math import lcm, log
 from typing import Any
 
 from ringside.sim.libraries.library import Library
 from ringside.sim.program.groups import ALONE, process_group
-from ringside.sim.training.ddp.buckets import DEFAULT_CAP_MB
+from ringside.sim.training.ddp.buckets import DEFAULT_CAP_MB, layout
 from ringside.sim.training.ddp.job import Costs, DataParallel
-from ringside.sim.training.ddp.memory import Memory, memory
+from ringside.sim.training.ddp.powersgd import compression
 from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.training.ddp.step import TrainingStep, busy
-from ringside.sim.training.memory import MemoryFit, find_optimizer, fit_of
+from ringside.sim.training.memory import MemoryFit, Optimizer, find_optimizer, fit_of
 from ringside.sim.training.tensor.decoder import ModelOnGpu
 from ringside.sim.workload.devices import Device
 from ringside.sim.workload.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Bytes that one GPU holds at the end of forward and during backward, by purpose.
+
+    ``buckets`` are DistributedDataParallel's flat copies of the gradients, none if gradients are views of
+    them; ``compression`` is PowerSGD's state between steps (errors, P and Q) and its memory for the bucket
+    being reduced. The allocator's own losses, the CUDA context and workspaces are not included.
+    """
+
+    parameters: int
+    gradients: int
+    optimizer: int
+    buckets: int
+    buffers: int
+    activations: int
+    compression: int = 0
+
+    @property
+    def total(self) -> int:
+        """The sum of all bytes."""
+        return sum(getattr(self, field.name) for field in fields(self))
+
+
+def memory(workload: Workload, ddp: DataParallel, optimizer: Optimizer) -> Memory:
+    """Return the bytes that one GPU holds for the workload."""
+    totals = workload.totals
+    return Memory(
+        parameters=totals.nbytes + workload.frozen_nbytes,
+        gradients=totals.nbytes,
+        optimizer=optimizer.states * totals.nbytes,
+        buckets=0 if ddp.gradient_as_bucket_view else totals.nbytes,
+        buffers=sum(buffer.nbytes for buffer in workload.buffers),
+        activations=totals.activation_nbytes,
+        compression=compression_nbytes(workload, ddp),
+    )
+
+
+def compression_nbytes(workload: Workload, ddp: DataParallel) -> int:
+    """Return the bytes of PowerSGD's state and of its largest bucket; 0 without PowerSGD."""
+    if not ddp.compresses:
+        return 0
+    buckets = layout(workload, ddp.bucketing, ddp.settled)
+    compressions = [compression(bucket, workload.parameters, ddp.powersgd) for bucket in buckets]
+    return sum(one.kept_nbytes for one in compressions) + max(one.working_nbytes for one in compressions)
+
 
 AS_GOOD = 0.01
 """Bucket sizes whose steps differ by no more than this share of the fastest count as equally good."""

@@ -7,8 +7,7 @@ action takes one. Runtimes skip these.
 from collections.abc import Iterator, Sequence
 from math import ceil
 
-from ringside.sim.training.pipeline.actions import Action, Kind
-from ringside.sim.training.pipeline.placement import Placement
+from ringside.sim.training.pipeline.actions import Action, Kind, Placement
 
 Slot = Action | None
 Passes = Sequence[tuple[int, int]]

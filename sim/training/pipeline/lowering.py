@@ -6,8 +6,16 @@ As in torch, a receive is placed at its sender's time step, so ranks reach messa
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from ringside.sim.training.pipeline.actions import BACKWARDS, COMPUTES, ENDS, Action, Kind, Table, singles
-from ringside.sim.training.pipeline.placement import Placement
+from ringside.sim.training.pipeline.actions import (
+    BACKWARDS,
+    COMPUTES,
+    ENDS,
+    Action,
+    Kind,
+    Placement,
+    Table,
+    singles,
+)
 
 MOST_ACTIVE = 3
 """Maximum number of stages whose whole parameters a rank holds, or gathers, at once."""

@@ -8,8 +8,7 @@ from itertools import pairwise
 
 from ringside.sim.training.pipeline.actions import BACKWARDS, Action, Kind, Table
 from ringside.sim.training.pipeline.lowering import met, received, sent
-from ringside.sim.training.pipeline.messages import SENDS, Messages
-from ringside.sim.training.pipeline.passes import Passes, alternates, computed
+from ringside.sim.training.pipeline.runtimes import SENDS, Messages, Passes, alternates, computed
 from ringside.sim.training.stage import Stage
 
 

@@ -6,15 +6,19 @@ from functools import cache, partial
 from ringside.sim.program import Operation, Program
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.mesh import Communicators, Mesh
-from ringside.sim.training.pipeline.actions import COMPUTES, Kind, Table
+from ringside.sim.training.pipeline.actions import COMPUTES, Kind, Placement, Table
 from ringside.sim.training.pipeline.lowering import check_tables, lower
 from ringside.sim.training.pipeline.megatron import megatron_1f1b, megatron_interleaved
-from ringside.sim.training.pipeline.messages import Messages
-from ringside.sim.training.pipeline.placement import Placement
-from ringside.sim.training.pipeline.runtimes import Runtime, decoupled, torch_1f1b, torch_actions, torch_gpipe
+from ringside.sim.training.pipeline.runtimes import (
+    Messages,
+    Runtime,
+    decoupled,
+    torch_1f1b,
+    torch_actions,
+    torch_gpipe,
+)
 from ringside.sim.training.pipeline.schedules import tables as tables_of
-from ringside.sim.training.rank import RankList
-from ringside.sim.training.stage import Stage, Unshared
+from ringside.sim.training.stage import RankList, Stage, Unshared
 from ringside.topologies.names import one_of
 
 RUNTIMES: dict[str, dict[str, Runtime]] = {

@@ -1,17 +1,168 @@
-"""Runtimes of a rank's table: its sends, receives and waits.
+"""Runtimes of a rank's table: its sends, receives and waits, as libraries accept them, and its stages.
 
 A runtime is called with the rank's `Messages`, its stages by their numbers in the pipeline, and its table.
 The caller runs `Sharing.after_step` and the optimizer afterwards.
 """
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import Protocol, runtime_checkable
 
-from ringside.sim.training.pipeline.actions import Action, Kind, Table, singles
-from ringside.sim.training.pipeline.lowering import received, sent
-from ringside.sim.training.pipeline.messages import SENDS, Messages
-from ringside.sim.training.pipeline.passes import Passes, alternates, computed
-from ringside.sim.training.stage import Stage
+from ringside.sim.program import Group, Recv, Send
+from ringside.sim.training.pipeline.actions import COMPUTES, ENDS, Action, Kind, Placement, Table, singles
+from ringside.sim.training.pipeline.lowering import met, received, sent
+from ringside.sim.training.stage import RankList, Stage
+
+_PAIRS = ("pair", "world pair")
+
+SENDS = frozenset({Kind.SEND_FORWARD, Kind.SEND_BACKWARD})
+
+
+class Messages:
+    """Writes messages into a rank's list: one micro-batch's activations, or their gradient.
+
+    They have ``nbytes``, or entry s of it between stages s and s + 1.
+
+    Waits refer to places in the list. Unbatched messages use a communicator of the two ranks if the library
+    makes one, as NCCL does, otherwise the pipeline's.
+    """
+
+    def __init__(self, rank: RankList, placement: Placement, nbytes: int | Sequence[int]) -> None:
+        sizes = (nbytes,) * (placement.stages - 1) if isinstance(nbytes, int) else tuple(nbytes)
+        if min(sizes, default=0) < 0:
+            raise ValueError(f"activations of {min(sizes)} bytes; write 0 or more")
+        self.rank = rank
+        self.placement = placement
+        self._sizes = sizes
+        self._group = rank.communicators.along(rank.rank, "pipeline")
+        self.position = self._group.ranks.index(rank.rank)
+        if len(self._group.ranks) != placement.ranks:
+            raise ValueError(
+                f"stages on {placement.ranks} ranks, but the mesh has {len(self._group.ranks)} along pipeline"
+            )
+
+    def one_by_one(self, actions: Iterable[Action], purpose: str = "pair") -> list[int]:
+        """Post messages separately, in this order."""
+        return [self._post(action, self._pair(action, purpose)) for action in actions]
+
+    def batch(self, actions: Sequence[Action]) -> list[int]:
+        """Post messages that are under way at once, in one call of NCCL; Gloo handles each separately."""
+        if not self._group.rules.on_stream:
+            return self.one_by_one(actions)
+        parts = [self._message(action, self._group) for action in actions]
+        place = self.rank.exchange(parts, " ".join(map(str, actions)))
+        return [] if place is None else [place]
+
+    def mixed_batch(self, actions: Sequence[Action]) -> list[int]:
+        """Post a batch as torch's pipelines do: only one that both sends and receives is batched."""
+        kinds = {action.kind in SENDS for action in actions}
+        return self.batch(actions) if len(kinds) > 1 else self.one_by_one(actions)
+
+    def free(self, action: Action) -> int:
+        """Post a message that never queues; a receive is posted at the step's beginning."""
+        send = action if action.kind in SENDS else met(action)
+        return self._post(action, self._pair(action, f"message {send}"), None if send is action else ())
+
+    def wait(self, places: Iterable[int]) -> None:
+        """Make the stream wait for messages."""
+        for place in places:
+            self.rank.wait(place)
+
+    def _post(self, action: Action, group: Group, after: tuple[int, ...] | None = None) -> int:
+        place = self.rank.exchange([self._message(action, group)], str(action), after=after)
+        assert place is not None
+        return place
+
+    def _message(self, action: Action, group: Group) -> Send | Recv:
+        make = Send if action.kind in SENDS else Recv
+        before = min(action.stage, met(action).stage)
+        return make(group, self._peer(action), self._sizes[before])
+
+    def _peer(self, action: Action) -> int:
+        return self._group.ranks[self.placement.rank(met(action).stage)]
+
+    def _pair(self, action: Action, purpose: str) -> Group:
+        if not self._group.rules.on_stream and purpose in _PAIRS:
+            return self._group
+        low, high = sorted((self.rank.rank, self._peer(action)))
+        return self.rank.communicators.of((low, high), f"pipeline {purpose}")
+
+
+@runtime_checkable
+class Commanded(Protocol):
+    """A `ringside.sim.training.stage.Sharing` controlled by the pipeline, as torch's controls FSDP2.
+
+    Between ``unshard`` and ``reshard`` the whole stage's parameters are held, and its other hooks gather and
+    free nothing; gradients of all micro-batches are summed on the rank until ``reduce``.
+    """
+
+    def unshard(self) -> None:
+        """Begin to gather the parameters of all of the stage's layers; its passes wait for them."""
+        ...
+
+    def reshard(self) -> None:
+        """Free other ranks' shards."""
+        ...
+
+    def reduce(self) -> None:
+        """Sum all gradients of the stage among the ranks that share it."""
+        ...
+
+
+class Passes:
+    """Runs a rank's compute and its actions on stages; messages are the runtime's."""
+
+    def __init__(self, stages: Mapping[int, Stage], table: Iterable[Action]) -> None:
+        self._stages = stages
+        self._left: Counter[int] = Counter()
+        for single in singles(table):
+            if single.stage not in stages:
+                raise ValueError(
+                    f"{single} is of no stage of this rank, which has {', '.join(map(str, stages))}"
+                )
+            self._left[single.stage] += single.kind in ENDS
+
+    def take(self, action: Action) -> None:
+        """Write one action, which computes or acts on a whole stage."""
+        stage, number = self._stages[action.stage], action.micro_batch or 0
+        if action.kind in ENDS:
+            self._left[action.stage] -= 1
+        last = not self._left[action.stage]
+        match action.kind:
+            case Kind.FORWARD:
+                stage.forward(number)
+            case Kind.BACKWARD:
+                stage.backward(number, last=last)
+            case Kind.INPUT_GRADIENT:
+                stage.input_gradient(number)
+            case Kind.WEIGHT_GRADIENT:
+                stage.weight_gradient(number, last=last)
+            case _ if isinstance(stage.sharing, Commanded):
+                self._command(stage.sharing, action.kind)
+
+    def _command(self, sharing: Commanded, kind: Kind) -> None:
+        if kind is Kind.UNSHARD:
+            sharing.unshard()
+        elif kind is Kind.RESHARD:
+            sharing.reshard()
+        elif kind is Kind.REDUCE_GRAD:
+            sharing.reduce()
+
+
+def alternates(actions: Sequence[Action], hops: int) -> bool:
+    """Return whether a rank of 1F1B, ``hops`` before the last, has a forward after its first backward.
+
+    Then it and the next rank send to each other at once. Otherwise the next one must first run its last
+    forward before it can send a gradient, so both receive and send separately.
+    """
+    return hops < sum(action.kind is Kind.FORWARD for action in actions)
+
+
+def computed(table: Table) -> list[Action]:
+    """Yield a table's computations in order: the forward of an overlapped pair first."""
+    return [single for single in singles(table) if single.kind in COMPUTES]
+
 
 Runtime = Callable[[Messages, Mapping[int, Stage], Table], None]
 """Writes one rank's part of a step into its list."""

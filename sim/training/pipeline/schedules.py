@@ -6,8 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ringside.sim.training.pipeline import loops, vees
-from ringside.sim.training.pipeline.actions import Table
-from ringside.sim.training.pipeline.placement import Placement
+from ringside.sim.training.pipeline.actions import Placement, Table
 from ringside.topologies.names import one_of
 
 

@@ -5,9 +5,8 @@ Orders may have ``None``: see `ringside.sim.training.pipeline.loops`.
 
 from collections import Counter, deque
 
-from ringside.sim.training.pipeline.actions import Action, Kind
+from ringside.sim.training.pipeline.actions import Action, Kind, Placement
 from ringside.sim.training.pipeline.loops import Slot
-from ringside.sim.training.pipeline.placement import Placement
 
 F, I, W, B = Kind.FORWARD, Kind.INPUT_GRADIENT, Kind.WEIGHT_GRADIENT, Kind.BACKWARD  # noqa: E741
 

@@ -2,7 +2,7 @@
 
 A step is no shorter than its passes and messages without waits, nor than one communicator's traffic. A rank
 holds at least its parameters and the activations that wait for backward. Both are below the results of
-`ringside.sim.training.simulate`, mostly by a few percent: a layout whose bound is worse than a known result
+`ringside.sim.training.parallel`, mostly by a few percent: a layout whose bound is worse than a known result
 need not be simulated.
 """
 
@@ -12,12 +12,11 @@ from typing import NamedTuple
 from ringside.sim.collective import ITEMSIZE, Collective
 from ringside.sim.program.groups import CostModel, library_time
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.training.job import ParallelJob
+from ringside.sim.training.job import ParallelJob, RankModel
 from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer
 from ringside.sim.training.layout import FSDP
 from ringside.sim.training.mesh import DATA, Mesh
 from ringside.sim.training.pipeline.actions import Kind
-from ringside.sim.training.rank_model import RankModel
 from ringside.sim.training.search.walk import Moment, ends_of, moments, order_of
 
 

@@ -8,8 +8,16 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ringside.sim.training.layout import Layout
-from ringside.sim.training.pipeline.actions import BACKWARDS, COMPUTES, ENDS, Action, Kind, Table, singles
-from ringside.sim.training.pipeline.placement import Placement
+from ringside.sim.training.pipeline.actions import (
+    BACKWARDS,
+    COMPUTES,
+    ENDS,
+    Action,
+    Kind,
+    Placement,
+    Table,
+    singles,
+)
 
 
 class Moment(NamedTuple):

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 from ringside.sim.collective import Collective
 from ringside.sim.program.libraries import Libraries
+from ringside.sim.training.job import RankModel
+from ringside.sim.training.layers import workload_of
 from ringside.sim.training.layout import Layout, LayoutError
-from ringside.sim.training.modules import workload_of
-from ringside.sim.training.rank_model import RankModel
 from ringside.sim.training.tensor.context import ContextParallel
 from ringside.sim.training.tensor.cut import Pull, TensorParallel
 from ringside.sim.training.tensor.experts import ExpertParallel

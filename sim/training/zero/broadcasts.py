@@ -8,13 +8,12 @@ from collections.abc import Sequence
 
 from ringside.sim.collective import ITEMSIZE, Collective
 from ringside.sim.program import Group
-from ringside.sim.training.ddp.plan import StepPlan
-from ringside.sim.training.ddp.sharing import Replicated
+from ringside.sim.training.ddp.plan import Replicated, StepPlan
 from ringside.sim.training.fsdp_policy import BUFFERS, GRADIENTS, OPTIMIZER, PARAMETERS
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.memory import Optimizer
 from ringside.sim.training.mesh import DATA
-from ringside.sim.training.rank import RankList
+from ringside.sim.training.stage import RankList
 from ringside.sim.training.zero.partition import MASTER, ZeroPolicy, dealt, most, state_nbytes, step_on
 from ringside.sim.workload.workload import Tensor
 

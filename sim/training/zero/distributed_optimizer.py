@@ -14,7 +14,7 @@ from ringside.sim.training.fsdp_policy import GRADIENTS, OPTIMIZER, PARAMETERS
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.memory import Optimizer
 from ringside.sim.training.mesh import DATA
-from ringside.sim.training.rank import RankList
+from ringside.sim.training.stage import RankList
 from ringside.sim.training.zero.partition import MASTER, state_nbytes
 
 ALIGNMENT = 128

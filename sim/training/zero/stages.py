@@ -14,7 +14,7 @@ from ringside.sim.training.fsdp_policy import BUFFERS, GRADIENTS, OPTIMIZER, PAR
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.memory import Optimizer
 from ringside.sim.training.mesh import DATA
-from ringside.sim.training.rank import RankList
+from ringside.sim.training.stage import RankList
 from ringside.sim.training.zero.partition import MASTER, ZeroPolicy, state_nbytes, step_on
 from ringside.sim.workload.workload import Tensor
 

@@ -14,7 +14,7 @@ from ringside.sim.training.fsdp_policy import BUFFERS, GATHERED, GRADIENTS, OPTI
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.memory import Optimizer
 from ringside.sim.training.mesh import DATA
-from ringside.sim.training.rank import RankList, Streams
+from ringside.sim.training.stage import RankList, Streams
 from ringside.sim.training.zero.partition import MASTER, ZeroPolicy, state_nbytes, step_on
 from ringside.sim.workload.workload import Tensor
 
@@ -29,7 +29,7 @@ MOST_REDUCES = 2
 
 
 class DealtOut:
-    """A `Sharing` by ZeRO stage 3, of layers that are modules (`ringside.sim.training.modules`).
+    """A `Sharing` by ZeRO stage 3, of layers that are modules (`ringside.sim.training.layers`).
 
     All parameters of a module are gathered by one collective; so are those of several modules that are
     prefetched at once, whose tensors are then separated by copies. Small parameters are never released.

@@ -7,9 +7,9 @@ import pytest
 
 from ringside.sim.program.groups import SimulatedGroup
 from ringside.sim.training.ddp.job import DataParallel
-from ringside.sim.training.ddp.record import DdpRecord, MeasuredNetwork
 from ringside.sim.training.ddp.scaling import at_pace
 from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.ddp.step import DdpRecord, MeasuredNetwork
 from ringside.sim.workload.workload import Layer, Tensor, Workload
 from ringside.topologies import star
 from ringside.topologies.file import dumps

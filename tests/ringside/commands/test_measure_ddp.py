@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from ringside.commands.compare import ddp as compare_ddp
-from ringside.sim.training.ddp.record import read
 from ringside.sim.training.ddp.simulate import predict
+from ringside.sim.training.ddp.step import read
 from ringside.validation.questions.ddp_measurement import DdpMeasurement
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "models.py"

@@ -8,7 +8,7 @@ import pytest
 from ringside.real.questions.training_measurement import TrainingMeasurement, model_of
 from ringside.real.training.job import ExpertLayers, Sleeping, SmallDecoder, TrainingJob
 from ringside.real.training.record import MeasuredRankStep, Said, TrainingRecord
-from ringside.sim.training.ddp.record import MeasuredNetwork
+from ringside.sim.training.ddp.step import MeasuredNetwork
 from ringside.topologies import star
 from ringside.topologies.file import dumps
 from ringside.validation.emulated.strategies import CASES, MEDIAN, SHORT, checks

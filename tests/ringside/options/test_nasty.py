@@ -15,8 +15,8 @@ from ringside.real.ddp.job import sleeping_layers
 from ringside.sim.program.groups import TimedGroup
 from ringside.sim.record import Record, to_line
 from ringside.sim.training.ddp.job import DataParallel
-from ringside.sim.training.ddp.record import DdpRecord, MeasuredNetwork
 from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.ddp.step import DdpRecord, MeasuredNetwork
 from ringside.topologies import star
 from ringside.topologies.file import dumps
 

@@ -130,7 +130,7 @@ def test_a_module_of_ones_own_takes_no_memory_and_costs_what_its_shapes_say(trai
 def test_measured_steps_are_a_workload_too(train, tmp_path):
     from ringside.sim.program.groups import TimedGroup
     from ringside.sim.training.ddp.job import DataParallel
-    from ringside.sim.training.ddp.record import DdpRecord, MeasuredNetwork
+    from ringside.sim.training.ddp.step import DdpRecord, MeasuredNetwork
     from ringside.sim.workload.file import read
     from ringside.topologies import star
     from ringside.topologies.file import dumps

@@ -6,9 +6,9 @@ import pytest
 
 from ringside.sim.algorithms import ALGORITHMS, algorithms_for, register, schedule
 from ringside.sim.algorithms.pipeline import chunk_size
-from ringside.sim.algorithms.trees.tree import depths, heights, parents, trees
 from ringside.sim.collective import KINDS, Collective
 from ringside.sim.schedule import Ints, Schedule, ScheduleError
+from ringside.sim.trees import depths, heights, parents, trees
 
 # NCCL's own two trees, "id:parent(child0,child1)" (src/graph/trees.cc, v2.30.7)
 NCCL_TREES = """

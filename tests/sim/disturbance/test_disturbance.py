@@ -24,10 +24,9 @@ from ringside.sim.disturbance.networks import collective_once, libraries_under, 
 from ringside.sim.libraries.find import find_library
 from ringside.sim.libraries.laws import ROUNDING
 from ringside.sim.program import Call, Compute, Group, Operation, Program
-from ringside.sim.program.groups import TimedGroup, process_group
+from ringside.sim.program.groups import TimedGroup, play_in_group, process_group
 from ringside.sim.program.jobs import PlacedProgram, play
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.program.timed import play_in_group
 from ringside.sim.program.timeline import timeline, waits
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.simulate import simulate_disturbed, simulate_step

@@ -9,8 +9,7 @@ import pytest
 
 from ringside.sim.collective import Collective
 from ringside.sim.program import Call, Compute, Group, Operation, Program
-from ringside.sim.program.groups import TimedGroup
-from ringside.sim.program.timed import play_in_group
+from ringside.sim.program.groups import TimedGroup, play_in_group
 
 FORWARD = ["AG root", "AG b0", "AG b1", "AG b2"]
 BACKWARD = ["AG b2", "AG b1", "RS b2", "AG b0", "RS b1", "RS b0", "RS root"]

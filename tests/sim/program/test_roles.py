@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringside.sim.program.check import PROVED, check
-from ringside.sim.program.fold import ends
+from ringside.sim.program.check import PROVED, check, ends
 from ringside.sim.program.operations import Program
 from ringside.sim.program.record.distributed import record
 from ringside.sim.program.roles import roles

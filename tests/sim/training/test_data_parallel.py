@@ -11,12 +11,11 @@ from ringside.sim.program import Call
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.ddp.data_parallel import CHUNK, broadcast_chunks, reduce_chunks
 from ringside.sim.training.ddp.job import Costs
-from ringside.sim.training.job import ParallelJob
+from ringside.sim.training.job import ParallelJob, workload_on_rank
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.memory import find_optimizer
+from ringside.sim.training.parallel import simulate_parallel
 from ringside.sim.training.program import Writing
-from ringside.sim.training.rank_model import workload_on_rank
-from ringside.sim.training.simulate import simulate_parallel
 from ringside.sim.training.step import ParallelStep
 from ringside.sim.workload.architecture import workload
 from ringside.sim.workload.devices import device

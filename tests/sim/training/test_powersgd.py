@@ -12,10 +12,9 @@ from ringside.real.model.architecture import architecture
 from ringside.sim.program.groups import TimedGroup
 from ringside.sim.training.ddp.buckets import Bucket, Bucketing
 from ringside.sim.training.ddp.job import Costs, DataParallel
-from ringside.sim.training.ddp.memory import compression_nbytes, memory
 from ringside.sim.training.ddp.powersgd import PowerSGD, compression
-from ringside.sim.training.ddp.program import HangError
-from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.training.ddp.scaling import compression_nbytes, memory
+from ringside.sim.training.ddp.simulate import HangError, simulate_step
 from ringside.sim.training.ddp.step import TrainingStep
 from ringside.sim.training.memory import find_optimizer
 from ringside.sim.workload.workload import Layer, Tensor, Workload

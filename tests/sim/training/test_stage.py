@@ -6,12 +6,10 @@ from hypothesis import strategies as st
 from ringside.sim.collective import Collective
 from ringside.sim.program import Call, Operation, Program
 from ringside.sim.program.check import PROVED, check
-from ringside.sim.program.groups import TimedGroup
-from ringside.sim.program.timed import play_in_group
+from ringside.sim.program.groups import TimedGroup, play_in_group
 from ringside.sim.training.layers import Exchange, Kernels, RankLayer
 from ringside.sim.training.mesh import DIMENSIONS, Communicators, Mesh
-from ringside.sim.training.rank import RankList
-from ringside.sim.training.stage import Stage, Unshared
+from ringside.sim.training.stage import RankList, Stage, Unshared
 
 DEGREES = st.integers(1, 3)
 

@@ -8,8 +8,7 @@ from ringside.sim.libraries import nccl
 from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.program.groups import ProcessGroup, TimedGroup, process_group
 from ringside.sim.training.ddp.job import Costs, DataParallel
-from ringside.sim.training.ddp.memory import memory
-from ringside.sim.training.ddp.scaling import recommended_cap, share_of
+from ringside.sim.training.ddp.scaling import memory, recommended_cap, share_of
 from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.training.ddp.step import TrainingStep
 from ringside.sim.training.memory import OPTIMIZERS, find_optimizer

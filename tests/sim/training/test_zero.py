@@ -12,14 +12,12 @@ from ringside.sim.program import Call, Operation, Wait
 from ringside.sim.training.advice import changes
 from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.job import ParallelJob
-from ringside.sim.training.layers import Exchange, Kernels, RankLayer
+from ringside.sim.training.layers import Exchange, Kernels, RankLayer, as_modules
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.memory import find_optimizer
 from ringside.sim.training.mesh import Communicators, Mesh
-from ringside.sim.training.modules import as_modules
 from ringside.sim.training.program import Writing
-from ringside.sim.training.rank import RankList
-from ringside.sim.training.stage import Stage
+from ringside.sim.training.stage import RankList, Stage
 from ringside.sim.training.tensor.decoder import decoder_on_rank
 from ringside.sim.training.zero.broadcasts import HybridZero
 from ringside.sim.training.zero.distributed_optimizer import DistributedOptimizer, bucket_size

@@ -6,7 +6,7 @@ import pytest
 
 from ringside.real.ddp.job import DdpJob
 from ringside.sim.disturbance import Drawn
-from ringside.sim.training.ddp.record import MeasuredNetwork
+from ringside.sim.training.ddp.step import MeasuredNetwork
 from ringside.topologies import star
 from ringside.topologies.file import dumps
 from ringside.validation.emulated.disturbances import (

@@ -19,8 +19,7 @@ from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.ddp.scaling import contention
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.mesh import Communicators, Mesh
-from ringside.sim.training.rank import RankList
-from ringside.sim.training.stage import Stage, Unshared
+from ringside.sim.training.stage import RankList, Stage, Unshared
 from ringside.sim.training.tensor.context import Attention, ContextParallel
 from ringside.sim.workload.devices import MEMORY_EFFICIENCY, Device, device
 from ringside.validation.published.training.rows import read_rows

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ringside.sim.algorithms.trees.tree import trees as node_trees
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.device.connect import CHILD_GPUS, ordered, places
 from ringside.sim.libraries.nccl.graph.graph import SearchChannel
+from ringside.sim.trees import trees as node_trees
 from ringside.topologies.fabrics.structure import Machines
 from ringside.topologies.graph import Hop, TopologyError
 from ringside.topologies.units import format_rate

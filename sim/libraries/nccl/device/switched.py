@@ -20,11 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.sim.algorithms.trees.tree import depths, heights, waves
-from ringside.sim.algorithms.trees.tree import trees as node_trees
+from ringside.sim.algorithms.trees.tree import waves
 from ringside.sim.libraries.nccl.communicator import MAX_CHANNELS, Communicator
 from ringside.sim.libraries.nccl.device.connect import heads, ordered
 from ringside.sim.schedule import Step, step
+from ringside.sim.trees import depths, heights
+from ringside.sim.trees import trees as node_trees
 
 Ints = NDArray[np.int64]
 

@@ -14,7 +14,6 @@ from itertools import pairwise, product
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.sim.algorithms.trees.tree import trees as node_trees
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.laws import ROUNDING
 from ringside.sim.libraries.nccl.chunks import WIRE_EFFICIENCY
@@ -28,6 +27,7 @@ from ringside.sim.libraries.nccl.graph.graph import PathClass
 from ringside.sim.libraries.nccl.graph.nodes import Link
 from ringside.sim.libraries.nccl.names import ALGORITHMS
 from ringside.sim.libraries.nccl.tuner import cost_table
+from ringside.sim.trees import trees as node_trees
 from ringside.topologies.fabrics.fabric import carried as carried_by_cables
 from ringside.topologies.graph import Hop, Node
 

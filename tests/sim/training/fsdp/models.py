@@ -6,17 +6,15 @@ from dataclasses import dataclass, replace
 from ringside.sim.collective import ITEMSIZE, Collective
 from ringside.sim.libraries.rules import RULES
 from ringside.sim.program import Call, Operation, Program
-from ringside.sim.program.groups import TimedGroup
+from ringside.sim.program.groups import TimedGroup, play_in_group
 from ringside.sim.program.simulate import Simulation
-from ringside.sim.program.timed import play_in_group
 from ringside.sim.training.flat_shard import FlatPolicy, FlatShard
 from ringside.sim.training.fsdp_policy import FullyShardPolicy
 from ringside.sim.training.fully_shard import FullyShard
 from ringside.sim.training.layers import Kernels, RankLayer
 from ringside.sim.training.memory import find_optimizer
 from ringside.sim.training.mesh import Communicators, Mesh
-from ringside.sim.training.rank import RankList
-from ringside.sim.training.stage import Stage
+from ringside.sim.training.stage import RankList, Stage
 from ringside.sim.workload.workload import Tensor
 
 KINDS = {"all_gather": "AG", "reduce_scatter": "RS", "all_reduce": "AR"}

@@ -7,7 +7,7 @@ from ringside.sim.program.check import PROVED, check
 from ringside.sim.training.fsdp_policy import GATHERED, UNREDUCED, FullyShardPolicy
 from ringside.sim.training.fully_shard import FullyShard
 from ringside.sim.training.mesh import Communicators, Mesh
-from ringside.sim.training.rank import RankList
+from ringside.sim.training.stage import RankList
 from tests.sim.training.fsdp.models import (
     KINDS,
     driven,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ringside.sim.collective import ITEMSIZE
 from ringside.sim.program import Compute
 from ringside.sim.program.check import PROVED, check
-from ringside.sim.program.claims import claimed
+from ringside.sim.program.roles import claimed
 from ringside.sim.training.flat_shard import STRATEGIES, FlatPolicy, flat_elements
 from ringside.sim.training.fsdp_policy import (
     FLAT,

@@ -19,8 +19,8 @@ from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.memory import find_optimizer
 from ringside.sim.training.mesh import DATA, FOLDS, Mesh
+from ringside.sim.training.parallel import simulate_parallel
 from ringside.sim.training.program import Writing
-from ringside.sim.training.simulate import simulate_parallel
 from ringside.sim.training.step import ParallelStep
 from ringside.sim.training.tensor.decoder import decoder_on_rank
 from ringside.sim.workload.decoder import Decoder, Experts

@@ -13,16 +13,15 @@ from ringside.sim.program.groups import process_group
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.roles import roles
 from ringside.sim.training.ddp.job import Costs, DataParallel
-from ringside.sim.training.ddp.memory import memory
+from ringside.sim.training.ddp.scaling import memory
 from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.training.fully_shard import FullyShard
-from ringside.sim.training.job import ParallelJob
+from ringside.sim.training.job import ParallelJob, RankModel, seconds_of, workload_on_rank
 from ringside.sim.training.layout import Layout
 from ringside.sim.training.memory import find_optimizer
-from ringside.sim.training.pipeline.passes import Commanded
+from ringside.sim.training.parallel import simulate_parallel
+from ringside.sim.training.pipeline.runtimes import Commanded
 from ringside.sim.training.program import Writing
-from ringside.sim.training.rank_model import RankModel, seconds_of, workload_on_rank
-from ringside.sim.training.simulate import simulate_parallel
 from ringside.sim.training.step import ParallelStep
 from ringside.sim.training.tensor.decoder import decoder_on_rank, decoder_workload
 from ringside.sim.workload.architecture import workload

@@ -5,9 +5,8 @@ import pytest
 from ringside import StepTime
 from ringside.sim.program.check import PROVED, check
 from ringside.sim.training.layers import Kernels, RankLayer
-from ringside.sim.training.pipeline.actions import Action, Kind
+from ringside.sim.training.pipeline.actions import Action, Kind, Placement
 from ringside.sim.training.pipeline.loops import Slot
-from ringside.sim.training.pipeline.placement import Placement
 from ringside.sim.training.pipeline.program import find_runtime, pipeline
 from ringside.sim.training.pipeline.schedules import SCHEDULES, PipelineSchedule, placement, tables
 

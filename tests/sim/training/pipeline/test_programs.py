@@ -9,17 +9,15 @@ from hypothesis import strategies as st
 
 from ringside.sim.program import Program, Recv, Send, Together
 from ringside.sim.program.check import HANGS, PROVED, check
-from ringside.sim.program.timed import simulate_given
+from ringside.sim.program.groups import simulate_given
 from ringside.sim.training.layers import Kernels, RankLayer
 from ringside.sim.training.mesh import Communicators, Mesh
-from ringside.sim.training.pipeline.actions import Action, Kind, read_tables, write_tables
+from ringside.sim.training.pipeline.actions import Action, Kind, Placement, read_tables, write_tables
 from ringside.sim.training.pipeline.lowering import lower
-from ringside.sim.training.pipeline.messages import Messages
-from ringside.sim.training.pipeline.placement import Placement
 from ringside.sim.training.pipeline.program import RUNTIMES, Pipeline, find_runtime, pipeline
+from ringside.sim.training.pipeline.runtimes import Messages
 from ringside.sim.training.pipeline.schedules import SCHEDULES, placement, tables
-from ringside.sim.training.rank import RankList
-from ringside.sim.training.stage import Stage, Unshared
+from ringside.sim.training.stage import RankList, Stage, Unshared
 
 MAKESPANS = json.loads(Path(__file__).with_name("makespans.json").read_text(encoding="utf-8"))["rows"]
 NBYTES = 1 << 20

@@ -9,9 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.distributed.pipelining import schedules as of_torch
 
-from ringside.sim.training.pipeline.actions import Action, Kind, read_tables, write_tables
+from ringside.sim.training.pipeline.actions import (
+    Action,
+    Kind,
+    Placement,
+    deal_layers,
+    read_tables,
+    write_tables,
+)
 from ringside.sim.training.pipeline.lowering import check_tables, find_placement, lower
-from ringside.sim.training.pipeline.placement import Placement, deal_layers
 from ringside.sim.training.pipeline.schedules import SCHEDULES, PassTimes, orders, placement, tables, zb_2p
 
 GOLDEN = json.loads(Path(__file__).with_name("torch_tables.json").read_text(encoding="utf-8"))["rows"]

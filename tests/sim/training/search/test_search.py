@@ -10,10 +10,9 @@ import pytest
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.memory import FITS, TIGHT, TOO_LARGE, Room, room_of
-from ringside.sim.training.parallel import ParallelTraining
+from ringside.sim.training.parallel import ParallelTraining, play_parallel, simulate_parallel
 from ringside.sim.training.search.bounds import Bounds
 from ringside.sim.training.search.search import SLOWER, LayoutCandidate, search
-from ringside.sim.training.simulate import play_parallel, simulate_parallel
 from ringside.sim.training.step import ParallelStep
 from ringside.sim.workload.devices import device
 from ringside.validation.questions.layout import ByLayout

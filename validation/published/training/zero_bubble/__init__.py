@@ -18,11 +18,10 @@ from statistics import median
 from typing import NamedTuple
 
 from ringside.sim.program import Program
-from ringside.sim.program.timed import simulate_given
+from ringside.sim.program.groups import simulate_given
 from ringside.sim.program.timeline import ProgramTimeline
 from ringside.sim.training.layers import Kernels, RankLayer
-from ringside.sim.training.pipeline.actions import Table
-from ringside.sim.training.pipeline.placement import Placement
+from ringside.sim.training.pipeline.actions import Placement, Table
 from ringside.sim.training.pipeline.program import find_runtime, pipeline
 from ringside.sim.training.pipeline.schedules import PassTimes, tables, zb_2p
 from ringside.validation.published.training.rows import read_rows
