@@ -25,7 +25,7 @@ from ringside.topologies.names import one_of
 from ringside.topologies.strict_yaml import complaints
 
 if TYPE_CHECKING:  # textbook questions must not import NCCL's modules
-    from ringside.sim.libraries.mpi.stored import StoredMpi
+    from ringside.sim.libraries.mpi.measured import StoredMpi
     from ringside.sim.libraries.nccl.stored import Stored
 
 log = logging.getLogger(__name__)
@@ -213,7 +213,7 @@ def family(text: str) -> Calibration:
 
 def _calibration(content: Any, path: Path) -> Calibration:
     # types in the annotations of `Calibration`
-    from ringside.sim.libraries.mpi.stored import StoredMpi
+    from ringside.sim.libraries.mpi.measured import StoredMpi
     from ringside.sim.libraries.nccl.stored import Stored
 
     if not isinstance(content, dict) or content.pop("calibration", None) not in READABLE:

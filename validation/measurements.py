@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ringside.sim.libraries.find import Options
+from ringside.sim.libraries.nccl.bind import fallback
 from ringside.sim.libraries.nccl.cluster import is_machine
-from ringside.sim.libraries.nccl.fallback import fallback
 from ringside.sim.libraries.nccl.graph.system import listed_system
 from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.libraries.nccl.releases import names_one

@@ -7,8 +7,7 @@ from functools import cached_property
 from ringside.sim.calibration import Calibration, Fit
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import LIBRARIES, Options, find_library, models
-from ringside.sim.libraries.laws import check_band
-from ringside.sim.libraries.library import Library
+from ringside.sim.libraries.library import Library, check_band
 from ringside.sim.libraries.scaling import wider
 from ringside.sim.libraries.scheduled import evaluate
 from ringside.sim.parameters import Parameters, preset_of

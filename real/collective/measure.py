@@ -13,7 +13,7 @@ from ringside.real.launch.mpirun import check_mpi, run_mpi
 from ringside.real.launch.torchrun import WorldSpec, run
 from ringside.sim.algorithms import schedule
 from ringside.sim.collective import KINDS, Collective, itemsize
-from ringside.sim.libraries.mpi.names import TYPES, forced
+from ringside.sim.libraries.mpi.traffic import TYPES, forced
 from ringside.sim.record import Record
 from ringside.topologies.names import one_of
 from ringside.topologies.units import format_size

@@ -12,8 +12,7 @@ from ringside.real.launch.forks import Forks
 from ringside.real.launch.torchrun import WorldSpec
 from ringside.real.questions.fields import OnRanks
 from ringside.sim.collective import KINDS, kind_of
-from ringside.sim.questions.question import QuestionError, argument, choices, option
-from ringside.sim.questions.sizes import BySize
+from ringside.sim.questions.question import BySize, QuestionError, argument, choices, option
 from ringside.sim.record import Record, to_fields
 from ringside.topologies.names import one_of
 from ringside.topologies.units import parse_size

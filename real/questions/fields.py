@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from ringside.sim.questions.question import Question, QuestionError, option
-from ringside.sim.questions.sizes import settings_option
+from ringside.sim.questions.question import Question, QuestionError, option, settings_option
 from ringside.topologies import Topology, load
 from ringside.topologies import ranks as ranks_of
 

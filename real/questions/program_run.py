@@ -12,8 +12,7 @@ from ringside.real.collective.measure import check_gpus, check_room
 from ringside.real.program.job import COMPUTE, ProgramJob
 from ringside.real.program.measure import MeasuredProgram, measure_program
 from ringside.real.questions.fields import OnNetwork
-from ringside.sim.questions.program_fields import OfProgram
-from ringside.sim.questions.program_verdict import ProgramProof, ProgramVerdict
+from ringside.sim.questions.program_verdict import OfProgram, ProgramProof, ProgramVerdict
 from ringside.sim.questions.question import QuestionError, choices, option
 from ringside.topologies import Topology, load
 

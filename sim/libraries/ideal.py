@@ -10,8 +10,7 @@ from ringside.sim.algorithms.rings import parallel_rings
 from ringside.sim.collective import Collective
 from ringside.sim.effort import estimate, has_more_than
 from ringside.sim.libraries import scheduled
-from ringside.sim.libraries.laws import ROUNDING
-from ringside.sim.libraries.library import Candidate
+from ringside.sim.libraries.library import ROUNDING, Candidate
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.schedule import Schedule
 from ringside.topologies import ranks

@@ -1,18 +1,76 @@
-"""The interface of every library of collectives, and its results."""
+"""The library of collectives, whose answers keep laws: candidates, a choice, a schedule, a time.
 
+No prediction may break a law. A violation is a defect of Ringside and never printed as an answer.
+"""
+
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 from ringside.sim.collective import Collective
 from ringside.sim.engine.timeline import Timeline
-from ringside.sim.libraries.laws import check_band, check_monotone
 from ringside.sim.schedule import Schedule
 from ringside.topologies import Topology
 from ringside.topologies.names import one_of
 
 if TYPE_CHECKING:
     from ringside.sim.libraries.nccl.communicator import Communicator
+
+ROUNDING = 1e-9
+"""Relative error allowed for sums of floats."""
+
+
+class LawError(ArithmeticError):
+    """A prediction that is physically impossible; the message shows the numbers."""
+
+
+def check_time(what: str, time_s: float, bounds: dict[str, float]) -> None:
+    """Raise LawError for an invalid time, or one below a bound; bounds are in seconds by name."""
+    if not math.isfinite(time_s) or time_s < 0:
+        raise LawError(f"{what}: predicted time {time_s!r} s is not a valid time")
+    for name, bound in bounds.items():
+        if time_s < bound * (1 - ROUNDING):
+            raise LawError(f"{what}: predicted time {time_s!r} s is below the {name} bound of {bound!r} s")
+
+
+def check_band(what: str, lo_s: float, time_s: float, hi_s: float) -> None:
+    """Raise LawError for an invalid time or band, or a band that does not contain the time."""
+    check_time(f"{what}, lower end", lo_s, {})
+    check_time(what, time_s, {"lower": lo_s})
+    check_time(f"{what}, upper end", hi_s, {"lower": time_s})
+
+
+def check_monotone(what: str, sizes: Sequence[int], times: Sequence[float]) -> None:
+    """Raise LawError for times that fall while the size grows."""
+    by_size = sorted(zip(sizes, times, strict=True))
+    for (small, previous), (large, time) in pairwise(by_size):
+        if time < previous * (1 - ROUNDING):
+            raise LawError(f"{what}: {large} B in {time!r} s, less than {small} B in {previous!r} s")
+
+
+def check_step(
+    what: str,
+    step_s: float,
+    compute_s: float,
+    communication_s: float,
+    overhead_s: float = 0.0,
+    traffic_s: float = 0.0,
+) -> None:
+    """Raise LawError for a step shorter than its compute or communication, or longer than all its parts.
+
+    Its communication is at least ``traffic_s``, which links need for its bytes.
+    """
+    check_time(f"communication of {what}", communication_s, {"traffic": traffic_s})
+    check_time(what, step_s, {"compute": compute_s, "communication": communication_s})
+    most = compute_s + communication_s + overhead_s
+    if step_s > most * (1 + ROUNDING):
+        raise LawError(
+            f"{what}: predicted time {step_s!r} s is more than compute {compute_s!r} s + communication "
+            f"{communication_s!r} s + overheads {overhead_s!r} s = {most!r} s"
+        )
+
 
 ENGINES = ("auto", "simpy", "fast", "model")
 
@@ -100,7 +158,7 @@ class Prediction:
 class Library:
     """A library on a cluster, for a group of its ranks, with its settings and its calibration.
 
-    Every returned time is checked: `ringside.sim.libraries.laws.LawError` is a defect of Ringside.
+    Every returned time is checked: `ringside.sim.libraries.library.LawError` is a defect of Ringside.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Libraries that are schedules on a network; this module decides between simulation and closed form."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
@@ -16,8 +16,7 @@ from ringside.sim.engine.events import simulate
 from ringside.sim.engine.timeline import Timeline
 from ringside.sim.engine.wiring import wire
 from ringside.sim.libraries.find import Options
-from ringside.sim.libraries.laws import check_time
-from ringside.sim.libraries.library import Candidate, Estimate, Library
+from ringside.sim.libraries.library import Candidate, Estimate, Library, check_time
 from ringside.sim.libraries.scaling import wider
 from ringside.sim.network.message import check_network
 from ringside.sim.parameters import Parameters, preset_of
@@ -105,8 +104,7 @@ def evaluate(
     ``simpy`` and ``fast`` simulate; ``model`` takes the closed form, and raises ValueError if there is none;
     ``auto`` simulates a small schedule or one without closed form, by the faster engine; ``quick``, for fits,
     simulates only without a closed form, and does not compute bounds of schedules. ``routes`` are the graph's
-    and ``bounds`` the schedule's on it, if the caller has them. Raise `ringside.sim.libraries.laws.LawError`
-    if the answer breaks a bound.
+    and ``bounds`` the schedule's on it, if the caller has them. Raise LawError if the answer breaks a bound.
     """
     quick = engine == "quick"
     if engine in ("auto", "quick"):
@@ -346,3 +344,38 @@ def changed_settings(graph: Topology, before: Topology) -> str:
     now, was = recipe_of(graph), recipe_of(before)
     changes = [f"{key} {value}" for key, value in now.items() if was.get(key) != value]
     return ", ".join([*changes, *(f"its own {key}" for key in was if key not in now)])
+
+
+class Given(Scheduled):
+    """The schedule that ``build`` makes of a collective, named after its file, and its ``caveat``."""
+
+    name = "file"
+
+    def __init__(
+        self,
+        graph: Topology,
+        count: int,
+        way: str,
+        build: Callable[[Collective], Schedule],
+        network: str,
+        caveat: Callable[[Collective], str],
+    ) -> None:
+        super().__init__(graph, count, network=network)
+        self._way = Candidate(way)
+        self._build = build
+        self._caveat_of = caveat
+
+    def candidates(self, collective: Collective) -> Sequence[Candidate]:
+        """Return the only candidate."""
+        return [self._way]
+
+    def choose(self, collective: Collective) -> Candidate:
+        """Return the only candidate."""
+        return self._way
+
+    def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
+        """Return the file's schedule."""
+        return self._build(collective)
+
+    def _caveat(self, collective: Collective, candidate: Candidate) -> str:
+        return self._caveat_of(collective)

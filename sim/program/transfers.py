@@ -15,8 +15,7 @@ from ringside.sim.clock import GRAIN, Clock, ticks
 from ringside.sim.effort import consider
 from ringside.sim.engine.events import Execution
 from ringside.sim.engine.timeline import Timeline
-from ringside.sim.libraries.laws import ROUNDING
-from ringside.sim.libraries.library import Library
+from ringside.sim.libraries.library import ROUNDING, Library
 from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.network.message import Message, Network
 from ringside.sim.program.operations import BARRIERS, Call, Group

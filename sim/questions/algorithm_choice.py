@@ -11,8 +11,15 @@ from ringside.sim.libraries.find import LIBRARIES, check_pickable, default_libra
 from ringside.sim.libraries.library import Library
 from ringside.sim.pick import BY, Pick, default_of, doubt_of, pick, times_of
 from ringside.sim.questions.fields import ByLibrary, OfType
-from ringside.sim.questions.question import QuestionError, argument, choices, option
-from ringside.sim.questions.sizes import BySize, parse_counts, without_count
+from ringside.sim.questions.question import (
+    BySize,
+    QuestionError,
+    argument,
+    choices,
+    option,
+    parse_counts,
+    without_count,
+)
 from ringside.topologies.catalogue import split
 from ringside.topologies.placement import placement_notes
 from ringside.topologies.units import parse_size

@@ -14,8 +14,14 @@ from ringside.sim.libraries.nccl.cluster import communicator_of
 from ringside.sim.libraries.nccl.communicator import Settings
 from ringside.sim.libraries.nccl.device.connect import Ints, Tree, rings, trees
 from ringside.sim.proof import prove
-from ringside.sim.questions.question import Question, QuestionError, argument, option
-from ringside.sim.questions.sizes import settings_option, without_count
+from ringside.sim.questions.question import (
+    Question,
+    QuestionError,
+    argument,
+    option,
+    settings_option,
+    without_count,
+)
 from ringside.sim.schedule import Links
 from ringside.topologies import MAKERS, Topology, load, num_machines, ranks
 from ringside.topologies.catalogue import settings as figures_of

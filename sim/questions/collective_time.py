@@ -1,5 +1,6 @@
 """How long a collective takes on a cluster."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,19 +13,27 @@ from ringside.sim.collective import KINDS, Collective, kind_of
 from ringside.sim.disturbance import Draw, Outcome
 from ringside.sim.formats.schedule_files import ScheduleFile, holds_schedule, read
 from ringside.sim.libraries.find import Options, find_library
-from ringside.sim.libraries.given import Given
 from ringside.sim.libraries.library import ENGINES, Library, Prediction, answer, check_growth
-from ringside.sim.libraries.scheduled import Scheduled
+from ringside.sim.libraries.scheduled import Given, Scheduled
 from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.questions.fields import ByLibrary, OfType
 from ringside.sim.questions.idle_settings import idle_rates
-from ringside.sim.questions.question import QuestionError, argument, choices, option
-from ringside.sim.questions.sizes import BySize, parse_counts, without_count
-from ringside.sim.questions.splits import read_splits
+from ringside.sim.questions.question import (
+    BySize,
+    QuestionError,
+    argument,
+    choices,
+    option,
+    parse_counts,
+    without_count,
+)
+from ringside.topologies.disk import regular
 from ringside.topologies.placement import placement_notes, ranks_text
 
 if TYPE_CHECKING:
     from ringside.sim.questions.disturbed_time import DisturbedTime
+
+Rows = tuple[tuple[int, ...], ...]
 
 
 def _collective_of(text: str) -> "str | ScheduleFile":
@@ -292,3 +301,49 @@ def _row(library: Library, prediction: Prediction) -> dict[str, Any]:
             },
         }
     return row
+
+
+def read_splits(text: str, ranks: int) -> Rows:
+    """Parse counts of elements by sender, then receiver, for ``ranks`` ranks.
+
+    The text is a list, ``4,1,0;1,4,0;0,0,9``, or the name of a file with a line per sender; a single row
+    applies to every rank.
+    """
+    file, where = splits_file(text), f"--splits {text}"
+    lines = re.split(r"[;\n]", _content(file) if file else text)
+    rows = [
+        _counts(line, f"{where}, {'line' if file else 'row'} {number}")
+        for number, line in enumerate(lines, 1)
+        if line.partition("#")[0].strip()
+    ]
+    if len(rows) == 1:
+        rows *= ranks
+    for number, row in enumerate(rows):
+        if len(rows) != ranks or len(row) != ranks:
+            raise ValueError(
+                f"{where}: sender {number} of {len(rows)} has {len(row)} counts; write one for each of the "
+                f"{ranks} ranks, and one row or {ranks}"
+            )
+    if not rows:
+        raise ValueError(f"{where} is empty; write a row of counts per rank")
+    return tuple(rows)
+
+
+def splits_file(text: str) -> Path | None:
+    """Return the file that the text names, unless it is a list."""
+    return None if re.fullmatch(r"[\d\s,;]+", text) else Path(text)
+
+
+def _content(path: Path) -> str:
+    try:
+        return regular(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"--splits {path}: {error}; write a list such as 4,1;1,4, or a text file") from None
+
+
+def _counts(line: str, where: str) -> tuple[int, ...]:
+    counts = line.partition("#")[0].replace(",", " ").split()
+    for word in counts:
+        if not (word.isascii() and word.isdecimal() and len(word) < 100):
+            raise ValueError(f"{where}: {word!r} is not a count of elements; write 0 or more")
+    return tuple(int(word) for word in counts)

@@ -11,8 +11,7 @@ from ringside.sim.libraries.find import LIBRARIES, Options, find_library
 from ringside.sim.libraries.library import Library
 from ringside.sim.network.message import NETWORKS
 from ringside.sim.questions.calibrated import Anchor, anchor_option, calibration_option, scaled
-from ringside.sim.questions.question import Question, argument, choices, option
-from ringside.sim.questions.sizes import settings_option
+from ringside.sim.questions.question import Question, argument, choices, option, settings_option
 from ringside.topologies.placement import EVEN, SPREADS
 
 

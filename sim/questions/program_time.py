@@ -21,10 +21,8 @@ from ringside.sim.questions.calibrated import calibration_option
 from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.questions.disturbed_time import DisturbedTime, draw_programs
 from ringside.sim.questions.fields import network_option
-from ringside.sim.questions.program_fields import OfProgram
-from ringside.sim.questions.program_verdict import JobFile, ProgramProof, Tell, job_file, prove_job
-from ringside.sim.questions.question import QuestionError, option
-from ringside.sim.questions.sizes import settings_option
+from ringside.sim.questions.program_verdict import JobFile, OfProgram, ProgramProof, Tell, job_file, prove_job
+from ringside.sim.questions.question import QuestionError, option, settings_option
 from ringside.sim.schedule import Schedule
 from ringside.topologies.fabrics.refitting import parted
 from ringside.topologies.load import parse_name

@@ -11,8 +11,7 @@ from ringside.sim.libraries import gloo
 from ringside.sim.program.check import PROVED, Verdict, check
 from ringside.sim.program.operations import Call, Program
 from ringside.sim.program.record.script import program_of
-from ringside.sim.questions.program_fields import OfProgram
-from ringside.sim.questions.question import QuestionError
+from ringside.sim.questions.question import Question, QuestionError, argument, option
 from ringside.sim.schedule import Schedule
 
 EVERY = 100
@@ -20,6 +19,29 @@ EVERY = 100
 
 Tell = Callable[[str], None]
 """A callback for progress messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfProgram(Question):
+    """A job: a script and its number of ranks, or a file of all ranks; and the library's rules."""
+
+    file: Path | None = argument(
+        "A script with def main(dist); GOAL (.goal); Chakra's traces (.0.et, or a folder).",
+        metavar="FILE", default=None,
+    )  # fmt: skip
+    ranks: int | None = option("Number of ranks of each job.", "-g", "--ranks", default=None, minimum=1)
+    library: str | None = option(
+        "Library whose rules apply; with --cluster also its times, or ideal.",
+        metavar="gloo|nccl|ideal", default=None, default_text="gloo; ideal for GOAL, which names no library",
+    )  # fmt: skip
+    eager: bool = option("NCCL, with init_process_group(device_id=...): one communicator.", default=False)
+
+    @property
+    def path(self) -> Path:
+        """The file; raise QuestionError without one."""
+        if self.file is None:
+            raise QuestionError("write FILE.py and -g N, its ranks; --job goes with --cluster")
+        return self.file
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from ringside.sim.disturbance.disturbance import Draw
 from ringside.sim.effort import consider_operations
 from ringside.sim.libraries.find import LIBRARIES
-from ringside.sim.libraries.laws import check_time
+from ringside.sim.libraries.library import check_time
 from ringside.sim.libraries.rules import GLOO, NCCL
 from ringside.sim.program.jobs import PlacedProgram, play
 from ringside.sim.program.libraries import Libraries
@@ -59,7 +59,7 @@ class Played:
     def step(self) -> ParallelStep:
         """Return the step, stage by stage.
 
-        Raise `ringside.sim.libraries.laws.LawError` if it breaks a bound.
+        Raise `ringside.sim.libraries.library.LawError` if it breaks a bound.
         """
         job, simulation, step_s = self.job, self.simulation, self.step_s
         stages = []
@@ -109,7 +109,7 @@ def play_parallel(job: ParallelJob, libraries: Libraries) -> Played:
 def simulate_parallel(job: ParallelJob, libraries: Libraries) -> ParallelStep:
     """Simulate one optimizer step; rank r of the mesh is rank r of the cluster.
 
-    Raise `ringside.sim.libraries.laws.LawError` if the answer breaks a bound.
+    Raise `ringside.sim.libraries.library.LawError` if the answer breaks a bound.
     """
     return play_parallel(job, libraries).step()
 

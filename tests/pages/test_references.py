@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from ringside.sim.algorithms import ALGORITHMS
 from ringside.sim.calibration import Calibration, Fit
-from ringside.sim.libraries.mpi.stored import StoredMpi
+from ringside.sim.libraries.mpi.measured import StoredMpi
 from ringside.sim.libraries.nccl.stored import Stored
 from ringside.sim.record import Record
 from ringside.sim.training.ddp.step import DdpRecord

@@ -17,7 +17,7 @@ from ringside.real.launch.torchrun import WorldSpec
 from ringside.real.mpi.programs import MpiBuffers, ScheduleProgram
 from ringside.sim.algorithms import ALGORITHMS, schedule
 from ringside.sim.collective import KINDS, Collective
-from ringside.sim.libraries.mpi.names import NUMBERED, forced, variables
+from ringside.sim.libraries.mpi.traffic import NUMBERED, forced, variables
 from ringside.sim.record import Record
 
 WAYS = [(kind, name) for name, kinds in ALGORITHMS.items() for kind in kinds]

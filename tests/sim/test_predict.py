@@ -12,7 +12,7 @@ from ringside.sim.collective import KINDS, Collective
 from ringside.sim.engine.events import simulate
 from ringside.sim.engine.model import CLOSED_FORMS, closed_form, uniform
 from ringside.sim.libraries import gloo
-from ringside.sim.libraries.laws import LawError
+from ringside.sim.libraries.library import LawError
 from ringside.sim.libraries.scheduled import evaluate
 from ringside.sim.parameters import Parameters, preset_of
 from ringside.sim.predict import predict

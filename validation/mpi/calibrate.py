@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ringside.sim.libraries.mpi.measured import EXPECTED, PARAMETERS
-from ringside.sim.libraries.mpi.stored import StoredMpi, correction_lines
+from ringside.sim.libraries.mpi.measured import EXPECTED, PARAMETERS, StoredMpi, correction_lines
 from ringside.sim.record import Record, RecordError
 from ringside.topologies.catalogue import split
 from ringside.topologies.units import format_size

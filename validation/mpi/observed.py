@@ -6,7 +6,7 @@ from functools import cache
 from inspect import signature
 
 from ringside.sim.calibration import Calibration, CalibrationError
-from ringside.sim.libraries.laws import check_band
+from ringside.sim.libraries.library import check_band
 from ringside.sim.libraries.mpi.decisions import decide
 from ringside.sim.libraries.mpi.form import MpiTask, NodePort, time_us, work_of
 from ringside.sim.libraries.mpi.library import Mpi, port_of

@@ -7,8 +7,7 @@ from pathlib import Path
 from ringside.sim.calibration import Calibration
 from ringside.sim.questions.calibrated import calibration_option
 from ringside.sim.questions.fields import files_argument
-from ringside.sim.questions.question import Question, option
-from ringside.sim.questions.sizes import settings_option
+from ringside.sim.questions.question import Question, option, settings_option
 from ringside.validation.measurements import Measurements, read_measurements
 
 

@@ -13,8 +13,7 @@ from ringside.sim.questions.fields import (
     network_option,
     placement_option,
 )
-from ringside.sim.questions.question import Question, QuestionError, option
-from ringside.sim.questions.sizes import settings_option
+from ringside.sim.questions.question import Question, QuestionError, option, settings_option
 from ringside.validation.readers.kineto import RankTrace, Traced, read_traces
 from ringside.validation.traces.analysis import Analysis, CollectiveRow, RankRow, analyse
 from ringside.validation.traces.replay import Replay, TraceReplay, predicted, what_if

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from ringside.sim.libraries.find import LIBRARIES
-from ringside.sim.libraries.nccl.files.plugin_rules import tuner_csv, tuner_json
-from ringside.sim.libraries.nccl.files.rules import own_stretches, picked_stretches
+from ringside.sim.libraries.nccl.files.rules import own_stretches, picked_stretches, tuner_csv, tuner_json
 from ringside.sim.pick import Pair
 from ringside.sim.questions.algorithm_choice import AlgorithmPicks
 from ringside.topologies.disk import write_file

@@ -14,7 +14,7 @@ from ringside.commands.simulate.outputs import Outputs, draw_answer
 from ringside.fields import asks
 from ringside.sim.questions.collective_time import CollectiveTime, CollectiveTimes
 from ringside.sim.questions.disturbances import Disturbances
-from ringside.sim.questions.sizes import BySize
+from ringside.sim.questions.question import BySize
 
 SIZE = (("size", "(B)"), ("time", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)"))
 BAND = (("lo", "(us)"), ("hi", "(us)"))

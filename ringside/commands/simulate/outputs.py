@@ -6,8 +6,7 @@ from pathlib import Path
 from ringside.sim.formats.schedule_files import ScheduleFile, write
 from ringside.sim.formats.schedule_files import check_format as check_format_of
 from ringside.sim.libraries.library import Library, Prediction
-from ringside.sim.questions.collective_time import CollectiveTime, CollectiveTimes
-from ringside.sim.questions.splits import splits_file
+from ringside.sim.questions.collective_time import CollectiveTime, CollectiveTimes, splits_file
 from ringside.topologies.catalogue import split
 from ringside.topologies.disk import check_outputs, write_file
 from ringside.topologies.units import format_duration, format_size

@@ -13,9 +13,8 @@ from ringside.sim.libraries.library import Candidate, Estimate
 from ringside.sim.libraries.mpi.decisions import decide
 from ringside.sim.libraries.mpi.form import PROTOCOLS, MpiTask, NodePort, time_us, work_of
 from ringside.sim.libraries.mpi.measured import MpiModel, changes, expected
-from ringside.sim.libraries.mpi.names import SCHEDULES, TYPES, WITHOUT
 from ringside.sim.libraries.mpi.rounds import ROUNDS
-from ringside.sim.libraries.mpi.traffic import busiest_s
+from ringside.sim.libraries.mpi.traffic import SCHEDULES, TYPES, WITHOUT, busiest_s
 from ringside.sim.libraries.scaling import raised, widened
 from ringside.sim.libraries.scheduled import Scheduled, changed_settings
 from ringside.sim.parameters import Parameters

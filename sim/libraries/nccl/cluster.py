@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from ringside.sim.libraries.nccl.communicator import Communicator, Settings, communicator, find_system
-from ringside.sim.libraries.nccl.files.file_kind import WHAT, file_kind, is_amds
 from ringside.sim.libraries.nccl.files.graph_file import parse_graphs
 from ringside.sim.libraries.nccl.files.log import LoggedCommunicator, parse_log
 from ringside.sim.libraries.nccl.files.log_graphs import logged_communicator
 from ringside.sim.libraries.nccl.files.table_file import system_of_table
-from ringside.sim.libraries.nccl.files.topo_file import system_of
+from ringside.sim.libraries.nccl.files.topo_file import WHAT, file_kind, is_amds, system_of
 from ringside.sim.libraries.nccl.graph.paths import redrawn
 from ringside.sim.libraries.nccl.graph.system import (
     GB,

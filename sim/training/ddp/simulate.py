@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ringside.sim.disturbance.disturbance import Draw
-from ringside.sim.libraries.laws import check_step
+from ringside.sim.libraries.library import check_step
 from ringside.sim.libraries.rules import GLOO, NCCL
 from ringside.sim.program import Compute, Group, Program
 from ringside.sim.program.groups import ProcessGroup, SimulatedGroup, TimedGroup, play_in_group, time_alone
@@ -130,7 +130,7 @@ def simulate_step(
 ) -> TrainingStep:
     """Simulate one optimizer step of the workload on every rank of the group.
 
-    Raise `ringside.sim.libraries.laws.LawError` if the answer breaks a bound.
+    Raise `ringside.sim.libraries.library.LawError` if the answer breaks a bound.
     """
     job = plan(workload, group.ranks, ddp or DataParallel(), costs or Costs())
     made = step_program(job, group.workers)

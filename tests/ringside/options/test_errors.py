@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from ringside.errors import exit_code
 from ringside.sim.collective import kind_of
-from ringside.sim.libraries.laws import check_time
+from ringside.sim.libraries.library import check_time
 from ringside.sim.record import RecordError
 from ringside.topologies import load
 

@@ -22,7 +22,7 @@ from ringside.sim.disturbance import (
 )
 from ringside.sim.disturbance.networks import collective_once, libraries_under, library_under
 from ringside.sim.libraries.find import find_library
-from ringside.sim.libraries.laws import ROUNDING
+from ringside.sim.libraries.library import ROUNDING
 from ringside.sim.program import Call, Compute, Group, Operation, Program
 from ringside.sim.program.groups import TimedGroup, play_in_group, process_group
 from ringside.sim.program.jobs import PlacedProgram, play

@@ -9,7 +9,7 @@ from ringside.sim.algorithms import ALGORITHMS, schedule
 from ringside.sim.collective import Collective
 from ringside.sim.engine.bounds import lower_bounds
 from ringside.sim.engine.events import simulate
-from ringside.sim.libraries.laws import LawError, check_band, check_monotone, check_time
+from ringside.sim.libraries.library import LawError, check_band, check_monotone, check_time
 from ringside.topologies import make, star
 
 PAIRS = [(algorithm, kind) for algorithm, builds in ALGORITHMS.items() for kind in builds]

@@ -16,7 +16,7 @@ from ringside.sim.collective import KINDS, Collective
 from ringside.sim.engine.bounds import lower_bounds
 from ringside.sim.engine.events import Execution, simulate
 from ringside.sim.engine.model import CLOSED_FORMS, closed_form
-from ringside.sim.libraries.laws import check_time
+from ringside.sim.libraries.library import check_time
 from ringside.sim.libraries.scheduled import evaluate
 from ringside.sim.network.fair import FairNetwork
 from ringside.sim.network.message import Message

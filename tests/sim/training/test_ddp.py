@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringside.sim.collective import Collective
-from ringside.sim.libraries.laws import LawError
+from ringside.sim.libraries.library import LawError
 from ringside.sim.libraries.rules import GLOO
 from ringside.sim.program.groups import SimulatedGroup, TimedGroup
 from ringside.sim.training.ddp.buckets import Bucketing, layout

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.sim.collective import Collective
-from ringside.sim.libraries.laws import ROUNDING
+from ringside.sim.libraries.library import ROUNDING
 from ringside.sim.libraries.nccl.chunks import WIRE_EFFICIENCY
 from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.device.connect import Crossing, crossings, heads, ordered, paths_of, roles

@@ -1,15 +1,43 @@
 """A machine from NCCL's topology file, written with NCCL_TOPO_DUMP_FILE."""
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Literal
 
-from ringside.sim.libraries.nccl.files.file_kind import is_amds
 from ringside.sim.libraries.nccl.graph.graph import PathClass
 from ringside.sim.libraries.nccl.graph.nodes import LOCAL, PCI, Node, Nodes, cable, connect
 from ringside.sim.libraries.nccl.graph.system import System, nvlink_link
 from ringside.topologies.graph import Topology, ranks
-from ringside.topologies.importers import nccl_elements, nccl_xml
+from ringside.topologies.importers import nccl_elements, nccl_xml, nvidia_smi
 from ringside.topologies.importers.elements import Element
+
+Kind = Literal["topology", "graphs", "table", "log"]
+
+WHAT: dict[Kind, str] = {
+    "topology": "a topology file (NCCL_TOPO_DUMP_FILE)",
+    "graphs": "a graph file (NCCL_GRAPH_DUMP_FILE)",
+    "table": "a table of nvidia-smi topo -m",
+    "log": "a log (NCCL_DEBUG=INFO)",
+}
+
+_ROOT = re.compile(r"<(\w[\w.:-]*)")
+_ROOTS: dict[str, Kind] = {"system": "topology", "graphs": "graphs"}
+
+
+def is_amds(text: str) -> bool:
+    """Return whether a topology file is of a machine with AMD GPUs, on which RCCL runs and not NCCL."""
+    return re.search(r"<xgmi\b|<gpu\b[^>]*\sgcn=", text) is not None
+
+
+def file_kind(text: str) -> Kind | None:
+    """Return the kind of file, ``None`` if it is none of them; a table in a job's log makes it a table."""
+    if text.lstrip("\ufeff \t\r\n").startswith("<"):
+        root = _ROOT.search(text)
+        return _ROOTS.get(root[1]) if root else None
+    if nvidia_smi.is_matrix(text):
+        return "table"
+    return "log" if re.search(r"\bNCCL (INFO|WARN|TRACE) ", text) else None
 
 
 @lru_cache(maxsize=64)  # one graph of nodes per file, searched once

@@ -4,7 +4,7 @@ import pytest
 
 from ringside.sim.libraries.nccl import SYSTEMS, Settings
 from ringside.sim.libraries.nccl.cluster import communicator_of, is_machine, machine
-from ringside.sim.libraries.nccl.files.file_kind import file_kind
+from ringside.sim.libraries.nccl.files.topo_file import file_kind
 from ringside.topologies import load, ranks
 
 FILES = Path(__file__).parent / "data" / "files"

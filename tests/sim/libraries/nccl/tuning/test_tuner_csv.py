@@ -8,8 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringside.sim.libraries.nccl import Settings, communicator, cost_table
-from ringside.sim.libraries.nccl.files.plugin_rules import tuner_csv, tuner_json
-from ringside.sim.libraries.nccl.files.rules import NEAR, changes, own_stretches, picked_stretches
+from ringside.sim.libraries.nccl.files.rules import (
+    NEAR,
+    changes,
+    own_stretches,
+    picked_stretches,
+    tuner_csv,
+    tuner_json,
+)
 from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.libraries.nccl.names import FUNCTIONS
 from ringside.sim.libraries.nccl.tuner import launch
