@@ -153,7 +153,7 @@ else:
 
             module, _, original = _HOME[name].partition(":")
             if ".questions." in module:
-                import_module("ringside.parsers")
+                import_module("ringside.options")
             value = getattr(import_module(module), original or name)
         else:
             raise AttributeError(f"module 'ringside' has no attribute {name!r}; it has {', '.join(__all__)}")

@@ -1,12 +1,18 @@
-"""Shared by all pictures: their style, and how they are saved."""
+"""The one style of all pictures: colours, names of algorithms, ticks and bins of time, and files."""
 
+from collections.abc import Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringside.topologies.disk import write_file
+import numpy as np
+from matplotlib.ticker import FuncFormatter
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:  # type checkers need not wait for matplotlib
+from ringside.topologies.disk import write_file
+from ringside.topologies.units import format_duration
+
+if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 STYLE = Path(__file__).with_name("house.mplstyle")
@@ -18,3 +24,61 @@ def save(figure: "Figure", path: Path) -> None:
     metadata = {"Date": None} if path.suffix == ".svg" else None
     figure.savefig(drawn, format=path.suffix.removeprefix("."), metadata=metadata)
     write_file(path, drawn.getvalue())
+
+
+Stretch = tuple[float, float]
+Floats = NDArray[np.float64]
+
+COLUMNS = 300
+"""The number of columns of a picture that are distinguishable at the width of a page."""
+
+
+def occupied(stretches: Sequence[Stretch], edges: Floats) -> Floats:
+    """Return the seconds of intervals, summed where they overlap, between each edge and the next."""
+    starts, ends = (np.sort(side) for side in np.array(stretches, dtype=float).reshape(-1, 2).T)
+    seconds: Floats = np.diff(_since(starts, edges) - _since(ends, edges))
+    return np.clip(seconds, 0.0, None)
+
+
+def _since(points: Floats, edges: Floats) -> Floats:
+    """Return the total seconds since all earlier points, at each edge."""
+    count = np.searchsorted(points, edges)
+    past: Floats = count * edges - np.concatenate([[0.0], np.cumsum(points)])[count]
+    return past
+
+
+def prevailing(parts: Iterable[Sequence[Stretch]], edges: Floats) -> list[list[Stretch]]:
+    """Return for each part the columns in which it takes more time than any other part or idling.
+
+    Adjacent columns are one interval.
+    """
+    filled = np.array([occupied(part, edges) for part in parts]).reshape(-1, len(edges) - 1)
+    idle = np.clip(np.diff(edges) - filled.sum(axis=0), 0.0, None)
+    winner = np.argmax(np.vstack([idle, filled]), axis=0)
+    first = np.flatnonzero(np.diff(winner, prepend=-1))
+    last = np.append(first[1:], len(winner))
+    intervals = zip(winner[first].tolist(), edges[first].tolist(), edges[last].tolist(), strict=True)
+    runs: list[list[Stretch]] = [[] for _ in filled]
+    for part, start, end in intervals:
+        if part:
+            runs[part - 1].append((start, end))
+    return runs
+
+
+DURATIONS = FuncFormatter(lambda seconds, _: format_duration(seconds, 3))
+"""Labels of an axis in seconds: 20 us."""
+
+
+_COLOURS = {
+    "ring": "#0072b2", "tree": "#e69f00", "nvls": "#009e73", "nvls_tree": "#7fd1b9",
+    "collnet_direct": "#cc79a7", "collnet_chain": "#e8bfd5", "pat": "#d55e00", "direct": "#56b4e9",
+    "halving_doubling": "#f0e442", "double_binary_tree": "#f4c66b", "recursive_doubling": "#b5a900",
+}  # fmt: skip
+"""Okabe and Ito's colours, safe for the colour-blind, and lighter ones for related algorithms."""
+
+_OTHER = ("#999999", "#4d4d4d", "#d9d9d9", "#7f5539", "#b08968")
+
+
+def colour_of(algorithm: str) -> str:
+    """Return the algorithm's colour, the same in every picture; those of few libraries share some."""
+    return _COLOURS.get(algorithm) or _OTHER[sum(algorithm.encode()) % len(_OTHER)]

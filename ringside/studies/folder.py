@@ -19,8 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ringside.studies.inputs import OURS, Inputs
-from ringside.studies.points import Row
+from ringside.studies.inputs import OURS, Inputs, Row
 from ringside.studies.study import CLOCK, OWN, Study, StudyError
 from ringside.topologies.disk import note_written, write_file
 

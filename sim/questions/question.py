@@ -18,7 +18,7 @@ from ringside.topologies.units import format_size, parse_size, shown
 _KEY = "option"
 
 PARSERS: dict[str, str] = {}
-"""Parsers of other rooms by name, as ``module:function``; only `ringside.parsers` registers them."""
+"""Parsers of other rooms by name, as ``module:function``; only `ringside.options` registers them."""
 
 
 class QuestionError(ValueError):

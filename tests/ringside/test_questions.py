@@ -16,7 +16,7 @@ from ringside.commands.simulate import command as simulate
 from ringside.sim.questions import collective_time
 from ringside.sim.questions.collective_time import CollectiveTime
 from ringside.sim.questions.question import Question, QuestionError, option, option_of, options_of
-from ringside.studies.points import rows_of
+from ringside.studies.inputs import rows_of
 from ringside.studies.study import made
 
 QUESTIONS = [

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ringside import console, options
-from ringside.fields import asks
+from ringside.options import asks
 from ringside.topologies.disk import check_outputs
 from ringside.validation.questions.fitting import Fitting
 

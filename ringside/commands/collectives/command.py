@@ -3,7 +3,7 @@
 from itertools import groupby
 
 from ringside import console, options
-from ringside.fields import asks
+from ringside.options import asks
 from ringside.sim.collective import KINDS
 from ringside.sim.libraries.coverage import CoverageCell
 from ringside.sim.questions.coverage import Coverage

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ringside import console, options
-from ringside.fields import asks
+from ringside.options import asks
 from ringside.report.page import Page, Table, write_page
 from ringside.sim.record import DDP_SCHEMA, schema_of
 from ringside.topologies.disk import check_outputs
@@ -59,7 +59,7 @@ def command(
     answer = console.ask(question, "predicting")
     rows, errors = answer.comparisons.compared, answer.comparisons.summaries
     if plot:
-        from ringside.pictures.collectives.comparison import draw_comparison
+        from ringside.pictures.collectives.curves import draw_comparison
 
         draw_comparison(rows, plot)
     if html:

@@ -59,7 +59,7 @@ def command(
     ] = Path("ringside-demo"),
 ) -> None:
     """Measure, calibrate, compare and draw on this machine, end to end, in under three minutes."""
-    from ringside.pictures.collectives.comparison import draw_comparison
+    from ringside.pictures.collectives.curves import draw_comparison
 
     check_torch()
     _claim(output)

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ringside import console, options
-from ringside.fields import asks
+from ringside.options import asks
 from ringside.topologies.units import format_size
 from ringside.validation.explain.verdict import CauseFit, LogVerdict, UnusualSettings
 from ringside.validation.questions.explanation import Explanation

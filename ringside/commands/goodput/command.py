@@ -3,7 +3,7 @@
 import typer
 
 from ringside import console, options
-from ringside.fields import asks
+from ringside.options import asks
 from ringside.sim.goodput.formulas import best_interval, daly, young
 from ringside.sim.goodput.published import PUBLISHED
 from ringside.sim.goodput.study import Goodput

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ringside import console, options
-from ringside.fields import asks
+from ringside.options import asks
 from ringside.real.questions.collective_measurement import CollectiveMeasurement, CollectiveMeasurements
 from ringside.sim.record import Record, RecordError, add, read_lines, write
 from ringside.topologies.disk import check_outputs, is_stream

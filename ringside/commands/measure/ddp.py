@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from ringside import console, options
-from ringside.fields import asks
+from ringside.options import asks
 from ringside.sim.record import DDP_SCHEMA, schema_of
 from ringside.sim.training.ddp.step import DdpRecord
 from ringside.topologies.disk import check_outputs, held, is_stream, write_file

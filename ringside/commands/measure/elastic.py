@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ringside import console, options
-from ringside.fields import asks
+from ringside.options import asks
 from ringside.real.questions.elastic_measurement import ElasticMeasurement
 from ringside.sim.goodput.elastic import SCHEMA, ElasticRun, Restarted
 from ringside.topologies.disk import add_lines, check_outputs, is_stream, write_file

@@ -2,7 +2,7 @@
 
 from ringside import console, options
 from ringside.commands.compare import training as compare_training
-from ringside.fields import asks
+from ringside.options import asks
 from ringside.real.questions.training_measurement import TrainingMeasurement, TrainingMeasurements
 from ringside.real.training.record import TrainingRecord
 from ringside.sim.record import TRAINING_SCHEMA, schema_of

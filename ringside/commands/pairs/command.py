@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ringside import console, options
-from ringside.fields import asks
+from ringside.options import asks
 from ringside.topologies.disk import check_outputs
 from ringside.topologies.units import format_size
 from ringside.validation.pairs import PairMatrix, PairsVerdict, SlowNode, SlowPair

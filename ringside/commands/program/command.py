@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from ringside import console, options
-from ringside.fields import asks_one_of
+from ringside.options import asks_one_of
 from ringside.real.questions.program_run import ProgramRun
 from ringside.sim.formats.program_files import check_export, write
 from ringside.sim.questions.program_time import ProgramTime

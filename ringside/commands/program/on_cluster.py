@@ -62,7 +62,7 @@ def _draw(answer: ProgramTimes, plot: Path | None, trace: Path | None) -> None:
     timeline: ProgramTimeline | None = answer.jobs[0].timeline
     if answer.disturbed:
         if plot:
-            from ringside.pictures.jobs.disturbance import draw_disturbed
+            from ringside.pictures.jobs.program import draw_disturbed
 
             first = answer.jobs[0].timeline
             draw_disturbed(f"{first.name} on {first.ranks} ranks, disturbed", answer.disturbed, plot)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ringside import console, options
-from ringside.fields import asks
+from ringside.options import asks
 from ringside.report.page import Page, Table, write_page
 from ringside.topologies.disk import check_outputs
 from ringside.validation.questions.scorecard import COLLECTIVES, MPI, TRAINING, Scorecard, ScorecardAnswer

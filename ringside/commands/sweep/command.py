@@ -16,7 +16,7 @@ from ringside.topologies.units import format_duration
 
 if TYPE_CHECKING:
     from ringside.studies.folder import Folder
-    from ringside.studies.points import Row
+    from ringside.studies.inputs import Row
     from ringside.studies.study import Study
     from ringside.studies.summary import Effect, Summary
 
@@ -85,7 +85,7 @@ def command(
     if workers and scheduler:
         raise ValueError("--workers and --scheduler exclude each other; remove one of them")
     if scheduler is not None:
-        from ringside.studies.workers import check_address
+        from ringside.studies.run import check_address
 
         check_address(scheduler)
     if dry_run:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ringside import console, options
-from ringside.fields import asks
+from ringside.options import asks
 from ringside.sim.libraries.nccl.device.connect import Tree
 from ringside.sim.questions.cluster_facts import Catalogue, Channels, ClusterFacts, ClusterLinks, Connections
 from ringside.topologies import Routes

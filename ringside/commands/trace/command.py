@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ringside import console, options
-from ringside.fields import asks
+from ringside.options import asks
 from ringside.topologies.disk import check_outputs, write_file
 from ringside.topologies.placement import placement_notes
 from ringside.topologies.units import format_duration
@@ -62,7 +62,7 @@ def command(
         answer = question.ask(is_replayed=bool(plot or trace))
     replays = answer.replays
     if replays and plot:
-        from ringside.pictures.jobs.trace import draw_trace
+        from ringside.pictures.jobs.program import draw_trace
 
         draw_trace(replays, plot)
     if replays and trace:

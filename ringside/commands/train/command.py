@@ -9,11 +9,9 @@ import typer
 
 from ringside import console, options
 from ringside.commands.train import search as train_search
-from ringside.commands.train.answer import StepsAnswer, unfit
-from ringside.commands.train.parallel import ParallelAnswer
+from ringside.commands.train.answer import ParallelAnswer, StepsAnswer, unfit
 from ringside.commands.train.search import STOPPED, SearchAnswer
-from ringside.commands.train.sweep import sweep_of, whole_nodes
-from ringside.fields import asks
+from ringside.options import asks
 from ringside.report.page import write_page
 from ringside.sim.program.timeline import ProgramTimeline
 from ringside.sim.questions.disturbances import Disturbances
@@ -21,11 +19,39 @@ from ringside.sim.questions.question import options_of
 from ringside.sim.training.ddp.scaling import recommended_cap
 from ringside.sim.training.ddp.step import TrainingStep
 from ringside.sim.training.step import ParallelStep
-from ringside.topologies.catalogue import split
+from ringside.topologies.catalogue import MAX_LINKS, split
 from ringside.topologies.disk import check_outputs, write_file
 from ringside.validation.questions.layout_search import LAYOUT_FIELDS, TOP, LayoutSearch
 from ringside.validation.questions.step_time import StepTime, StepUnderLayout
 from ringside.validation.questions.training import TrainingOnCluster
+
+SWEEPS = ("bucket-cap-mb", "nodes")
+
+
+def sweep_of(text: str) -> tuple[str, list[float]]:
+    """Parse a ``parameter=value,value`` text."""
+    parameter, _, values = text.partition("=")
+    try:
+        numbers = [float(value) for value in values.split(",")]
+    except ValueError:
+        numbers = []
+    if parameter not in SWEEPS or not numbers or any(not 0 <= value < float("inf") for value in numbers):
+        raise ValueError(
+            f"{text!r} is not a sweep of {' or '.join(SWEEPS)}; write for example bucket-cap-mb=1,5,25"
+        )
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"{text!r} names a value twice; write each once")
+    return parameter, numbers
+
+
+def whole_nodes(nodes: float) -> int:
+    """Return a value of a sweep as a number of machines."""
+    if nodes != int(nodes) or not 1 <= nodes <= MAX_LINKS:
+        raise ValueError(
+            f"{nodes:g} is not a number of nodes; write 1 to {MAX_LINKS}, for example nodes=1,2,4"
+        )
+    return int(nodes)
+
 
 ONE_LAYOUT = {"sweep", "accumulation", *(one.name for one in fields(Disturbances))}
 """Options that do not apply to a search."""
@@ -98,7 +124,7 @@ def _asked(
     if answer.disturbed:
         timeline = answer.disturbed.typical
     if plot and answer.disturbed:
-        from ringside.pictures.jobs.disturbance import draw_disturbed
+        from ringside.pictures.jobs.program import draw_disturbed
 
         draw_disturbed(f"{step.workload} on {step.ranks} ranks, disturbed", answer.disturbed, plot)
     elif plot and isinstance(step, ParallelStep):

@@ -9,7 +9,7 @@ import typer
 
 from ringside import console, options
 from ringside.commands.validate.outcome import carry_out, print_outcome
-from ringside.fields import asks
+from ringside.options import asks
 from ringside.report.page import Page, Table, write_page
 from ringside.topologies.disk import check_outputs
 from ringside.topologies.names import one_of

@@ -7,7 +7,7 @@ from ringside import console, options
 from ringside.commands.compare.ddp import HEADS as STEP_HEADS
 from ringside.commands.compare.ddp import cells, steps_headline, timelines
 from ringside.commands.validate.outcome import carry_out, content, print_outcome
-from ringside.fields import asks
+from ringside.options import asks
 from ringside.report.page import Page, Table, write_page
 from ringside.topologies.disk import check_outputs
 from ringside.validation.compare_ddp import ComparedSteps

@@ -5,7 +5,7 @@ from typing import Any
 
 from ringside import console, options
 from ringside.commands.validate.outcome import carry_out, content, print_outcome
-from ringside.fields import asks
+from ringside.options import asks
 from ringside.report.page import Page, Table, write_page
 from ringside.topologies.disk import check_outputs
 from ringside.validation.emulated.disturbances import ComparedDraws, DisturbedCase

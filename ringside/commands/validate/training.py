@@ -3,7 +3,7 @@
 from ringside import console, options
 from ringside.commands.compare.training import HEADS, MOST_SHOWN, cells, trainings_page
 from ringside.commands.validate.outcome import carry_out, content, print_outcome
-from ringside.fields import asks
+from ringside.options import asks
 from ringside.report.page import write_page
 from ringside.topologies.disk import check_outputs
 from ringside.validation.questions.emulated_validation import TrainingValidation, TrainingValidations

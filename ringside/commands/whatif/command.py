@@ -3,7 +3,7 @@
 from typing import Any
 
 from ringside import console, options
-from ringside.fields import asks
+from ringside.options import asks
 from ringside.topologies.units import format_size
 from ringside.validation.questions.what_if import WhatIf
 

@@ -11,9 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ringside.pictures.bins import occupied
-from ringside.pictures.style import STYLE, save
-from ringside.pictures.ticks import DURATIONS
+from ringside.pictures.style import DURATIONS, STYLE, occupied, save
 from ringside.sim.engine.timeline import Timeline, TransferSpan
 from ringside.sim.program.timeline import union
 

@@ -8,9 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ringside.pictures.bins import COLUMNS, Floats, Stretch, occupied, prevailing
-from ringside.pictures.style import STYLE, save
-from ringside.pictures.ticks import DURATIONS
+from ringside.pictures.style import COLUMNS, DURATIONS, STYLE, Floats, Stretch, occupied, prevailing, save
 from ringside.sim.program.timeline import NO_COMMUNICATION, Span, union
 from ringside.sim.training.stage import STREAM
 from ringside.sim.training.step import ParallelStep

@@ -11,9 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ringside.pictures.bins import COLUMNS, prevailing
-from ringside.pictures.style import STYLE, save
-from ringside.pictures.ticks import DURATIONS
+from ringside.pictures.style import COLUMNS, DURATIONS, STYLE, prevailing, save
 from ringside.sim.training.ddp.step import Pace, Reduction, TrainingStep
 from ringside.topologies.units import format_duration
 

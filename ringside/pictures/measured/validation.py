@@ -8,8 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
-from ringside.pictures.style import STYLE, save
-from ringside.pictures.ticks import DURATIONS
+from ringside.pictures.style import DURATIONS, STYLE, save
 from ringside.topologies.units import format_size
 from ringside.validation.emulated.collectives import MeasuredCase, verdicts
 from ringside.validation.emulated.plan import MBIT

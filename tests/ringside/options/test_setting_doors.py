@@ -11,7 +11,7 @@ import ringside as api
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.nccl.releases import DEFAULT_VERSION
 from ringside.sim.predict import predict
-from ringside.studies.points import row_of
+from ringside.studies.inputs import row_of
 from ringside.studies.study import Query
 from ringside.topologies import MAKERS, load, settings
 from ringside.topologies.catalogue import changed

@@ -14,10 +14,10 @@ from matplotlib.collections import LineCollection, PathCollection, PolyCollectio
 from matplotlib.text import Text
 
 from ringside.pictures import style, topology
-from ringside.pictures.bins import occupied, prevailing
-from ringside.pictures.collectives import comparison, curves, picks, timeline
-from ringside.pictures.jobs import disturbance, pipeline, training
+from ringside.pictures.collectives import curves, picks, timeline
+from ringside.pictures.jobs import pipeline, program, training
 from ringside.pictures.measured import validation
+from ringside.pictures.style import occupied, prevailing
 from ringside.validation.emulated.collectives import MeasuredCase
 
 LOG = Path(__file__).parents[2] / "validation/data/v2.13_two_nodes.log"
@@ -25,7 +25,7 @@ LOG = Path(__file__).parents[2] / "validation/data/v2.13_two_nodes.log"
 PAGE = 8.3 / 830
 """Inches of a README's pixel."""
 
-DRAWING = (comparison, curves, disturbance, picks, pipeline, timeline, topology, training, validation)
+DRAWING = (curves, picks, pipeline, program, timeline, topology, training, validation)
 """Modules that draw."""
 
 TREE = "simulate all_reduce --cluster star:8 --algorithm double_binary_tree --size 1M"

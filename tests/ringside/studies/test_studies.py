@@ -14,7 +14,7 @@ pytest.importorskip("pyarrow")
 import pandas as pd
 
 from ringside.studies.folder import MANIFEST, Folder, opened
-from ringside.studies.points import row_of, rows_of
+from ringside.studies.inputs import row_of, rows_of
 from ringside.studies.run import MOST_TOGETHER, _batches
 from ringside.studies.study import STUDIED, Query, Study, StudyError, loads, made, ordered_by_size
 from ringside.studies.summary import summary

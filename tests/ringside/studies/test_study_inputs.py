@@ -18,8 +18,7 @@ pytest.importorskip("pyarrow")
 import ringside as package
 from ringside.studies import run as running
 from ringside.studies.folder import MANIFEST, opened
-from ringside.studies.inputs import digests, noted
-from ringside.studies.points import answer_points
+from ringside.studies.inputs import answer_points, digests, noted
 from ringside.studies.study import Query, StudyError, made
 from ringside.topologies import star
 from ringside.topologies.file import dumps
@@ -144,7 +143,7 @@ def test_each_kind_of_file_that_a_question_names_is_noted(folder, ask, options, 
 
 def test_what_was_read_before_is_noted(folder):
     script = (
-        "import ringside; from ringside.studies.points import answer_points;"
+        "import ringside; from ringside.studies.inputs import answer_points;"
         "from ringside.studies.study import Query;"
         f"options = {ON_H100};"
         "ringside.CollectiveTime(**options).ask();"

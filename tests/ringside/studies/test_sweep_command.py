@@ -264,9 +264,9 @@ def test_what_is_no_address_is_refused_before_anything_is_begun(ringside, file):
 
 @pytest.mark.slow
 def test_something_else_than_a_scheduler_is_refused_in_time(ringside, file, monkeypatch):
-    from ringside.studies import workers
+    from ringside.studies import run
 
-    monkeypatch.setattr(workers, "CONNECT_S", 1.0)
+    monkeypatch.setattr(run, "CONNECT_S", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         code, out, err = ringside("sweep", file, "-o", "out", "--scheduler", address)
@@ -277,7 +277,7 @@ def test_something_else_than_a_scheduler_is_refused_in_time(ringside, file, monk
 
 @pytest.mark.slow
 def test_nobody_else_can_give_work_to_the_processes_of_a_study(tmp_path):
-    from ringside.studies.workers import client_of
+    from ringside.studies.run import client_of
 
     with client_of(1, None) as ours:
         assert ours.submit(sum, [1, 2]).result() == 3
