@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from ringside.validation.pairs import SlowNode as SlowNode
     from ringside.validation.pairs import SlowPair as SlowPair
     from ringside.validation.questions.comparison import Comparison as Comparison
+    from ringside.validation.questions.comparison import Fitting as Fitting
     from ringside.validation.questions.ddp_measurement import DdpMeasurement as DdpMeasurement
     from ringside.validation.questions.emulated_validation import CollectiveValidation as CollectiveValidation
     from ringside.validation.questions.emulated_validation import DdpValidation as DdpValidation
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
     )
     from ringside.validation.questions.emulated_validation import TrainingValidation as TrainingValidation
     from ringside.validation.questions.explanation import Explanation as Explanation
-    from ringside.validation.questions.fitting import Fitting as Fitting
     from ringside.validation.questions.job_profile import JobProfile as JobProfile
     from ringside.validation.questions.layout_search import LayoutSearch as LayoutSearch
     from ringside.validation.questions.scorecard import Scorecard as Scorecard
@@ -99,7 +99,7 @@ else:
         "ElasticMeasurement": "ringside.real.questions.elastic_measurement",
         "Explanation": "ringside.validation.questions.explanation",
         "Fit": "ringside.sim.calibration",
-        "Fitting": "ringside.validation.questions.fitting",
+        "Fitting": "ringside.validation.questions.comparison",
         "Goodput": "ringside.sim.goodput.study",
         "JobGoodput": "ringside.sim.questions.job_goodput",
         "JobProfile": "ringside.validation.questions.job_profile",

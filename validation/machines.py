@@ -8,7 +8,7 @@ from ringside.topologies import MAKERS, load, num_machines
 from ringside.topologies.graph import ranks as ranks_of
 from ringside.topologies.load import parse_name
 from ringside.topologies.machine import box_of, machines
-from ringside.validation.readers.log_network import CLOUDS
+from ringside.validation.readers.nccl_tests_text import CLOUDS
 
 _MIXED = " + "  # joins the names where the GPUs of a run differ
 _OF_CLOUDS = tuple(f"{name.lower()}-" for name in CLOUDS)

@@ -15,7 +15,7 @@ from ringside.sim.libraries.mpi.measured import PER_DOUBLING, MpiModel
 from ringside.sim.record import RecordError, collective_of
 from ringside.validation.calibrate import calibrate, report
 from ringside.validation.compare import compare, summaries
-from ringside.validation.mpi.calibrate import calibrate_mpi
+from ringside.validation.mpi.fit import calibrate_mpi
 from ringside.validation.mpi.growth import growth
 from ringside.validation.mpi.observed import is_observable, observed
 from ringside.validation.published.mpi import PICO, published_mpi

@@ -13,8 +13,7 @@ from ringside.sim.libraries.gaussian import EIGHTY
 from ringside.sim.libraries.mpi.form import work_of
 from ringside.sim.libraries.mpi.measured import PER_DOUBLING, Floats
 from ringside.sim.record import Record
-from ringside.validation.mpi.calibrate import MIN_ROWS
-from ringside.validation.mpi.fit import fit
+from ringside.validation.mpi.fit import MIN_ROWS, fit
 from ringside.validation.mpi.observed import is_observable, observed
 
 WITHIN = 0.8

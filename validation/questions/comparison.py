@@ -1,17 +1,82 @@
-"""Predictions beside measurements of collectives."""
+"""Questions about measurements of collectives: predictions beside them, and a cluster's fitted parameters."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from ringside.sim.calibration import Calibration
-from ringside.sim.questions.calibrated import Anchor, anchor_option, scaled
-from ringside.sim.questions.fields import network_option
-from ringside.sim.questions.question import option
+from ringside.sim.questions.calibrated import Anchor, anchor_option, calibration_option, scaled
+from ringside.sim.questions.fields import files_argument, network_option
+from ringside.sim.questions.question import Question, option, settings_option
 from ringside.validation.compare import Compared, Comparisons, compare_measurements
-from ringside.validation.measurements import Measurements
+from ringside.validation.measurements import Measurements, read_measurements
 from ringside.validation.nccl.anchor import with_rows_of
-from ringside.validation.questions.fields import ByCalibration
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfRecords(Question):
+    """Measurements, and the cluster that they were made on."""
+
+    files: Sequence[Path] = files_argument("Records, nccl-tests text or JSON, or published measurements.")
+    cluster: str | None = option(
+        "A named cluster, or a YAML file. See ringside topo.",
+        metavar="NAME[:COUNT]|FILE", default=None, default_text="inferred from the files",
+    )  # fmt: skip
+    settings: Mapping[str, str] = settings_option()
+
+    def measured(self, *, pool_sites: bool = False) -> Measurements:
+        """Return the measurements in the files; raise `ringside.sim.record.RecordError` for none."""
+        return read_measurements(self.files, self.cluster, self.settings, pool_sites=pool_sites)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByCalibration(OfRecords):
+    """Measurements, and the calibration for comparison."""
+
+    calibration: str | Calibration | None = calibration_option()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitting(OfRecords):
+    """A cluster's parameters, fitted to measurements."""
+
+    schema: ClassVar[str] = "calibrate"
+
+    cluster: str = option("A named cluster, or a YAML file. See ringside topo.", metavar="NAME[:COUNT]|FILE")
+    pool_sites: bool = option("Pool records of several sites of one machine.", default=False)
+
+    def ask(self) -> "FittingAnswer":
+        """Fit; raise RecordError for records that are too few or must not be mixed."""
+        from ringside.validation.calibrate import calibrate_measurements  # help must not wait for scipy
+
+        measured = self.measured(pool_sites=self.pool_sites)
+        return FittingAnswer(self, measured, calibrate_measurements(measured, sources_of(self.files)))
+
+
+@dataclass(frozen=True, slots=True)
+class FittingAnswer:
+    """The answer: a calibration fitted to the measurements."""
+
+    question: Fitting
+    measured: Measurements
+    calibration: Calibration
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The question as understood."""
+        return self.question.inputs()
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Requests that NCCL could not follow, a sentence each."""
+        return self.measured.fallbacks
+
+
+def sources_of(files: Sequence[Path]) -> dict[str, str]:
+    """Return each file's name and the SHA-256 of its content."""
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from ringside.validation.explain.nccl import NcclFamily
 from ringside.validation.explain.schedules import ScheduleFamily
 from ringside.validation.explain.verdict import Family, LogVerdict, judge
 from ringside.validation.measurements import Measurements
-from ringside.validation.questions.fields import ByCalibration
+from ringside.validation.questions.comparison import ByCalibration
 
 
 @dataclass(frozen=True, kw_only=True)

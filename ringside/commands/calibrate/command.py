@@ -8,7 +8,7 @@ import typer
 from ringside import console, options
 from ringside.options import asks
 from ringside.topologies.disk import check_outputs
-from ringside.validation.questions.fitting import Fitting
+from ringside.validation.questions.comparison import Fitting
 
 
 @asks(Fitting)

@@ -1,9 +1,9 @@
 import pytest
 
-from ringside.validation.published.training.ddp.sources import sources
 from ringside.validation.published.training.ddp.throughput import (
     judge,
     judge_others,
+    sources,
     table,
 )
 from ringside.validation.scorecard.judged import JudgedRow, Score, score

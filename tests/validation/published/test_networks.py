@@ -16,7 +16,7 @@ from ringside.validation.nccl.belief import quantiles
 from ringside.validation.nccl.networks import NOTHING, is_between, learnt
 from ringside.validation.nccl.priors import priors
 from ringside.validation.published.calibrations import usable
-from ringside.validation.readers import log_network
+from ringside.validation.readers import nccl_tests_text
 
 GIB = 2**30
 
@@ -63,7 +63,7 @@ def test_networks_of_the_catalogue():
 
 
 def test_logs_name_networks_as_machines_do():
-    assert {*log_network.KINDS.values(), "InfiniBand", "RoCE"} == set(get_args(Network))
+    assert {*nccl_tests_text.NETWORKS.values(), "InfiniBand", "RoCE"} == set(get_args(Network))
 
 
 def test_what_no_row_of_several_nodes_says_is_extrapolated():

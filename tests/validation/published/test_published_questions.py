@@ -25,7 +25,7 @@ from ringside.validation.published.training import (
     mlperf,
     torchtitan,
 )
-from ringside.validation.published.training.ddp.sources import sources
+from ringside.validation.published.training.ddp.throughput import sources
 from ringside.validation.published.training.ddp.throughput import training as ddp_training
 from ringside.validation.published.training.steps import ROUNDS, whole_s
 from ringside.validation.questions.step_time import StepTime

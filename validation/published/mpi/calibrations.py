@@ -5,7 +5,7 @@
 
 from ringside.sim.calibration import SHIPPED_MPI, Calibration
 from ringside.sim.record import digest
-from ringside.validation.mpi.calibrate import calibrate_mpi
+from ringside.validation.mpi.fit import calibrate_mpi
 from ringside.validation.mpi.observed import is_observable
 from ringside.validation.published.calibrations import write_all
 from ringside.validation.published.mpi import published_mpi

@@ -9,12 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ringside.validation.readers.kineto.calls import CallFacts, from_args, ranks_of
-from ringside.validation.readers.kineto.events import Events, TraceEvent
-from ringside.validation.readers.kineto.files import EXPECTED, texts
-from ringside.validation.readers.kineto.link import Calls, facts_of_host, is_host_backend
-from ringside.validation.readers.kineto.names import kernel_kind
-from ringside.validation.readers.kineto.stream import read_json
+from ringside.validation.readers.kineto.calls import (
+    CallFacts,
+    Calls,
+    facts_of_host,
+    from_args,
+    is_host_backend,
+    ranks_of,
+)
+from ringside.validation.readers.kineto.events import Events, TraceEvent, kernel_kind
+from ringside.validation.readers.kineto.files import EXPECTED, read_json, texts
 from ringside.validation.readers.kineto.trace import KernelSpan, RankTrace, Traced, TracedGroup, TraceError
 
 _RANK = re.compile(r"(?:rank|worker)[-_]?(\d+)", re.IGNORECASE)

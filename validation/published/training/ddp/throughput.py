@@ -10,21 +10,76 @@ wait for the slowest GPU; the spread of GPUs (`SPREAD` of `ringside.sim.training
 number chosen here, for each publication by the others. The naive rule is linear scaling.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
+from pathlib import Path
 from statistics import median
+
+from pydantic import BaseModel, ConfigDict
 
 from ringside.sim.calibration import AUTO, Calibration, shipped
 from ringside.sim.training.ddp.scaling import SPREAD
 from ringside.sim.training.ddp.step import TrainingStep
-from ringside.validation.published.training.ddp.sources import (
-    Publication,
-    PublishedSeries,
-    PublishedStep,
-    sources,
-)
 from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.judged import NAIVE, JudgedRow, score
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PublishedStep(_Strict):
+    """The throughput of ``nodes`` x ``gpus_per_node`` GPUs at ``batch`` samples per GPU and pass."""
+
+    nodes: int
+    gpus_per_node: int
+    batch: int
+    accumulation: int
+    samples_per_s: float
+
+    @property
+    def gpus(self) -> int:
+        """The number of GPUs."""
+        return self.nodes * self.gpus_per_node
+
+
+class PublishedSeries(_Strict):
+    """One training at several sizes: a column of a published table (``table``, ``line`` of its page).
+
+    ``model``, ``machine``, ``device``, ``precision``, ``optimizer`` and ``bucket_cap_mb`` are options of
+    `train`; ``reads_images`` says that every sample was decoded from a file.
+    """
+
+    id: str
+    table: str
+    line: int | None
+    column: str
+    model: str
+    machine: str
+    device: str
+    precision: str
+    bucket_cap_mb: float | None
+    reads_images: bool
+    optimizer: str = "adam"
+    rows: tuple[PublishedStep, ...]
+
+
+class Publication(_Strict):
+    """One publication; ``no_sync`` says that accumulated gradients were reduced once per step."""
+
+    source: str
+    framework: str
+    hardware: str = ""
+    no_sync: bool = False
+    notes: str
+    series: tuple[PublishedSeries, ...]
+
+
+def sources() -> Iterator[Publication]:
+    """Yield all publications, in the order of their files' names."""
+    for file in sorted(Path(__file__).parent.glob("*.json")):
+        yield Publication.model_validate_json(file.read_text(encoding="utf-8"))
+
 
 LOST = 0.05
 """The shortfall of measured throughput against linear scaling above which a row counts as slowed."""
