@@ -6,7 +6,7 @@ from statistics import fmean
 
 from ringside.sim.goodput.elastic import ElasticRun
 from ringside.sim.goodput.job import Cause, Checkpoints, LongJob, Restart
-from ringside.sim.goodput.simulate import (
+from ringside.sim.goodput.study import (
     BADPUT,
     PRODUCTIVE,
     RECOVERY,

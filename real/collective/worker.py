@@ -15,9 +15,8 @@ import torch.distributed as dist
 
 from ringside.real.backends import ON_GPU, ON_SOCKETS
 from ringside.real.clock import StartingGun
-from ringside.real.collective.buffers import Buffers
 from ringside.real.collective.job import PING_PONG, CollectiveJob, row_of
-from ringside.real.collective.programs import GlooProgram, LibraryProgram, NcclProgram, PingPong
+from ringside.real.collective.programs import Buffers, GlooProgram, LibraryProgram, NcclProgram, PingPong
 from ringside.real.host import fingerprint, own_device
 from ringside.real.launch.follow import show_life
 from ringside.real.launch.loopback import joined

@@ -18,7 +18,7 @@ class MpiBuffers:
     """One rank's view of a collective's data: all blocks in order, in elements of ``dtype``.
 
     Blocks in which the rank holds nothing yet are filled with a value that no result contains. Data are in
-    NumPy; `ringside.real.collective.buffers` has PyTorch's.
+    NumPy; `ringside.real.collective.programs` has PyTorch's.
     """
 
     def __init__(self, collective: Collective, chunks: Chunks, rank: int) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median, median_low
 from typing import Any, NamedTuple
 
-from ringside.real.collective.emulated import EmulatedCluster, spread
+from ringside.real.collective.links import EmulatedCluster, spread
 from ringside.real.launch.follow import Row
 from ringside.real.launch.torchrun import WorldSpec, run
 from ringside.real.program.job import ProgramJob

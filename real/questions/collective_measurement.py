@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from ringside.real.backends import BACKENDS, ON_SOCKETS
-from ringside.real.collective.emulated import measure_emulated
+from ringside.real.collective.links import measure_emulated
 from ringside.real.collective.measure import DTYPES, Measurement, check_room, measure, warnings
 from ringside.real.launch.forks import Forks
 from ringside.real.launch.torchrun import WorldSpec

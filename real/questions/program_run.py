@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ringside.real.backends import ON_GPU, ON_SOCKETS, UNDER_TORCHRUN
-from ringside.real.collective.emulated import cluster
-from ringside.real.collective.links import measured_graph
+from ringside.real.collective.links import cluster, measured_graph
 from ringside.real.collective.measure import check_gpus, check_room
 from ringside.real.program.job import COMPUTE, ProgramJob
 from ringside.real.program.measure import MeasuredProgram, measure_program

@@ -6,13 +6,11 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-from ringside.real.collective.emulated import cluster
-from ringside.real.collective.links import measured_network
+from ringside.real.collective.links import cluster, measured_network
 from ringside.real.collective.measure import check_room
 from ringside.real.questions.fields import OnRanks
 from ringside.real.training.job import DTYPES, MODELS, ExpertLayers, Model, TrainingJob
-from ringside.real.training.measure import measure_training
-from ringside.real.training.record import TrainingRecord
+from ringside.real.training.record import TrainingRecord, measure_training
 from ringside.sim.questions.question import QuestionError, choices, option
 from ringside.sim.training.pipeline.schedules import SCHEDULES, find_schedule
 from ringside.sim.training.tensor.context import METHODS

@@ -23,8 +23,7 @@ from torch.distributed.tensor.parallel import (
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-from ringside.real.training.context import Computed, Slept, attention
-from ringside.real.training.experts import Dispatched
+from ringside.real.training.experts import Computed, Dispatched, Slept, attention
 from ringside.real.training.job import SCHEDULES, ExpertLayers, Sleeping, SmallDecoder, TrainingJob
 from ringside.real.training.sleeping import SharedLayer, SimulatedDevice, SleepingLayer, SleepingPart
 from ringside.sim.training.mesh import DATA

@@ -1,13 +1,17 @@
-"""Measured training steps as a file: every rank's communication with its times, and the environment."""
+"""Training steps measured, and as a file: every rank's communication with its times, the environment."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median_low
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import BeforeValidator, ConfigDict, TypeAdapter
 
+from ringside.real.collective.links import EmulatedCluster
+from ringside.real.launch.follow import Row
+from ringside.real.launch.torchrun import WorldSpec, run
 from ringside.real.training.job import TrainingJob
 from ringside.sim.record import TRAINING_SCHEMA, RecordError, read_steps
 from ringside.sim.training.ddp.step import MeasuredNetwork
@@ -107,3 +111,49 @@ def read(path: Path) -> TrainingRecord:
     if not record.steps or any(len(step) != record.job.mesh.ranks for step in record.steps):
         raise RecordError(f"{path}: no step with all of its ranks; make one with ringside measure train")
     return record
+
+
+def measure_training(
+    job: TrainingJob,
+    on_record: Callable[[TrainingRecord], None] = lambda _: None,
+    *,
+    cluster: EmulatedCluster | None = None,
+    wires: MeasuredNetwork | None = None,
+) -> TrainingRecord:
+    """Train on the ranks of the job's mesh: under torchrun here, or rank r in host r of an emulated network.
+
+    ``wires`` is that network as measured, for the record. ``on_record`` is called after each step with all
+    results until then. Raise `ringside.real.launch.follow.MeasureError` where a rank dies or hangs.
+    """
+    ranks = job.mesh.ranks
+    if cluster and ranks > len(cluster.network.hosts):
+        raise ValueError(
+            f"{ranks} ranks, but the network has {len(cluster.network.hosts)} hosts; write fewer ranks"
+        )
+    steps: list[Step] = []
+    fingerprint: dict[str, str] = {}
+
+    def keep(row: Row) -> None:
+        fingerprint.update(row["fingerprint"])
+        steps.append(tuple(_seen(own) for own in row["ranks"]))
+        on_record(TrainingRecord(job=job, steps=tuple(steps), fingerprint=fingerprint, wires=wires))
+
+    if cluster:
+        hosts = tuple(range(ranks))
+        fingerprint |= cluster.settings(hosts)
+        # computing ranks leave the rest of their cores to the network, in fair shares
+        cluster.run(replace(job, realtime=True), hosts, keep)
+    else:
+        run(job, WorldSpec(ranks), keep)
+    return TrainingRecord(job=job, steps=tuple(steps), fingerprint=fingerprint, wires=wires)
+
+
+def _seen(own: Any) -> MeasuredRankStep:
+    begin, end, operations = own
+    return MeasuredRankStep(
+        begin,
+        end,
+        tuple(
+            Said(kind, nbytes, dtype, tuple(ranks), *rest) for kind, nbytes, dtype, ranks, *rest in operations
+        ),
+    )

@@ -5,8 +5,15 @@ compute, the figures of a topology's links, the moment at which a rank begins. A
 the duration in quantiles, and who waits for whom.
 """
 
-from ringside.sim.disturbance.disturbance import Disturbance, Draw, SlowLink
-from ringside.sim.disturbance.jitter import Empirical, Jitter, Lognormal, OsNoise
+from ringside.sim.disturbance.disturbance import (
+    Disturbance,
+    Draw,
+    Empirical,
+    Jitter,
+    Lognormal,
+    OsNoise,
+    SlowLink,
+)
 from ringside.sim.disturbance.study import MAX_DRAWS, Drawn, Outcome, study
 
 __all__ = [

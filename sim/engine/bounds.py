@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.sim.collective import KINDS
-from ringside.sim.engine.run import route
+from ringside.sim.engine.wiring import route
 from ringside.sim.parameters import Parameters
 from ringside.sim.schedule import Schedule, Step
 from ringside.sim.streams import TransferStreams

@@ -15,8 +15,8 @@ from ringside.sim import effort
 from ringside.sim.clock import LONG_S, TICKS, Clock, seconds, ticks
 from ringside.sim.effort import uncollected
 from ringside.sim.engine.gates import Gate, Incoming
-from ringside.sim.engine.run import SimulatedCollective, check_ranks, route
 from ringside.sim.engine.timeline import LinkSpan, Timeline, TransferSpan
+from ringside.sim.engine.wiring import SimulatedCollective, check_ranks, route
 from ringside.sim.network.find import make_network
 from ringside.sim.network.message import PIECES, Message, Network
 from ringside.sim.schedule import Schedule, ScheduleError, Step

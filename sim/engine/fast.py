@@ -15,8 +15,7 @@ import numpy as np
 from ringside.sim import effort, jit
 from ringside.sim.effort import uncollected
 from ringside.sim.engine import events, maxplus, rounds
-from ringside.sim.engine.run import SimulatedCollective, check_ranks
-from ringside.sim.engine.wiring import Ints, Wiring, wire
+from ringside.sim.engine.wiring import Ints, SimulatedCollective, Wiring, check_ranks, wire
 from ringside.sim.schedule import Schedule, ScheduleError, Step
 from ringside.sim.streams import TransferStreams
 from ringside.topologies import Routes, Topology

@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ringside.sim import effort, jit
-from ringside.sim.engine.run import SimulatedCollective
-from ringside.sim.engine.wiring import Floats, Wiring
+from ringside.sim.engine.wiring import Floats, SimulatedCollective, Wiring
 from ringside.sim.schedule import Schedule
 from ringside.sim.streams import TransferStreams
 

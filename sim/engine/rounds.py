@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ringside.sim import effort, jit
-from ringside.sim.engine.run import SimulatedCollective
-from ringside.sim.engine.wiring import Floats, Ints, Wiring, needs
+from ringside.sim.engine.wiring import Floats, Ints, SimulatedCollective, Wiring, needs
 from ringside.sim.schedule import Schedule
 from ringside.sim.streams import TransferStreams
 
@@ -91,7 +90,7 @@ def star_of(schedule: Schedule, wiring: Wiring, gamma: float) -> Star | None:
     streams, size = schedule.steps, len(wiring.count)
     if not isinstance(streams, TransferStreams) or schedule.after or gamma or not _is_star(wiring):
         return None
-    from ringside.sim.engine.compiled.memory import lines
+    from ringside.sim.engine.compiled.world import lines
 
     order = np.argsort(wiring.place)
     src, dst, column = wiring.src[order], wiring.dst[order], wiring.column[order]

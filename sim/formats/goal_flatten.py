@@ -8,8 +8,7 @@ their order becomes requirements.
 from collections.abc import Callable, Iterable, Sequence
 
 from ringside.sim.formats import FormatError
-from ringside.sim.formats.goal import MAX_NODES, MAX_TAG, RECV, SEND, WORK, GoalNode
-from ringside.sim.formats.goal_program import BEGIN, EAGER
+from ringside.sim.formats.goal import BEGIN, EAGER, MAX_NODES, MAX_TAG, RECV, SEND, WORK, GoalNode
 from ringside.sim.formats.order import ARRIVAL, QUEUE_LOST, OperationOrder, folded, loses_queue
 from ringside.sim.program.operations import (
     Call,

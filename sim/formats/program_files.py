@@ -15,7 +15,6 @@ from ringside.sim.formats import (
     chakra_program,
     goal,
     goal_flatten,
-    goal_program,
     text_of,
 )
 from ringside.sim.formats.goal_flatten import ScheduleOf
@@ -55,7 +54,7 @@ def read(path: Path) -> ProgramFile:
     if path.suffix == ".goal":
         parsed = goal.loads(text_of(path), str(path))
         placed = f"{parsed.placed} nodes name a processor or a card of their rank, which is ignored"
-        of_library = partial(goal_program.program_of, parsed, str(path))
+        of_library = partial(goal.program_of, parsed, str(path))
         return ProgramFile(len(parsed.ranks), of_library, (placed,) if parsed.placed else (), "ideal")
     traces = _traces(path)
     groups = _groups(traces[0].with_name(GROUPS), len(traces))

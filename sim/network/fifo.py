@@ -31,8 +31,7 @@ from math import inf
 from operator import attrgetter
 
 from ringside.sim.clock import AT_MOST_S, SIMULTANEOUS, TICKS, Clock, seconds, since, ticks
-from ringside.sim.network.crowding import Crowding
-from ringside.sim.network.load import load_of
+from ringside.sim.network.load import Crowding, load_of
 from ringside.sim.network.message import Message, Rates
 from ringside.topologies import Routes, Topology
 from ringside.topologies.graph import Hop

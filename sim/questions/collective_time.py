@@ -132,7 +132,7 @@ class CollectiveTime(Disturbances, BySize, OfType, ByLibrary):
         self, predicted: "Mapping[int | None, Predicted]", on_draw: Callable[[str], None]
     ) -> "DisturbedTime":
         """Draw the prediction's algorithm under the disturbance."""
-        from ringside.sim.disturbance.networks import collective_once
+        from ringside.sim.disturbance.study import collective_once
         from ringside.sim.questions.disturbed_time import draw_times
 
         (one,) = predicted.values()

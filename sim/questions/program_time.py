@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ringside.sim.calibration import Calibration, find_calibration
 from ringside.sim.disturbance import Disturbance, Draw
-from ringside.sim.disturbance.networks import libraries_under
+from ringside.sim.disturbance.study import libraries_under
 from ringside.sim.formats.program_files import holds_program
 from ringside.sim.libraries.find import LIBRARIES, find_library
 from ringside.sim.program.check import PROVED

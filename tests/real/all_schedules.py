@@ -11,8 +11,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as processes
 
-from ringside.real.collective.buffers import Buffers
-from ringside.real.collective.programs import GlooProgram
+from ringside.real.collective.programs import Buffers, GlooProgram
 from ringside.sim.algorithms import ALGORITHMS, schedule
 from ringside.sim.collective import Collective
 from ringside.sim.proof import prove

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import multiprocessing
 from torch.nn.functional import scaled_dot_product_attention
 
-from ringside.real.training.context import Computed, attention
+from ringside.real.training.experts import Computed, attention
 from ringside.sim.training.tensor.context import BALANCED, METHODS
 
 RANKS, TOKENS = 2, 16

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch")
-from ringside.real.collective.emulated import EmulatedCluster, cluster, measure_emulated, spread
+from ringside.real.collective.links import EmulatedCluster, cluster, measure_emulated, spread
 from ringside.real.collective.measure import Measurement
 from ringside.real.emulate import available, sweep
 from ringside.real.launch.follow import MeasureError
@@ -35,7 +35,7 @@ RING = Measurement(
 )
 
 RUN = """
-from ringside.real.collective.emulated import measure_emulated
+from ringside.real.collective.links import measure_emulated
 from ringside.real.launch.torchrun import WorldSpec
 from ringside.real.collective.measure import Measurement
 from ringside.topologies import star

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 pytest.importorskip("torch")
-from ringside.real.collective.emulated import cluster
+from ringside.real.collective.links import cluster
 from ringside.real.collective.measure import Measurement
 from ringside.real.emulate import available
 from ringside.real.launch.forks import Forks

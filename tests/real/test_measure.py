@@ -220,9 +220,9 @@ def test_a_rank_that_disagrees_is_reported(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
         "import os\n"
         "if os.environ.get('RANK') == '1':\n"
-        "    import ringside.real.collective.buffers\n"
-        "    true = ringside.real.collective.buffers.Buffers.reset\n"
-        "    ringside.real.collective.buffers.Buffers.reset = lambda self: (true(self), self.data.add_(1))\n"
+        "    import ringside.real.collective.programs\n"
+        "    true = ringside.real.collective.programs.Buffers.reset\n"
+        "    ringside.real.collective.programs.Buffers.reset = lambda self: (true(self), self.data.add_(1))\n"
     )
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     words = "measure all_reduce -g 2 -o out.jsonl -b 4K -e 8K -n 2"

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringside.real.training.job import ExpertLayers, Sleeping, SmallDecoder, TrainingJob
-from ringside.real.training.measure import measure_training
-from ringside.real.training.record import MeasuredRankStep, Said, TrainingRecord, read
+from ringside.real.training.record import MeasuredRankStep, Said, TrainingRecord, measure_training, read
 from ringside.sim.record import RecordError
 from ringside.sim.training.mesh import DATA
 from ringside.validation.training.compare import CommunicationCall, compare_training, planned, seen

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 
 from ringside.topologies import hardware
 from ringside.topologies.graph import Topology, ranks
-from ringside.topologies.importers.elements import Element
-from ringside.topologies.importers.nccl_elements import busid, pcie
+from ringside.topologies.importers.elements import Element, busid, pcie
 from ringside.topologies.machine import machine, nvidia_machines
 
 _CAPABILITIES = {

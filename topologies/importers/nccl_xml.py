@@ -18,7 +18,7 @@ import networkx as nx
 from ringside.topologies import hardware
 from ringside.topologies.chassis import clustered
 from ringside.topologies.graph import Node, Topology, add_cable
-from ringside.topologies.importers import completing, nccl_elements
+from ringside.topologies.importers import completing, elements
 from ringside.topologies.importers.elements import Element
 from ringside.topologies.units import Seconds
 
@@ -28,7 +28,7 @@ class ImportedMachine:
     """The content of a file: the machine as a graph without latencies, and its attributes.
 
     ``ports`` has the bytes/s of every card; ``compute_capability`` is the lowest of the GPUs; ``cpu``
-    is its maker as in `nccl_elements.maker`; ``socket`` is NCCL's bandwidth from CPU to CPU in
+    is its maker as in `elements.maker`; ``socket`` is NCCL's bandwidth from CPU to CPU in
     bytes/s. ``root`` is the file itself, completed.
     """
 
@@ -66,10 +66,10 @@ def topology(
 
 def read(text: str, gpus: str = "") -> ImportedMachine:
     """Parse a file's text into a machine; raise `TopologyError` with the line of an error."""
-    root = nccl_elements.elements(text)
+    root = elements.elements(text)
     if gpus:
         completing.complete(root, gpus)
-    ranked = nccl_elements.gpus(root)
+    ranked = elements.gpus(root)
     if not ranked:
         raise root.complaint(completing.refusal(root))
     cpus = [child for child in root.children if child.tag == "cpu"]
@@ -78,9 +78,7 @@ def read(text: str, gpus: str = "") -> ImportedMachine:
     for rank, gpu in enumerate(names.values()):
         graph.add_node(gpu, kind="gpu", rank=rank, tier=0)
     capability = min(element.count("sm") for element in ranked)
-    machine = ImportedMachine(
-        graph, capability, nccl_elements.maker(cpus[0]), nccl_elements.socket(cpus[0]), root
-    )
+    machine = ImportedMachine(graph, capability, elements.maker(cpus[0]), elements.socket(cpus[0]), root)
     _Walk(machine, names).through(cpus)
     return machine
 
@@ -92,7 +90,7 @@ class _Walk:
         self._machine = machine
         self._graph = machine.graph
         self._names = names
-        self._cards = {id(net): f"nic{index}" for index, net in enumerate(nccl_elements.nets(machine.root))}
+        self._cards = {id(net): f"nic{index}" for index, net in enumerate(elements.nets(machine.root))}
         self._depth = max(_depth(element) for element in machine.root.children)
         self._at: dict[int, list[Node]] = {}
         self._numbers = count()
@@ -113,12 +111,12 @@ class _Walk:
         for child in element.children:
             match child.tag:
                 case "pci":
-                    self._pci(child, above, min(width, nccl_elements.pcie(child)), tier)
+                    self._pci(child, above, min(width, elements.pcie(child)), tier)
                 case "nic":
                     self._nic(child, above, width)
                 case "gpu" if id(child) in self._names:
                     gpu = self._names[id(child)]
-                    self._at.setdefault(nccl_elements.busid(element), []).append(gpu)
+                    self._at.setdefault(elements.busid(element), []).append(gpu)
                     self._cable(gpu, above, "pcie", width)
 
     def _pci(self, element: Element, above: Node, width: float, tier: int) -> None:
@@ -134,7 +132,7 @@ class _Walk:
         for net in element.children:
             card = self._cards.get(id(net))
             if card is not None:
-                port = nccl_elements.port(net)
+                port = elements.port(net)
                 self._graph.add_node(card, kind="nic", tier=self._depth + 2)
                 self._cable(above, card, "pcie", width if width < float("inf") else port)
                 self._machine.ports[card] = port
@@ -163,7 +161,7 @@ class _Walk:
 
     def _to_peers(self, gpu: Node, element: Element, kind: str, bandwidth: float) -> None:
         """Link to the GPU at the target address, unless it is absent, or the GPU itself as in some files."""
-        for peer in self._at.get(nccl_elements.busid(element, "target"), ()):
+        for peer in self._at.get(elements.busid(element, "target"), ()):
             if bandwidth and peer != gpu:
                 self._graph.add_edge(gpu, peer, kind=kind, bandwidth=bandwidth, latency=0.0)
 

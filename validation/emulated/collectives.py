@@ -9,8 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ringside.real.collective.emulated import EmulatedCluster, cluster
-from ringside.real.collective.links import MeasuredLink, as_measured, measure_latency, measure_link
+from ringside.real.collective.links import (
+    EmulatedCluster,
+    MeasuredLink,
+    as_measured,
+    cluster,
+    measure_latency,
+    measure_link,
+)
 from ringside.real.collective.measure import Measurement
 from ringside.real.launch.forks import Forks
 from ringside.real.launch.torchrun import WorldSpec

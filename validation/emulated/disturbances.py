@@ -11,8 +11,7 @@ from math import inf
 
 import numpy as np
 
-from ringside.real.collective.emulated import cluster
-from ringside.real.collective.links import measured_network
+from ringside.real.collective.links import cluster, measured_network
 from ringside.real.ddp.job import DdpJob, sleeping_layers
 from ringside.real.ddp.measure import measure_ddp
 from ringside.real.launch.forks import Forks

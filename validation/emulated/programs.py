@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ringside.real.collective.emulated import cluster
-from ringside.real.collective.links import measured_graph
+from ringside.real.collective.links import cluster, measured_graph
 from ringside.real.launch.forks import Forks
 from ringside.real.program.job import ProgramJob
 from ringside.real.program.measure import MeasuredProgram, measure_program

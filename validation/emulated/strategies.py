@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ringside.real.collective.emulated import cluster
-from ringside.real.collective.links import measured_network
+from ringside.real.collective.links import cluster, measured_network
 from ringside.real.launch.forks import Forks
 from ringside.real.training.job import ExpertLayers, Sleeping, TrainingJob
-from ringside.real.training.measure import measure_training
+from ringside.real.training.record import measure_training
 from ringside.topologies import star
 from ringside.topologies.names import one_of
 from ringside.validation.emulated.plan import MBIT

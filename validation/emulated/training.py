@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ringside.real.collective.emulated import cluster
-from ringside.real.collective.links import measured_network
+from ringside.real.collective.links import cluster, measured_network
 from ringside.real.ddp.job import DdpJob, sleeping_layers
 from ringside.sim.training.ddp.buckets import Bucketing
 from ringside.sim.training.ddp.powersgd import PowerSGD

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ringside.real.backends import ON_GPU, ON_SOCKETS, UNDER_TORCHRUN
-from ringside.real.collective.emulated import EmulatedCluster, cluster
-from ringside.real.collective.links import measured_network
+from ringside.real.collective.links import EmulatedCluster, cluster, measured_network
 from ringside.real.collective.measure import check_room
 from ringside.real.ddp.job import HOOKS, SLEEPING, DdpJob, sleeping_layers
 from ringside.real.ddp.measure import MeasuredSteps, measure_ddp

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
-from ringside.sim.disturbance.networks import libraries_under, library_under
+from ringside.sim.disturbance.study import libraries_under, library_under
 from ringside.sim.libraries.find import LIBRARIES
 from ringside.sim.libraries.library import Library
 from ringside.sim.program.groups import process_group

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from ringside.pictures.style import STYLE, save
-from ringside.sim.goodput.simulate import PRODUCTIVE, RECOVERY, RESTORE, SAVE, START, WASTED
+from ringside.sim.goodput.study import PRODUCTIVE, RECOVERY, RESTORE, SAVE, START, WASTED
 from ringside.validation.elastic import ComparedRun
 
 _SHADES = {

@@ -8,14 +8,16 @@ they left, so only the first message of each link's queue is in the heap.
 from typing import Any
 
 from ringside.sim.clock import AT_MOST_S
-from ringside.sim.engine.compiled.memory import LINE, array_at, fetch
 from ringside.sim.engine.compiled.world import (
     ARRIVAL,
     CONNECTION,
     LATER,
+    LINE,
     MESSAGE,
     NOW,
     TRAVELS,
+    array_at,
+    fetch,
     link_at,
     messages,
 )

@@ -9,13 +9,11 @@ from typing import Any
 
 from ringside.sim import clock
 from ringside.sim.clock import LONG_S
-from ringside.sim.engine.compiled import agenda, memory, origin
+from ringside.sim.engine.compiled import agenda
 from ringside.sim.engine.compiled import gates as shutting
 from ringside.sim.engine.compiled import world as states
 from ringside.sim.engine.compiled.agenda import post, post_behind, take
 from ringside.sim.engine.compiled.gates import close_over, forget, lift, shut, unchain
-from ringside.sim.engine.compiled.memory import array_at
-from ringside.sim.engine.compiled.origin import move_origin
 from ringside.sim.engine.compiled.world import (
     ADDED,
     ARRIVAL,
@@ -32,12 +30,14 @@ from ringside.sim.engine.compiled.world import (
     STREAM,
     TRAVELS,
     WIDE,
+    array_at,
     connections,
     edges,
     gates,
     leave,
     link_at,
     messages,
+    move_origin,
     needed,
     number_at,
     room_for_message,
@@ -388,5 +388,5 @@ def _entry(sources: int) -> Any:
     return play
 
 
-_MODULES = memory, states, agenda, shutting, origin, fifo, clock
+_MODULES = states, agenda, shutting, fifo, clock
 play = _entry(fingerprint(*(str(module.__file__) for module in _MODULES)))

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from ringside.sim.engine.compiled.memory import lines
 from ringside.sim.engine.compiled.world import (
     CONNECTION,
     EDGE,
@@ -18,6 +17,7 @@ from ringside.sim.engine.compiled.world import (
     STREAM,
     WAITING,
     WORLD,
+    lines,
 )
 from ringside.sim.engine.wiring import Ints, Wiring, needs
 from ringside.sim.schedule import Schedule

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ringside.sim.engine.compiled import memory, world
-from ringside.sim.engine.compiled.memory import LINE, fetch
-from ringside.sim.engine.compiled.world import needed
+from ringside.sim.engine.compiled import world
+from ringside.sim.engine.compiled.world import LINE, fetch, needed
 from ringside.sim.jit import compiled, entry, fingerprint
 
 EVERY = 200_000
@@ -167,4 +166,4 @@ def _entry(sources: int) -> Any:
     return play
 
 
-play = _entry(fingerprint(memory.__file__, world.__file__))
+play = _entry(fingerprint(world.__file__))

@@ -20,7 +20,7 @@ from ringside.sim.disturbance import (
     SlowLink,
     study,
 )
-from ringside.sim.disturbance.networks import collective_once, libraries_under, library_under
+from ringside.sim.disturbance.study import collective_once, libraries_under, library_under
 from ringside.sim.libraries.find import find_library
 from ringside.sim.libraries.library import ROUNDING
 from ringside.sim.program import Call, Compute, Group, Operation, Program

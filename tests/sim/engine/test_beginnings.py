@@ -12,7 +12,7 @@ from math import inf, ulp
 import pytest
 
 from ringside.sim.engine import events, fast
-from ringside.sim.engine.run import SimulatedCollective
+from ringside.sim.engine.wiring import SimulatedCollective
 from ringside.sim.jit import available
 from ringside.sim.network.fifo import _Link
 from ringside.sim.network.message import NETWORKS, Message

@@ -11,9 +11,8 @@ from ringside.sim.algorithms import ALGORITHMS, schedule
 from ringside.sim.collective import Collective
 from ringside.sim.engine.events import simulate as engine
 from ringside.sim.formats import FormatError
-from ringside.sim.formats.goal import RECV, SEND, WORK, GoalNode, dumps, loads
+from ringside.sim.formats.goal import EAGER, RECV, SEND, WORK, GoalNode, dumps, loads, program_of
 from ringside.sim.formats.goal_flatten import losses, of_program, of_schedule
-from ringside.sim.formats.goal_program import EAGER, program_of
 from ringside.sim.libraries import gloo
 from ringside.sim.predict import predict
 from ringside.sim.program.check import check

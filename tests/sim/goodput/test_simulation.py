@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from ringside.sim.goodput import simulate
 from ringside.sim.goodput.formulas import best_interval, expected_goodput
 from ringside.sim.goodput.job import DAY_S, Cause, Checkpoints, LongJob, Restart, causes_of_mtbf
 from ringside.sim.goodput.published import PUBLISHED
-from ringside.sim.goodput.simulate import (
+from ringside.sim.goodput.study import (
     PRODUCTIVE,
     RECOVERY,
     SAVE,
@@ -21,10 +20,12 @@ from ringside.sim.goodput.simulate import (
     START,
     WASTED,
     Strike,
+    around,
     live,
     random_strikes,
+    study,
+    within99,
 )
-from ringside.sim.goodput.study import around, study, within99
 
 HOUR = 3600.0
 CRASH, LOSS, HANG = Cause("crash", 0.0), Cause("loss", 0.0, loses_node=True), Cause("hang", 0.0, hangs=True)
@@ -165,7 +166,7 @@ def test_nothing_fails_while_the_job_waits_for_a_node():
 
 
 def test_a_job_that_never_gets_on_is_given_up(monkeypatch):
-    monkeypatch.setattr(simulate, "MOST_STRIKES", 50)
+    monkeypatch.setattr("ringside.sim.goodput.study.MOST_STRIKES", 50)
     with pytest.raises(ValueError, match=r"after 50 failures 0\.0% of the work is done; write"):
         live(job(), 300.0, repeat(Strike(60.0, CRASH)))
 

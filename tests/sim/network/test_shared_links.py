@@ -13,7 +13,7 @@ from ringside.sim.algorithms import ALGORITHMS, schedule
 from ringside.sim.collective import Collective
 from ringside.sim.engine import fast
 from ringside.sim.engine.events import simulate
-from ringside.sim.engine.run import SimulatedCollective
+from ringside.sim.engine.wiring import SimulatedCollective
 from ringside.sim.network.message import PIECES
 from ringside.sim.schedule import Schedule, Step, even_chunks, step
 from ringside.topologies import Routes, Topology, check, star

@@ -9,7 +9,7 @@ from ringside.sim.libraries.nccl.graph.graph import PathClass
 from ringside.sim.libraries.nccl.graph.nodes import LOCAL, PCI, Node, Nodes, cable, connect
 from ringside.sim.libraries.nccl.graph.system import System, nvlink_link
 from ringside.topologies.graph import Topology, ranks
-from ringside.topologies.importers import nccl_elements, nccl_xml, nvidia_smi
+from ringside.topologies.importers import elements, nccl_xml, nvidia_smi
 from ringside.topologies.importers.elements import Element
 
 Kind = Literal["topology", "graphs", "table", "log"]
@@ -87,14 +87,14 @@ class _Drawing:
 
     def __init__(self, root: Element) -> None:
         self.nodes = Nodes()
-        self._gpus = {id(gpu): rank for rank, gpu in enumerate(nccl_elements.gpus(root))}
-        self._nets = {id(net) for net in nccl_elements.nets(root)}
+        self._gpus = {id(gpu): rank for rank, gpu in enumerate(elements.gpus(root))}
+        self._nets = {id(net) for net in elements.nets(root)}
         self._places: dict[int, Node] = {}
         self._cpu_of: dict[int, Node] = {}
         hosts: dict[str, int] = {}
         for index, element in enumerate(child for child in root.children if child.tag == "cpu"):
             host = hosts.setdefault(element.attributes.get("host_hash", ""), len(hosts))
-            cpu = self.nodes.add(Node("cpu", index, host=host, maker=nccl_elements.maker(element)))
+            cpu = self.nodes.add(Node("cpu", index, host=host, maker=elements.maker(element)))
             for child in element.children:
                 if child.tag == "pci":
                     self._pci(child, cpu, cpu)
@@ -104,7 +104,7 @@ class _Drawing:
             self._across(pci)
 
     def _pci(self, element: Element, above: Node, cpu: Node) -> None:
-        address, width = nccl_elements.busid(element), nccl_elements.pcie(element)
+        address, width = elements.busid(element), elements.pcie(element)
         gpus = [child for child in element.children if child.tag == "gpu"]
         used = [gpu for gpu in gpus if id(gpu) in self._gpus]
         nic = next((child for child in element.children if child.tag == "nic"), None)
@@ -120,7 +120,7 @@ class _Drawing:
             self._plug(element, self.nodes.add(node), above, width)
         elif nic is not None:
             self._card(nic, (cpu.name, address & ~0xF), above, width)
-        elif not gpus and nccl_elements.is_bridge(element):
+        elif not gpus and elements.is_bridge(element):
             node = self.nodes.add(Node("pci", address, device=_device(element)))
             for child in element.children:
                 if child.tag == "pci":
@@ -128,7 +128,7 @@ class _Drawing:
             self._plug(element, node, above, width)
 
     def _plug(self, element: Element, node: Node, above: Node, width: float) -> None:
-        self._places[nccl_elements.busid(element)] = node
+        self._places[elements.busid(element)] = node
         cable(node, above, PCI, width)
 
     def _card(self, element: Element, name: object, above: Node, width: float) -> None:
@@ -141,7 +141,7 @@ class _Drawing:
             card = self.nodes.add(Node("nic", name))
             cable(card, above, PCI, width)
         for net in ports:
-            number, bandwidth = net.count("dev"), nccl_elements.port(net)
+            number, bandwidth = net.count("dev"), elements.port(net)
             node = Node(
                 "net", number, dev=number, bandwidth=bandwidth, asic=net.attributes.get("guid", number)
             )
@@ -152,12 +152,12 @@ class _Drawing:
 
     def _across(self, pci: Element) -> None:
         """Add links from a device other than up and down."""
-        node = self._places.get(nccl_elements.busid(pci))
+        node = self._places.get(elements.busid(pci))
         if node is None:
             return
         for child in pci.children:
             if child.tag == "pcilink":
-                other = self._places.get(nccl_elements.busid(child, "target"))
+                other = self._places.get(elements.busid(child, "target"))
                 if other is not None:
                     connect(node, other, PathClass.LOC, LOCAL)
         for gpu in (child for child in pci.children if child.tag == "gpu" and id(child) in self._gpus):
@@ -173,7 +173,7 @@ class _Drawing:
             bandwidth = element.count("count") * nvlink_link(gpu.capability)
             kind = element.text("tclass")
             if kind.startswith("0x03"):
-                peer = self._places.get(nccl_elements.busid(element, "target"))
+                peer = self._places.get(elements.busid(element, "target"))
                 if peer is not None:
                     connect(gpu, peer, PathClass.NVL, bandwidth)
             else:
