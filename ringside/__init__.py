@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from ringside.sim.record import Record as Record
     from ringside.sim.schedule import Schedule as Schedule
     from ringside.sim.training.ddp.buckets import Bucketing as Bucketing
+    from ringside.sim.training.ddp.buckets import PowerSGD as PowerSGD
     from ringside.sim.training.ddp.job import DataParallel as DataParallel
-    from ringside.sim.training.ddp.powersgd import PowerSGD as PowerSGD
     from ringside.sim.training.ddp.step import TrainingStep as TrainingStep
     from ringside.sim.training.step import ParallelStep as ParallelStep
     from ringside.studies.run import sweep as sweep
@@ -107,7 +107,7 @@ else:
         "PairsVerdict": "ringside.validation.pairs",
         "ParallelStep": "ringside.sim.training.step",
         "Pick": "ringside.sim.pick",
-        "PowerSGD": "ringside.sim.training.ddp.powersgd",
+        "PowerSGD": "ringside.sim.training.ddp.buckets",
         "Prediction": "ringside.sim.libraries.library",
         "ProgramRun": "ringside.real.questions.program_run",
         "ProgramTime": "ringside.sim.questions.program_time",

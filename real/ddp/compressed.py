@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 
-from ringside.sim.training.ddp.powersgd import PowerSGD
+from ringside.sim.training.ddp.buckets import PowerSGD
 
 EPSILON = 1e-8
 """Added to the norm of a column: sleeping layers have gradients of rank 1, whose other columns are zero."""

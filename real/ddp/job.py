@@ -7,9 +7,8 @@ from ringside.real.backends import ON_SOCKETS, UNDER_TORCHRUN
 from ringside.real.collective.job import MAX_ITERATIONS, check_timeout
 from ringside.real.launch.follow import RankJob
 from ringside.sim.libraries.rules import GLOO
-from ringside.sim.training.ddp.buckets import Bucketing
+from ringside.sim.training.ddp.buckets import Bucketing, PowerSGD
 from ringside.sim.training.ddp.job import STEADY
-from ringside.sim.training.ddp.powersgd import PowerSGD
 from ringside.sim.workload.workload import Layer, Tensor, Workload
 
 HOOKS = ("allreduce", "powersgd")

@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 
 from ringside.sim.training.mesh import Mesh
-from ringside.sim.training.pipeline.actions import Placement, Table
-from ringside.sim.training.pipeline.lowering import find_placement
+from ringside.sim.training.pipeline.actions import Placement, Table, find_placement
 from ringside.sim.training.pipeline.schedules import placement, tables
-from ringside.sim.training.tensor.context import METHODS
-from ringside.sim.training.tensor.cut import STYLES
+from ringside.sim.training.tensor.cut import METHODS, STYLES
 from ringside.sim.workload.decoder import CHECKPOINTING
 from ringside.topologies.names import one_of
 
@@ -84,7 +82,7 @@ class LayoutError(ValueError):
 class Layout:
     """``tp`` ranks share each layer, ``pp`` ranks the layers; the rest is data parallelism.
 
-    ``cp`` ranks share each sequence, by ``cp_method`` (`ringside.sim.training.tensor.context`). ``async_tp``
+    ``cp`` ranks share each sequence, by ``cp_method`` (`ringside.sim.training.tensor.cut`). ``async_tp``
     hides the exchanges of tensor-parallel ranks behind the products, as torch does; ``tp_style`` is one of
     `STYLES`, None the strategy's default (`style`).
 

@@ -6,9 +6,8 @@ from ringside.real.ddp.job import DdpJob
 from ringside.real.ddp.measure import measure_ddp, step_of
 from ringside.real.launch.follow import MeasureError
 from ringside.sim.program.groups import TimedGroup
-from ringside.sim.training.ddp.buckets import Bucketing, layout
+from ringside.sim.training.ddp.buckets import Bucketing, PowerSGD, layout
 from ringside.sim.training.ddp.job import Costs, DataParallel
-from ringside.sim.training.ddp.powersgd import PowerSGD
 from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.workload.workload import Layer, Tensor, Workload
 

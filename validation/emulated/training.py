@@ -12,8 +12,7 @@ import numpy as np
 
 from ringside.real.collective.links import cluster, measured_network
 from ringside.real.ddp.job import DdpJob, sleeping_layers
-from ringside.sim.training.ddp.buckets import Bucketing
-from ringside.sim.training.ddp.powersgd import PowerSGD
+from ringside.sim.training.ddp.buckets import Bucketing, PowerSGD
 from ringside.sim.workload.workload import Layer, Tensor, Workload
 from ringside.topologies import star
 from ringside.validation.compare_ddp import ComparedSteps, compare_steps

@@ -18,12 +18,17 @@ from ringside.sim.training.layout import (
     Layout,
     LayoutError,
 )
-from ringside.sim.training.pipeline.actions import COMPUTES, Placement, Table, read_tables, singles
-from ringside.sim.training.pipeline.lowering import find_placement
+from ringside.sim.training.pipeline.actions import (
+    COMPUTES,
+    Placement,
+    Table,
+    find_placement,
+    read_tables,
+    singles,
+)
 from ringside.sim.training.pipeline.program import find_runtime, pipeline
 from ringside.sim.training.pipeline.schedules import SCHEDULES
-from ringside.sim.training.tensor.context import METHODS
-from ringside.sim.training.tensor.cut import STYLES
+from ringside.sim.training.tensor.cut import METHODS, STYLES
 from ringside.sim.workload.decoder import CHECKPOINTING
 from ringside.sim.workload.devices import full_name
 

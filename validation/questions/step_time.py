@@ -12,7 +12,6 @@ from ringside.sim.program.groups import process_group
 from ringside.sim.questions.disturbances import Disturbances, parse_stragglers
 from ringside.sim.questions.disturbed_time import DisturbedTime, draw_programs
 from ringside.sim.questions.question import options_of
-from ringside.sim.training.advice import advice
 from ringside.sim.training.ddp.scaling import DataParallelTraining, Memory, ScaledStep, ScaledTraining
 from ringside.sim.training.ddp.simulate import simulate_disturbed
 from ringside.sim.training.ddp.step import TrainingStep
@@ -20,7 +19,12 @@ from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.memory import FITS, MemoryFit
 from ringside.sim.training.mesh import DIMENSIONS
-from ringside.sim.training.parallel import ParallelTraining, simulate_parallel, simulate_parallel_disturbed
+from ringside.sim.training.parallel import (
+    ParallelTraining,
+    advice,
+    simulate_parallel,
+    simulate_parallel_disturbed,
+)
 from ringside.sim.training.step import ParallelStep, StageTime
 from ringside.topologies.catalogue import split
 from ringside.topologies.placement import PACKED, placement_notes

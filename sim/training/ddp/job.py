@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import Any
 
-from ringside.sim.training.ddp.buckets import Bucketing
-from ringside.sim.training.ddp.powersgd import PowerSGD
+from ringside.sim.training.ddp.buckets import Bucketing, PowerSGD
 from ringside.topologies.names import one_of
 
 COMM_HOOKS = {"allreduce": None, "fp16_compress": "float16", "bf16_compress": "bfloat16", "powersgd": None}

@@ -16,9 +16,15 @@ from typing import NamedTuple
 
 from ringside.sim.collective import ITEMSIZE, Collective
 from ringside.sim.program import Call, Compute, Group, Wait
-from ringside.sim.training.ddp.buckets import BROADCAST_CHUNK, Bucket, assign, layout
+from ringside.sim.training.ddp.buckets import (
+    BROADCAST_CHUNK,
+    Bucket,
+    Compression,
+    assign,
+    compression,
+    layout,
+)
 from ringside.sim.training.ddp.job import COMM_HOOKS, Costs, DataParallel
-from ringside.sim.training.ddp.powersgd import Compression, compression
 from ringside.sim.training.layers import RankLayer, workload_of
 from ringside.sim.training.stage import STREAM, RankList
 from ringside.sim.workload.workload import Tensor, Workload
@@ -46,7 +52,7 @@ class StepPlan:
     of the bucket (only after ``zero_grad(set_to_none=False)``) it is divided in place. A comm hook divides by
     itself, once more per byte, and then views cost nothing on their way. Gradients are copied back from the
     bucket unless they became views. torch's compression hooks cast, divide in place, reduce, cast back;
-    PowerSGD (`ringside.sim.training.ddp.powersgd`) reduces three times.
+    PowerSGD (`ringside.sim.training.ddp.buckets`) reduces three times.
     """
 
     workload: Workload
@@ -178,20 +184,14 @@ def plan(workload: Workload, ranks: int, ddp: DataParallel, costs: Costs) -> Ste
         )
     if ddp.settled == 1 and not bucketing.find_unused_parameters:
         layout(workload, bucketing, 2)  # an error of the second iteration is raised in the first
-    if ddp.comm_hook == "powersgd":
-        _check_matrices(workload)
-    return StepPlan(workload, ranks, ddp, costs, layout(workload, bucketing, ddp.settled))
-
-
-def _check_matrices(workload: Workload) -> None:
-    """Raise ValueError for gradients that PowerSGD cannot compress: sparse ones and ones without elements."""
-    for tensor in workload.parameters:
+    for tensor in workload.parameters if ddp.comm_hook == "powersgd" else ():
         if tensor.sparse or not tensor.count:
             what = "is sparse" if tensor.sparse else "has no elements"
             raise ValueError(
                 f"{workload.name}: the gradient of {tensor.name} {what}, which PowerSGD cannot "
                 "compress; write another `comm_hook`, or leave the parameter out"
             )
+    return StepPlan(workload, ranks, ddp, costs, layout(workload, bucketing, ddp.settled))
 
 
 @dataclass(slots=True)

@@ -7,9 +7,8 @@ from typing import Any
 
 from ringside.sim.libraries.library import Library
 from ringside.sim.program.groups import ALONE, process_group
-from ringside.sim.training.ddp.buckets import DEFAULT_CAP_MB, layout
+from ringside.sim.training.ddp.buckets import DEFAULT_CAP_MB, compression, layout
 from ringside.sim.training.ddp.job import Costs, DataParallel
-from ringside.sim.training.ddp.powersgd import compression
 from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.training.ddp.step import TrainingStep, busy
 from ringside.sim.training.memory import MemoryFit, Optimizer, find_optimizer, fit_of

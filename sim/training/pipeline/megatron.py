@@ -6,8 +6,7 @@ Orders are torch's if groups of micro-batches are of one size; the times of mess
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from ringside.sim.training.pipeline.actions import BACKWARDS, Action, Kind, Table
-from ringside.sim.training.pipeline.lowering import met, received, sent
+from ringside.sim.training.pipeline.actions import BACKWARDS, Action, Kind, Table, met, received, sent
 from ringside.sim.training.pipeline.runtimes import SENDS, Messages, Passes, alternates, computed
 from ringside.sim.training.stage import Stage
 

@@ -6,8 +6,7 @@ from functools import cache, partial
 from ringside.sim.program import Operation, Program
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.mesh import Communicators, Mesh
-from ringside.sim.training.pipeline.actions import COMPUTES, Kind, Placement, Table
-from ringside.sim.training.pipeline.lowering import check_tables, lower
+from ringside.sim.training.pipeline.actions import COMPUTES, Kind, Placement, Table, check_tables, lower
 from ringside.sim.training.pipeline.megatron import megatron_1f1b, megatron_interleaved
 from ringside.sim.training.pipeline.runtimes import (
     Messages,

@@ -10,8 +10,18 @@ from itertools import pairwise
 from typing import Protocol, runtime_checkable
 
 from ringside.sim.program import Group, Recv, Send
-from ringside.sim.training.pipeline.actions import COMPUTES, ENDS, Action, Kind, Placement, Table, singles
-from ringside.sim.training.pipeline.lowering import met, received, sent
+from ringside.sim.training.pipeline.actions import (
+    COMPUTES,
+    ENDS,
+    Action,
+    Kind,
+    Placement,
+    Table,
+    met,
+    received,
+    sent,
+    singles,
+)
 from ringside.sim.training.stage import RankList, Stage
 
 _PAIRS = ("pair", "world pair")

@@ -9,8 +9,7 @@ fused attention and no dropout.
 from dataclasses import dataclass, replace
 
 from ringside.sim.training.layers import Kernels, Pass, RankLayer
-from ringside.sim.training.tensor.context import Attention, ContextParallel
-from ringside.sim.training.tensor.cut import Cut, Product, TensorParallel
+from ringside.sim.training.tensor.cut import Attention, ContextParallel, Cut, Product, TensorParallel
 from ringside.sim.training.tensor.experts import ExpertParallel, Mixture
 from ringside.sim.training.tensor.passes import DTYPES, Branch, Columns, PassCosts, exchange, merged
 from ringside.sim.workload.decoder import CHECKPOINTING, Decoder

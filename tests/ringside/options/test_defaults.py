@@ -15,9 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ringside.commands.train import command as train
 from ringside.sim.training.ddp import buckets
-from ringside.sim.training.ddp.buckets import Bucketing
+from ringside.sim.training.ddp.buckets import Bucketing, PowerSGD
 from ringside.sim.training.ddp.job import DataParallel
-from ringside.sim.training.ddp.powersgd import PowerSGD
 from ringside.sim.training.flat_shard import FlatPolicy
 from ringside.sim.training.fsdp_policy import FullyShardPolicy
 from ringside.sim.training.layout import STRATEGIES, SYNCING

@@ -17,8 +17,7 @@ from ringside.sim.training.memory import find_optimizer
 from ringside.sim.training.parallel import simulate_parallel
 from ringside.sim.training.program import Writing
 from ringside.sim.training.tensor.alone import pass_s
-from ringside.sim.training.tensor.context import BALANCED, METHODS, UNMASKED, Attention, ContextParallel
-from ringside.sim.training.tensor.cut import Pull
+from ringside.sim.training.tensor.cut import BALANCED, METHODS, UNMASKED, Attention, ContextParallel, Pull
 from ringside.sim.training.tensor.decoder import decoder_on_rank
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import Roofline, device

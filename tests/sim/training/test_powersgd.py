@@ -10,9 +10,8 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 
 from ringside.real.model.architecture import architecture
 from ringside.sim.program.groups import TimedGroup
-from ringside.sim.training.ddp.buckets import Bucket, Bucketing
+from ringside.sim.training.ddp.buckets import Bucket, Bucketing, PowerSGD, compression
 from ringside.sim.training.ddp.job import Costs, DataParallel
-from ringside.sim.training.ddp.powersgd import PowerSGD, compression
 from ringside.sim.training.ddp.scaling import compression_nbytes, memory
 from ringside.sim.training.ddp.simulate import HangError, simulate_step
 from ringside.sim.training.ddp.step import TrainingStep

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from ringside.sim.collective import Collective
 from ringside.sim.program import Call, Operation, Wait
-from ringside.sim.training.advice import changes
 from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layers import Exchange, Kernels, RankLayer, as_modules
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.memory import find_optimizer
 from ringside.sim.training.mesh import Communicators, Mesh
+from ringside.sim.training.parallel import changes
 from ringside.sim.training.program import Writing
 from ringside.sim.training.stage import RankList, Stage
 from ringside.sim.training.tensor.decoder import decoder_on_rank

@@ -13,13 +13,12 @@ from ringside.sim.program import Call
 from ringside.sim.program.check import PROVED, check
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.roles import roles
-from ringside.sim.training.advice import peak_nbytes
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.memory import find_optimizer
 from ringside.sim.training.mesh import DATA, FOLDS, Mesh
-from ringside.sim.training.parallel import simulate_parallel
+from ringside.sim.training.parallel import peak_nbytes, simulate_parallel
 from ringside.sim.training.program import Writing
 from ringside.sim.training.step import ParallelStep
 from ringside.sim.training.tensor.decoder import decoder_on_rank

@@ -12,8 +12,7 @@ from ringside.sim.program.check import HANGS, PROVED, check
 from ringside.sim.program.groups import simulate_given
 from ringside.sim.training.layers import Kernels, RankLayer
 from ringside.sim.training.mesh import Communicators, Mesh
-from ringside.sim.training.pipeline.actions import Action, Kind, Placement, read_tables, write_tables
-from ringside.sim.training.pipeline.lowering import lower
+from ringside.sim.training.pipeline.actions import Action, Kind, Placement, lower, read_tables, write_tables
 from ringside.sim.training.pipeline.program import RUNTIMES, Pipeline, find_runtime, pipeline
 from ringside.sim.training.pipeline.runtimes import Messages
 from ringside.sim.training.pipeline.schedules import SCHEDULES, placement, tables

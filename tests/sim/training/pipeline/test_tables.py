@@ -13,11 +13,13 @@ from ringside.sim.training.pipeline.actions import (
     Action,
     Kind,
     Placement,
+    check_tables,
     deal_layers,
+    find_placement,
+    lower,
     read_tables,
     write_tables,
 )
-from ringside.sim.training.pipeline.lowering import check_tables, find_placement, lower
 from ringside.sim.training.pipeline.schedules import SCHEDULES, PassTimes, orders, placement, tables, zb_2p
 
 GOLDEN = json.loads(Path(__file__).with_name("torch_tables.json").read_text(encoding="utf-8"))["rows"]
