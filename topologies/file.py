@@ -26,28 +26,42 @@ itself, every cable once (``one_way: true`` for a link in one direction only)::
 
 Tiers give routes an order: 0 for ranks, one more for each layer of switches. Without them a message may take
 any path, through other hosts too; see `ringside.topologies.routing`. If the graph equals the one that its
-recipe makes (`ringside.topologies.recipe`), the file stands for that cluster. If the graph was edited, it is
+recipe makes, the file stands for that cluster. If the graph was edited, it is
 used as it is, with the recipe's routes where their links still exist.
+
+A recipe is plain text that makes a topology again, with its routes and its name: the content of such a file,
+or the output of NCCL or nvidia-smi with a number of machines::
+
+    dump: <system version="1">...
+    name: mine
+    nodes: 4
 """
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
-from ringside.topologies import machine_file
-from ringside.topologies.catalogue import MAKERS, make
-from ringside.topologies.graph import Topology, TopologyError, name_of, num_machines, ranks
-from ringside.topologies.importers import importer
-from ringside.topologies.making import made
-from ringside.topologies.units import shown
 from pathlib import Path
 from typing import Any, Literal
+
 import networkx as nx
 import yaml
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
+
 from ringside.topologies import machine_file, strict_yaml
-from ringside.topologies.catalogue import MAKERS
+from ringside.topologies.catalogue import MAKERS, make
 from ringside.topologies.disk import regular, write_file
-from ringside.topologies.graph import LINK_KINDS, NODE_KINDS, Topology, TopologyError, add_cable, check
+from ringside.topologies.graph import (
+    LINK_KINDS,
+    NODE_KINDS,
+    Topology,
+    TopologyError,
+    add_cable,
+    check,
+    name_of,
+    num_machines,
+    ranks,
+)
+from ringside.topologies.importers import importer
+from ringside.topologies.making import made
 from ringside.topologies.strict_yaml import complaints
 from ringside.topologies.units import (
     Bytes,
@@ -56,6 +70,7 @@ from ringside.topologies.units import (
     format_duration,
     format_rate,
     format_size,
+    shown,
 )
 
 DUMP = "dump"

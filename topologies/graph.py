@@ -12,7 +12,7 @@ edge     ``latency``  seconds that a message's head spends on the link, 0 to `un
 graph    ``name``     its name in outputs
 graph    ``nodes``    optional: the number of machines (default 1)
 graph    ``settings``  optional: the catalogue's settings that were changed, by name
-graph    ``recipe``   optional: how to make it again, `ringside.topologies.recipe`; files keep it
+graph    ``recipe``   optional: how to make it again, `ringside.topologies.file`; files keep it
 graph    ``structure``  optional: how it was built, `ringside.topologies.fabrics.structure`; gives the routes
 graph    ``device``   optional: the GPU in the machines, such as ``a100``
 graph    ``compute_capability``  optional: the lowest of the GPUs, 90 for sm_90

@@ -11,13 +11,12 @@ from ringside.topologies import machine_file
 from ringside.topologies.catalogue import MAKERS, make, maker_of, split
 from ringside.topologies.disk import regular
 from ringside.topologies.fabrics.refitting import parted
-from ringside.topologies.file import read
+from ringside.topologies.file import counted, imported, made_of, original, read
 from ringside.topologies.graph import Topology, TopologyError
 from ringside.topologies.graph import ranks as ranks_of
 from ringside.topologies.hardware import GPUS, Gpu
 from ringside.topologies.importers import importer
 from ringside.topologies.machine import machine, machines
-from ringside.topologies.recipe import counted, imported, made_of, original
 
 
 def load(

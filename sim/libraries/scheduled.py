@@ -23,9 +23,9 @@ from ringside.sim.parameters import Parameters, preset_of
 from ringside.sim.schedule import Schedule
 from ringside.sim.streams import TransferStreams
 from ringside.topologies import Routes, Topology, load, ranks
+from ringside.topologies.file import recipe_of, with_settings
 from ringside.topologies.graph import name_of
 from ringside.topologies.placement import NUMBERED, machines_of, spread_over, stretches
-from ringside.topologies.recipe import recipe_of, with_settings
 from ringside.topologies.units import format_size
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ P = ParamSpec("P")
 
 
 def _remembered(maker: Callable[P, Topology]) -> Callable[P, Topology]:
-    """Wrap a maker so that its graphs keep the recipe (`ringside.topologies.recipe`) that gives routes."""
+    """Wrap a maker so that its graphs keep the recipe (`ringside.topologies.file`) that gives routes."""
 
     @wraps(maker)
     def made(*args: P.args, **kwargs: P.kwargs) -> Topology:

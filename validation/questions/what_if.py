@@ -16,9 +16,9 @@ from ringside.sim.training.ddp.step import TrainingStep
 from ringside.topologies import load, machine_file
 from ringside.topologies.catalogue import MAKERS, split
 from ringside.topologies.catalogue import settings as figures_of
+from ringside.topologies.file import count_of
 from ringside.topologies.load import recipe_in
 from ringside.topologies.placement import placement_notes, ranks_text
-from ringside.topologies.recipe import count_of
 from ringside.topologies.units import parse_duration, parse_rate, parse_size
 from ringside.validation.questions.step_time import StepTime
 

@@ -20,10 +20,10 @@ from ringside.sim.libraries.scheduled import Scheduled, changed_settings
 from ringside.sim.parameters import Parameters
 from ringside.sim.schedule import Schedule
 from ringside.topologies import Routes, Topology, load
+from ringside.topologies.file import original, with_settings
 from ringside.topologies.graph import name_of
 from ringside.topologies.names import one_of
 from ringside.topologies.placement import NUMBERED, ranks_text
-from ringside.topologies.recipe import original, with_settings
 from ringside.topologies.units import format_duration
 
 log = logging.getLogger(__name__)

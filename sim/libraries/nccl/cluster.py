@@ -29,9 +29,9 @@ from ringside.topologies.catalogue import split
 from ringside.topologies.disk import regular
 from ringside.topologies.fabrics.refitting import FABRICS, parted
 from ringside.topologies.fabrics.structure import Machines
+from ringside.topologies.file import DUMP, original, recipe_of
 from ringside.topologies.graph import name_of
 from ringside.topologies.importers import importer
-from ringside.topologies.recipe import DUMP, original, recipe_of
 from ringside.topologies.units import parse_rate
 
 SLOWEST_NIC = 1.2 * GB

@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.sim.libraries.nccl.communicator import Communicator
-from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs, SearchChannel
-from ringside.sim.libraries.nccl.graph.nodes import Link, Nodes
+from ringside.sim.libraries.nccl.graph.graph import Graph, Graphs, Link, Nodes, SearchChannel
 from ringside.sim.libraries.nccl.graph.paths import Paths, paths_of_system
 from ringside.sim.libraries.nccl.graph.search import graphs
 from ringside.sim.trees import trees as node_trees

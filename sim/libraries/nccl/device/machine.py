@@ -29,8 +29,7 @@ from ringside.sim.libraries.nccl.device.connect import paths_of
 from ringside.sim.libraries.nccl.device.p2p import CONNECTION
 from ringside.sim.libraries.nccl.device.schedules import schedule
 from ringside.sim.libraries.nccl.figures import hop_us
-from ringside.sim.libraries.nccl.graph.graph import PathClass
-from ringside.sim.libraries.nccl.graph.nodes import LOCAL, Link, Node
+from ringside.sim.libraries.nccl.graph.graph import LOCAL, Link, Node, PathClass
 from ringside.sim.schedule import Ints
 from ringside.topologies import Routes, Topology
 from ringside.topologies.graph import Hop

@@ -23,8 +23,7 @@ from ringside.sim.libraries.nccl.device.fabric import Ends, connections
 from ringside.sim.libraries.nccl.device.machine import ExchangedBytes, between_cards, cards_of, exchange
 from ringside.sim.libraries.nccl.device.p2p import KINDS as POINT_TO_POINT
 from ringside.sim.libraries.nccl.device.schedules import PIPELINED, carried_bytes
-from ringside.sim.libraries.nccl.graph.graph import PathClass
-from ringside.sim.libraries.nccl.graph.nodes import Link
+from ringside.sim.libraries.nccl.graph.graph import Link, PathClass
 from ringside.sim.libraries.nccl.names import ALGORITHMS
 from ringside.sim.libraries.nccl.tuner import cost_table
 from ringside.sim.trees import trees as node_trees

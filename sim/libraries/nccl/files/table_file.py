@@ -2,8 +2,7 @@
 
 from functools import lru_cache
 
-from ringside.sim.libraries.nccl.graph.graph import PathClass
-from ringside.sim.libraries.nccl.graph.nodes import PCI, Node, Nodes, cable, connect
+from ringside.sim.libraries.nccl.graph.graph import PCI, Node, Nodes, PathClass, cable, connect
 from ringside.sim.libraries.nccl.graph.system import SYSTEMS, System, nvlink_link
 from ringside.topologies.graph import Topology, ranks
 from ringside.topologies.importers import nvidia_smi

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal
 
-from ringside.sim.libraries.nccl.graph.graph import PathClass
-from ringside.sim.libraries.nccl.graph.nodes import LOCAL, PCI, Node, Nodes, cable, connect
+from ringside.sim.libraries.nccl.graph.graph import LOCAL, PCI, Node, Nodes, PathClass, cable, connect
 from ringside.sim.libraries.nccl.graph.system import System, nvlink_link
 from ringside.topologies.graph import Topology, ranks
 from ringside.topologies.importers import elements, nccl_xml, nvidia_smi

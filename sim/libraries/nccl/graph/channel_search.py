@@ -10,8 +10,15 @@ import sys
 from collections.abc import Iterable
 from itertools import zip_longest
 
-from ringside.sim.libraries.nccl.graph.graph import TREES, PathClass, Result, SearchRequest, better
-from ringside.sim.libraries.nccl.graph.nodes import Node, device
+from ringside.sim.libraries.nccl.graph.graph import (
+    TREES,
+    Node,
+    PathClass,
+    Result,
+    SearchRequest,
+    better,
+    device,
+)
 from ringside.sim.libraries.nccl.graph.paths import Paths
 from ringside.sim.libraries.nccl.graph.ways import Ways
 

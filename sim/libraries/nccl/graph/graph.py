@@ -6,11 +6,10 @@ PCIe link upwards last. What is found, the number of channels, their bandwidth a
 input.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from enum import IntEnum
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
 
 class PathClass(IntEnum):
     """The worst hop of a path, best class first (src/graph/topo.h, v2.30)."""

@@ -12,8 +12,7 @@ from functools import cache
 from itertools import combinations
 from typing import Any
 
-from ringside.sim.libraries.nccl.graph.graph import PathClass
-from ringside.sim.libraries.nccl.graph.nodes import LOCAL, PCI, Link, Node, Nodes, cable, device
+from ringside.sim.libraries.nccl.graph.graph import LOCAL, PCI, Link, Node, Nodes, PathClass, cable, device
 from ringside.sim.libraries.nccl.graph.system import System
 
 MAX_CHANNELS = 64

@@ -26,13 +26,14 @@ from ringside.sim.libraries.nccl.graph.graph import (
     TREES,
     Graph,
     Graphs,
+    Nodes,
     PathClass,
     Result,
     SearchChannel,
     SearchRequest,
+    device,
     doubled,
 )
-from ringside.sim.libraries.nccl.graph.nodes import Nodes, device
 from ringside.sim.libraries.nccl.graph.paths import Path, Paths, drawing, redrawn
 from ringside.sim.libraries.nccl.graph.system import GB, System, listed_system, nics_used
 from ringside.sim.libraries.nccl.releases import RELEASES, release_of

@@ -6,7 +6,7 @@ from itertools import combinations
 from math import isfinite
 from typing import Any
 
-from ringside.sim.libraries.nccl.graph.nodes import Nodes
+from ringside.sim.libraries.nccl.graph.graph import Nodes
 from ringside.topologies.graph import Hardware, Node, Topology, TopologyError, hardware_of
 from ringside.topologies.hardware import NVLINK
 from ringside.topologies.machine import nvidia_machine, nvidia_machines

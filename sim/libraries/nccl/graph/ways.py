@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ringside.sim.libraries.nccl.graph.graph import PathClass
-from ringside.sim.libraries.nccl.graph.nodes import Link, Node
+from ringside.sim.libraries.nccl.graph.graph import Link, Node, PathClass
 from ringside.sim.libraries.nccl.graph.paths import Path, Paths
 
 
