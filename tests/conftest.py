@@ -2,10 +2,21 @@
 
 import fcntl
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., Path]:
+    """Write a file of a text in the test's own folder, and return its path."""
+
+    def write(text: str, name: str = "file") -> Path:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return tmp_path / name
+
+    return write
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,7 @@
-"""Descendants of a process, and the addresses on which they listen."""
+"""Processes: Python's own, descendants of one, and the addresses on which they listen."""
 
+import subprocess
+import sys
 from contextlib import suppress
 
 import psutil
@@ -20,3 +22,10 @@ def listening(pid):
             ports = [one for one in process.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
             found[process.pid] = {one.laddr.ip for one in ports}
     return found
+
+
+def python(*words, check=True, **more):
+    """Run Python with these words, and return what became of it."""
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, **more)
+    assert not (check and done.returncode), done.stderr
+    return done

@@ -1,5 +1,6 @@
 import json
 import re
+import shlex
 import sys
 
 import pytest
@@ -38,14 +39,56 @@ def ringside(on_screen):
     return run
 
 
+def words_of(argv):
+    """Return the words of a command line that may be given as one text."""
+    return shlex.split(argv[0]) if len(argv) == 1 else argv
+
+
 @pytest.fixture
 def json_of(ringside):
     """Return the answer of a command line in JSON."""
 
     def run(*argv):
-        code, out, err = ringside(*argv, "--json")
+        code, out, err = ringside(*words_of(argv), "--json")
         assert code == 0, err
         return json.loads(out)
+
+    return run
+
+
+@pytest.fixture
+def printed(ringside):
+    """Return what a command line prints that succeeds."""
+
+    def run(*argv):
+        code, out, err = ringside(*words_of(argv))
+        assert code == 0, err
+        return out
+
+    return run
+
+
+@pytest.fixture
+def silently(ringside):
+    """Return what a command line prints that succeeds without a word on stderr."""
+
+    def run(*argv):
+        code, out, err = ringside(*words_of(argv))
+        assert (code, err) == (0, "")
+        return out
+
+    return run
+
+
+@pytest.fixture
+def refused(ringside):
+    """Return the complaint about a command line that is refused and prints nothing else."""
+
+    def run(*argv):
+        code, out, err = ringside(*words_of(argv))
+        assert (code, out) == (2, ""), err
+        assert "Traceback" not in err
+        return err
 
     return run
 
