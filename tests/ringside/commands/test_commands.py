@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from ringside.sim.record import Record, to_line
+from ringside.sim.record import to_line
+from tests.made_up import record
 
 STAR = "simulate all_reduce --cluster star:64 --set bandwidth=25GB/s --set latency=5us --library ideal"
 
 
-def rows_of(result):
-    code, out, err = result
-    assert code == 0, err
-    return json.loads(out)["rows"]
+@pytest.fixture
+def rows(json_of):
+    return lambda words: json_of(words)["rows"]
 
 
 @pytest.mark.slow
@@ -27,16 +27,15 @@ def rows_of(result):
         ("--algorithm halving_doubling --size 1GiB", 84616, 84618),
     ],
 )
-def test_the_textbook_cases(ringside, words, low_us, high_us):
-    (row,) = rows_of(ringside(*f"{STAR} {words} --engine simpy --json".split()))
+def test_the_textbook_cases(rows, words, low_us, high_us):
+    (row,) = rows(f"{STAR} {words} --engine simpy")
     assert low_us <= row["time_s"] * 1e6 <= high_us
     assert row["engine"] == "simpy"
     assert row["time_lo_s"] == row["time_s"] == row["time_hi_s"]
 
 
-def test_simulate_prints_a_table_in_nccl_tests_manner(ringside):
-    code, out, err = ringside(*"simulate allreduce --cluster star:4 -b 1M -e 4M --algorithm ring".split())
-    assert (code, err) == (0, "")
+def test_simulate_prints_a_table_in_nccl_tests_manner(silently):
+    out = silently("simulate allreduce --cluster star:4 -b 1M -e 4M --algorithm ring")
     assert out.splitlines()[1:] == [
         "#     size    time   algbw   busbw  algorithm  protocol  engine",
         "#      (B)    (us)  (GB/s)  (GB/s)",
@@ -47,93 +46,75 @@ def test_simulate_prints_a_table_in_nccl_tests_manner(ringside):
 
 
 @pytest.mark.slow
-def test_engine_model_gives_the_closed_form_without_simulating(ringside):
-    words = "simulate all_reduce --cluster star:24576 --algorithm ring --size 1G --engine model --json"
-    (row,) = rows_of(ringside(*words.split()))
+def test_engine_model_gives_the_closed_form_without_simulating(rows):
+    (row,) = rows("simulate all_reduce --cluster star:24576 --algorithm ring --size 1G --engine model")
     assert row["time_s"] == pytest.approx(2 * 24575 * (5e-6 + 2**30 / 24576 / 25e9))
 
 
-def test_trace_has_a_track_for_each_rank_and_link(ringside, tmp_path):
-    code, _, err = ringside(*"simulate all_reduce --cluster star:4 --size 64K --trace t.json".split())
-    assert code == 0, err
+def test_trace_has_a_track_for_each_rank_and_link(printed, tmp_path):
+    printed("simulate all_reduce --cluster star:4 --size 64K --trace t.json")
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     names = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
     assert {f"rank {r}" for r in range(4)} <= names
     assert {f"gpu{r} -> switch" for r in range(4)} <= names
 
 
-def test_topo_lists_describes_writes_and_draws(ringside, tmp_path):
-    code, out, _ = ringside("topo")
-    assert code == 0
-    assert "dgx-h100:NODES" in out
-    words = "topo dgx-a100 --nodes 2 --set nic=50GB/s -o t.yaml --plot t.svg"
-    code, out, err = ringside(*words.split())
-    assert code == 0, err
+def test_topo_lists_describes_writes_and_draws(json_of, printed, tmp_path):
+    assert "dgx-h100:NODES" in printed("topo")
+    out = printed("topo dgx-a100 --nodes 2 --set nic=50GB/s -o t.yaml --plot t.svg")
     assert out.startswith("dgx-a100: 16 ranks, machines: 2")
     assert (tmp_path / "t.svg").read_text().startswith("<?xml")
-    again = ringside("topo", "t.yaml", "--json")
-    assert again[0] == 0
-    assert json.loads(again[1])["ranks"] == 16
+    assert json_of("topo", "t.yaml")["ranks"] == 16
 
 
 @pytest.mark.parametrize("words", ["star:9 --schedule double_binary_tree", "dgx-h100:2 --schedule ring"])
-def test_topo_shows_and_draws_a_schedule(ringside, tmp_path, words):
-    code, out, err = ringside(*f"topo {words} --plot s.png".split())
-    assert code == 0, err
-    assert "channel  0" in out
+def test_topo_shows_and_draws_a_schedule(printed, tmp_path, words):
+    assert "channel  0" in printed(f"topo {words} --plot s.png")
     assert (tmp_path / "s.png").stat().st_size > 5000
 
 
-def test_topo_prints_nccls_channels_as_its_log_does_and_why_there_are_so_many(ringside, json_of):
-    code, out, err = ringside(*"topo dgx-h100:2 --channels".split())
-    assert code == 0, err
-    lines = out.splitlines()
+def test_topo_prints_nccls_channels_as_its_log_does_and_why_there_are_so_many(printed, json_of):
+    lines = printed("topo dgx-h100:2 --channels").splitlines()
     assert lines[0].startswith("# 8 channels: NCCL's search finds 8 of 48 GB/s each, 384 of the 384 GB/s")
     assert "Channel 00/16 : 0 7 6 5 4 3 2 1 9 10 11 12 13 14 15 8" in lines
     assert any(line.startswith("Trees [0] 1/8/-1->0->-1 [1] ") for line in lines)
-    channels = json_of(*"topo h100-1gpu:1 --set ranks_per_gpu=2 --channels".split())["channels"]
+    channels = json_of("topo h100-1gpu:1 --set ranks_per_gpu=2 --channels")["channels"]
     assert channels[63] == {"channel": 63, "ring": [0, 1], "tree_parent": [-1, 0]}
 
 
-def test_nccl_is_the_default_on_machines_and_says_on_what_its_times_rest(ringside):
+def test_nccl_is_the_default_on_machines_and_says_on_what_its_times_rest(rows, printed):
     bare = "simulate all_reduce --cluster dgx-h100:2 --size 1M --calibration none"
-    code, out, err = ringside(*bare.split())
-    assert code == 0, err
-    assert "not calibrated" in out
-    _, out, _ = ringside(*"simulate all_reduce --cluster dgx-h100:2 --size 1M".split())
-    assert "time_s as measured (dgx-h100: " in out
-    _, out, _ = ringside(*"simulate all_reduce --cluster gcp-a3mega:2 --size 1M".split())
+    assert "not calibrated" in printed(bare)
+    assert "time_s as measured (dgx-h100: " in printed("simulate all_reduce --cluster dgx-h100:2 --size 1M")
+    out = printed("simulate all_reduce --cluster gcp-a3mega:2 --size 1M")
     assert "no measurement of gcp-a3mega is shipped; family:dgx-h100 has the same box" in out
-    (row,) = rows_of(ringside(*bare.split(), "--json"))
+    (row,) = rows(bare)
     assert (row["algorithm"], row["protocol"]) == ("tree", "ll128")
     assert row["tuner_us"] == min(row["choices_us"].values())
     assert row["time_s"] == pytest.approx(row["tuner_us"] * 1e-6 + 2e-6)
 
 
-def test_nccl_pins_and_refusals_speak_nccls_language(ringside):
+def test_nccl_pins_and_refusals_speak_nccls_language(rows, refused):
     pinned = "simulate all_reduce --cluster dgx-a100:4 --algorithm ring;allreduce:tree --protocol ^ll"
-    (row,) = rows_of(ringside(*f"{pinned} --size 1M --json".split()))
+    (row,) = rows(f"{pinned} --size 1M")
     assert row["algorithm"] == "tree"
     assert not any(pair.endswith("/ll") for pair in row["choices_us"])
-    code, _, err = ringside(*"simulate all_gather --cluster dgx-h100:2 --algorithm tree --size 1M".split())
-    assert code == 2
+    err = refused("simulate all_gather --cluster dgx-h100:2 --algorithm tree --size 1M")
     assert "No algorithm/protocol available for function AllGather" in err
     assert "ring;allreduce:tree" in err
 
 
-def test_nccl_simulated_leaves_a_trace(ringside, tmp_path):
+def test_nccl_simulated_leaves_a_trace(rows, tmp_path):
     words = "simulate all_reduce --cluster dgx-a100 --algorithm ring --protocol simple --engine simpy"
-    (row,) = rows_of(ringside(*f"{words} --size 1M --trace t.json --json".split()))
+    (row,) = rows(f"{words} --size 1M --trace t.json")
     assert row["engine"] == "simpy"
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
 
 
 @pytest.mark.slow
-def test_pick_prints_draws_and_writes_rules(ringside, tmp_path):
+def test_pick_prints_draws_and_writes_rules(printed, tmp_path):
     words = "pick all_reduce --cluster dgx-h100 --nodes 1,2,16 --plot p.png --tuner-csv t.csv"
-    code, out, err = ringside(*words.split())
-    assert code == 0, err
-    assert "nvls_tree" in out
+    assert "nvls_tree" in printed(words)
     assert (tmp_path / "p.png").stat().st_size > 5000
     rules = [line.split(",") for line in (tmp_path / "t.csv").read_text().splitlines() if line[0] != "#"]
     assert all(len(rule) == 10 and int(rule[5]) > 0 for rule in rules)
@@ -141,37 +122,23 @@ def test_pick_prints_draws_and_writes_rules(ringside, tmp_path):
 
 
 def measured(tmp_path):
-    lines = []
-    for power in range(12, 25):
-        nbytes = 2**power
-        lines.append(
-            to_line(
-                Record(source="t", cluster="c", library="ideal", collective="all_reduce", algorithm="ring",
-                       num_nodes=1, ranks=4, nbytes=nbytes, dtype="float32",
-                       time_s=6 * (20e-6 + nbytes / 4 / 1e9), statistic="median")
-            )
-        )  # fmt: skip
+    sizes = [2**power for power in range(12, 25)]
+    lines = [to_line(record(nbytes=nbytes, time_s=6 * (20e-6 + nbytes / 4 / 1e9))) for nbytes in sizes]
     (tmp_path / "fit.jsonl").write_text("\n".join(lines[::2]) + "\n")
     (tmp_path / "rest.jsonl").write_text("\n".join(lines[1::2]) + "\n")
 
 
-def test_calibrate_then_compare(ringside, tmp_path):
+def test_calibrate_then_compare(json_of, printed, tmp_path):
     measured(tmp_path)
-    code, out, err = ringside(*"calibrate fit.jsonl --cluster star -o c.yaml".split())
-    assert code == 0, err
-    assert "alpha           20 us" in out
-    words = (
-        "compare fit.jsonl rest.jsonl --cluster star --calibration c.yaml --json --plot c.svg --max-error 1%"
+    assert "alpha           20 us" in printed("calibrate fit.jsonl --cluster star -o c.yaml")
+    content = json_of(
+        "compare fit.jsonl rest.jsonl --cluster star --calibration c.yaml --plot c.svg --max-error 1%"
     )
-    code, out, err = ringside(*words.split())
-    assert code == 0, err
-    content = json.loads(out)
     assert content["summary"]["held_out"]["rows"] == 6
     assert content["summary"]["fitted"]["rows"] == 7
     assert {row["set"] for row in content["rows"]} == {"fitted", "held_out"}
     assert (tmp_path / "c.svg").exists()
-    code, _, err = ringside(*"simulate all_reduce --cluster star:4 --calibration c.yaml --size 1M".split())
-    assert code == 0, err
+    printed("simulate all_reduce --cluster star:4 --calibration c.yaml --size 1M")
 
 
 def test_compare_exits_1_past_the_limit(ringside, tmp_path):
@@ -181,19 +148,17 @@ def test_compare_exits_1_past_the_limit(ringside, tmp_path):
     assert "median error above 1% in rows unfitted" in err
 
 
-def test_what_is_too_large_to_be_proved_is_said_to_be(ringside, monkeypatch):
+def test_what_is_too_large_to_be_proved_is_said_to_be(rows, silently, monkeypatch):
     from ringside.sim import algorithms
 
     monkeypatch.setitem(algorithms.ALGORITHMS, "mine", {})
     monkeypatch.setattr(algorithms, "_REGISTERED", set())
     monkeypatch.setattr(algorithms, "MAX_PROVED", 99)
     algorithms.register("mine", "all_reduce", algorithms.ALGORITHMS["ring"]["all_reduce"])
-    words = "simulate all_reduce --cluster star:9 -b 1M -e 2M --algorithm mine".split()
+    words = "simulate all_reduce --cluster star:9 -b 1M -e 2M --algorithm mine"
     said = "mine all_reduce on 9 ranks is not proved, because it has more than 99 transfers"
-    code, out, err = ringside(*words)
-    assert (code, err) == (0, "")
-    assert [line for line in out.splitlines() if "proved" in line] == [
+    assert [line for line in silently(words).splitlines() if "proved" in line] == [
         f"# {said}; Schedule.check() proves it"
     ]
-    for row in rows_of(ringside(*words, "--json")):
+    for row in rows(words):
         assert row["caveat"].startswith(said)

@@ -1,18 +1,15 @@
 """Disturbances: simulate, train and program answer in quantiles, and report which ranks wait for which."""
 
 import json
-import shlex
 
 import pytest
 
 from ringside.sim.program.groups import SimulatedGroup
-from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.scaling import at_pace
 from ringside.sim.training.ddp.simulate import simulate_step
-from ringside.sim.training.ddp.step import DdpRecord, MeasuredNetwork
 from ringside.sim.workload.workload import Layer, Tensor, Workload
 from ringside.topologies import star
-from ringside.topologies.file import dumps
+from tests.made_up import ddp_record
 
 WORK = Workload(
     name="one layer", parameters=(Tensor("weight", 2**10),), layers=(Layer("layer", (0,), 0.01, 0.02),)
@@ -36,7 +33,7 @@ def asked(json_of, tmp_path):
 
     def ask(words: str) -> dict:
         (tmp_path / "job.py").write_text(SCRIPT, encoding="utf-8")
-        return json_of(*shlex.split(words))
+        return json_of(words)
 
     return ask
 
@@ -81,9 +78,8 @@ def test_a_straggler_of_a_layout_is_as_slow_as_it_is(asked):
     assert {wait["for_rank"] for wait in found["waits"]} == {3}
 
 
-def test_words_picture_and_timeline_say_who_waits(ringside, tmp_path):
-    code, out, err = ringside(*TRAIN.split(), *"--late 2=5ms --plot step.svg --trace step.json".split())
-    assert code == 0, err
+def test_words_picture_and_timeline_say_who_waits(printed, tmp_path):
+    out = printed(*TRAIN.split(), *"--late 2=5ms --plot step.svg --trace step.json".split())
     assert "# disturbed (--late 2=5ms; nothing random): " in out
     assert "# 3 ranks wait for rank 2, " in out
     picture = (tmp_path / "step.svg").read_text(encoding="utf-8")
@@ -97,12 +93,8 @@ def test_words_picture_and_timeline_say_who_waits(ringside, tmp_path):
 
 def test_measured_steps_are_a_jitter(asked, tmp_path):
     group = SimulatedGroup(star(2), 2)
-    wires = MeasuredNetwork(topology=dumps(star(2)), library="ideal", launch_s=0.0)
-    steps = tuple(simulate_step(at_pace(WORK, pace), group) for pace in (0.9, 1.0, 1.4))
-    record = DdpRecord(
-        workload=WORK, ranks=2, ddp=DataParallel(), workers=1, wires=wires, memory_bandwidth=None,
-        steps=steps, fingerprint={},
-    )  # fmt: skip
+    steps = [simulate_step(at_pace(WORK, pace), group) for pace in (0.9, 1.0, 1.4)]
+    record = ddp_record(WORK, 2, *steps, workers=1)
     assert sorted(set(record.jitter())) == pytest.approx([0.9, 1.0, 1.4])
     (tmp_path / "steps.json").write_text(record.dumps(), encoding="utf-8")
     found = asked(f"{PROGRAM} --jitter steps.json --draws 20")["disturbed"]

@@ -1,6 +1,5 @@
 """`ringside goodput`: its output, its options and its error messages."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -13,18 +12,15 @@ from ringside.sim.questions.job_goodput import JobGoodput, parse_causes
 OWN = "goodput --nodes 16 --mtbf 3h --checkpoint 30s --trials 10"
 
 
-def test_the_published_trainings_are_listed_with_their_sources(ringside):
-    code, out, err = ringside("goodput")
-    assert code == 0, err
+def test_the_published_trainings_are_listed_with_their_sources(json_of, printed):
+    out = printed("goodput")
     assert all(name in out for name in PUBLISHED)
     assert "arXiv:2407.21783" in out
-    code, out, _ = ringside("goodput", "--json")
-    assert [row["name"] for row in json.loads(out)["trainings"]] == list(PUBLISHED)
+    assert [row["name"] for row in json_of("goodput")["trainings"]] == list(PUBLISHED)
 
 
-def test_a_published_training_is_told_in_a_table(ringside):
-    code, out, err = ringside(*"goodput bloom-176b --trials 10".split())
-    assert code == 0, err
+def test_a_published_training_is_told_in_a_table(printed):
+    out = printed("goodput bloom-176b --trials 10")
     lines = out.splitlines()
     assert lines[0] == "# BLOOM 176B, 384 A100"
     assert any(line.startswith("# best interval 94.2 min, by Young ") for line in lines)
@@ -33,10 +29,8 @@ def test_a_published_training_is_told_in_a_table(ringside):
     assert any(line.split()[:1] == ["wasted_progress"] for line in lines)
 
 
-def test_the_same_in_json_adds_up(ringside):
-    code, out, err = ringside(*OWN.split(), *"--interval 20min --interval 1h --step 17s --json".split())
-    assert code == 0, err
-    found = json.loads(out)
+def test_the_same_in_json_adds_up(json_of):
+    found = json_of(f"{OWN} --interval 20min --interval 1h --step 17s")
     assert found["schema"] == "ringside.goodput/1"
     assert [row["interval_s"] for row in found["rows"]] == [1207, 3604]
     for row in found["rows"]:
@@ -47,19 +41,15 @@ def test_the_same_in_json_adds_up(ringside):
     assert found["published"] is None
 
 
-def test_a_picture_is_drawn(ringside, tmp_path):
-    code, _, err = ringside(*OWN.split(), *"--work 5d --plot g.svg".split())
-    assert code == 0, err
+def test_a_picture_is_drawn(printed, tmp_path):
+    printed(f"{OWN} --work 5d --plot g.svg")
     assert "best: every" in (tmp_path / "g.svg").read_text()
 
 
-def test_a_job_that_never_fails_is_answered_too(ringside, tmp_path):
+def test_a_job_that_never_fails_is_answered_too(json_of, printed):
     calm = "goodput --nodes 4 --failures 0/day --checkpoint 3s --work 1d --trials 10"
-    code, out, err = ringside(*calm.split(), "--plot", "g.svg")
-    assert code == 0, err
-    assert "no failures" in out
-    code, out, _ = ringside(*calm.split(), "--json")
-    assert json.loads(out)["best_interval_s"] is None
+    assert "no failures" in printed(f"{calm} --plot g.svg")
+    assert json_of(calm)["best_interval_s"] is None
 
 
 def test_nodes_that_lack_are_told_of(ringside):
@@ -70,15 +60,8 @@ def test_nodes_that_lack_are_told_of(ringside):
 
 
 def test_what_is_written_stands_in_place_of_what_is_published():
-    question = JobGoodput(
-        training="llama3-405b",
-        nodes=1024,
-        checkpoint="30s",
-        persist="2min",
-        restart="5min",
-        work="7d",
-        spares=0,
-    )
+    written = {"checkpoint": "30s", "persist": "2min", "restart": "5min", "work": "7d"}
+    question = JobGoodput(training="llama3-405b", nodes=1024, spares=0, **written)
     job, old = question.job(), PUBLISHED["llama3-405b"].job
     assert (job.nodes, job.work_s, job.spares) == (1024, 7 * DAY_S, 0)
     assert job.mtbf_s == pytest.approx(2 * old.mtbf_s)
@@ -105,11 +88,11 @@ def test_rates_are_read_in_every_unit(text, per_node_day):
     assert cause.loses_node == text.endswith("lost")
 
 
-def test_a_file_of_something_else_is_left_alone(ringside, tmp_path):
+def test_a_file_of_something_else_is_left_alone(refused, tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
-    code, _, err = ringside(*"measure elastic -o thesis.tex".split())
-    assert code == 2
-    assert "thesis.tex contains no elastic runs; write another name after -o" in err
+    assert "thesis.tex contains no elastic runs; write another name after -o" in refused(
+        "measure elastic -o thesis.tex"
+    )
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
 
 

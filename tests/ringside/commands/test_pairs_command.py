@@ -1,5 +1,4 @@
 import csv
-import json
 
 import numpy as np
 import pytest
@@ -22,9 +21,8 @@ def table(tmp_path):
     return path
 
 
-def test_the_slow_node_and_the_slow_pair_are_named_and_drawn(ringside, table, tmp_path):
-    code, out, err = ringside("pairs", table, "--plot", "pairs.png")
-    assert (code, err) == (0, "")
+def test_the_slow_node_and_the_slow_pair_are_named_and_drawn(silently, table, tmp_path):
+    out = silently("pairs", table, "--plot", "pairs.png")
     told = [line for line in out.splitlines() if line.startswith("# ")]
     assert told[told.index("# slow nodes: 1") :] == [
         "# slow nodes: 1",
@@ -39,25 +37,22 @@ def test_the_slow_node_and_the_slow_pair_are_named_and_drawn(ringside, table, tm
     assert (tmp_path / "pairs.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_json_says_the_same(ringside, table):
-    code, out, _ = ringside("pairs", table, "--json")
-    content = json.loads(out)
-    assert (code, content["schema"]) == (0, "ringside.pairs/1")
+def test_json_says_the_same(json_of, table):
+    content = json_of("pairs", table)
+    assert content["schema"] == "ringside.pairs/1"
     assert [node["node"] for node in content["slow_nodes"]] == ["h3"]
     assert {tuple(pair["nodes"]) for pair in content["slow_pairs"]} == {("h0", "h6")}
     assert content["matrices"][1]["effects"]["h3"] == pytest.approx(1.4, rel=0.02)
 
 
-def test_what_is_no_measurement_of_pairs_is_refused(ringside, tmp_path):
+def test_what_is_no_measurement_of_pairs_is_refused(ringside, refused, tmp_path):
     (tmp_path / "x.csv").write_text("node_a,node_b\na,b\n")
-    code, out, err = ringside("pairs", "x.csv")
-    assert (code, out) == (2, "")
-    assert "expected node_a, node_b, size_bytes" in err
+    assert "expected node_a, node_b, size_bytes" in refused("pairs", "x.csv")
     assert ringside("pairs", "nowhere.log")[0] == 2
     assert ringside("pairs", "x.csv", "--plot", "x.csv")[0] == 2
 
 
-def test_ranks_count_where_a_file_does_not_say(ringside, table, tmp_path):
+def test_ranks_count_where_a_file_does_not_say(ringside, refused, table, tmp_path):
     bare = [
         ",".join(line.split(",")[i] for i in (0, 1, 4, 5)) for line in table.read_text().splitlines()[:29]
     ]
@@ -66,17 +61,15 @@ def test_ranks_count_where_a_file_does_not_say(ringside, table, tmp_path):
     assert "4 GPUs per node" in ringside("pairs", "bare.csv", "--ranks", 8)[1]
     assert ringside("pairs", table, "--ranks", 6)[1] == ringside("pairs", table)[1]
     for ranks in (0, 1, 3, -2):
-        code, out, err = ringside("pairs", "bare.csv", "--ranks", ranks)
-        assert (code, out) == (2, "")
-        assert "write 2, or twice the GPUs per node" in err
+        assert "write 2, or twice the GPUs per node" in refused("pairs", "bare.csv", "--ranks", ranks)
 
 
-def test_a_log_without_ranks_is_of_as_many_as_are_told(ringside, tmp_path):
+def test_a_log_without_ranks_is_of_as_many_as_are_told(json_of, tmp_path):
     row = "  1048576  262144  float  none  -1  100.0  10.49  10.49  0  100.0  10.49  10.49  N/A"
     for a, b in ("ab", "ac", "bc"):
         (tmp_path / f"run_{a}_{b}.log").write_text(
             "# Collective test starting: sendrecv_perf\n# nThread 1 nGpus 4\n"
             "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n" + row + "\n"
         )
-    matrix = json.loads(ringside("pairs", ".", "--ranks", 8, "--json")[1])["matrices"][0]
+    matrix = json_of("pairs", ".", "--ranks", 8)["matrices"][0]
     assert (matrix["gpus_per_node"], matrix["pairs"]) == (4, 3)

@@ -1,6 +1,5 @@
 """``ringside scorecard training``: its table, JSON and picture."""
 
-import json
 import re
 from pathlib import Path
 
@@ -23,10 +22,8 @@ def test_a_table_is_summed_up_with_its_worst_rows(on_screen):
     assert [line.rstrip() for line in lines] == shown[1].splitlines()
 
 
-def test_json_has_every_row_and_where_it_is_from_and_the_picture_is_drawn(ringside):
-    code, out, _ = ringside(*ASKED, "--json", "--plot", "training.svg")
-    assert code == 0
-    content = json.loads(out)
+def test_json_has_every_row_and_where_it_is_from_and_the_picture_is_drawn(json_of):
+    content = json_of(*ASKED, "--plot", "training.svg")
     assert content["schema"] == "ringside.scorecard_training/1"
     (table,) = content["tables"]
     assert table["source"].startswith("arXiv:2205.05198")
@@ -39,7 +36,7 @@ def test_json_has_every_row_and_where_it_is_from_and_the_picture_is_drawn(ringsi
     assert Path("training.svg").read_text(encoding="utf-8").startswith("<?xml")
 
 
-def test_what_the_naive_rule_does_not_say_is_null(ringside, monkeypatch):
+def test_what_the_naive_rule_does_not_say_is_null(ringside, json_of, monkeypatch):
     from ringside.validation.scorecard import judged, training
 
     one = judged.JudgedTable(
@@ -51,12 +48,12 @@ def test_what_the_naive_rule_does_not_say_is_null(ringside, monkeypatch):
     _, out, _ = ringside("scorecard", "training")
     assert out.splitlines()[-3].split()[-2:] == ["-", "-"]
     assert out.splitlines()[-1] == "# two: which is larger: 1 of 2, naive 0"
-    (table,) = json.loads(ringside("scorecard", "training", "--json")[1])["tables"]
+    (table,) = json_of("scorecard", "training")["tables"]
     assert table["rows"][0]["rule"] is table["scores"][0]["rule_median"] is None
     assert table["counted"][0]["by_rule"] == 0
 
 
-def test_a_table_of_answers_alone_has_no_rows(ringside, monkeypatch):
+def test_a_table_of_answers_alone_has_no_rows(json_of, printed, monkeypatch):
     from ringside.validation.scorecard import judged, training
 
     one = judged.JudgedTable(
@@ -65,8 +62,7 @@ def test_a_table_of_answers_alone_has_no_rows(ringside, monkeypatch):
         correlated=lambda: [judged.Correlated("times", 0.5), judged.Correlated("sizes", 1.0, 0.25)],
     )
     monkeypatch.setattr(training, "training_tables", lambda names: [one])
-    code, out, _ = ringside("scorecard", "training", "--plot", "order.svg")
-    assert code == 0
+    out = printed("scorecard", "training", "--plot", "order.svg")
     assert [line for line in out.splitlines() if not line.startswith("#")] == []
     assert "worst of order" not in out
     assert out.splitlines()[-3:] == [
@@ -74,5 +70,5 @@ def test_a_table_of_answers_alone_has_no_rows(ringside, monkeypatch):
         "# order: Spearman's correlation of times: 0.500",
         "# order: Spearman's correlation of sizes: 1.000, naive 0.250",
     ]
-    (table,) = json.loads(ringside("scorecard", "training", "--json")[1])["tables"]
+    (table,) = json_of("scorecard", "training")["tables"]
     assert [one["spearman"] for one in table["correlated"]] == [0.5, 1.0]

@@ -10,25 +10,23 @@ from ringside.real.launch.follow import MeasureError
 from ringside.sim.program.groups import TimedGroup
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.simulate import simulate_step
+<<<<<<< HEAD
 from ringside.sim.training.ddp.step import DdpRecord, MeasuredNetwork
 from ringside.topologies import star
 from ringside.topologies.file import dumps
+=======
+>>>>>>> c7922bf5 (Say once what the tests of the commands expect of exit and words)
 from ringside.validation.compare_ddp import ComparedSteps
-from ringside.validation.emulated.collectives import MeasuredCase
 from ringside.validation.emulated.plan import MIB, SHORT, num_cells
 from ringside.validation.emulated.training import trials
+from tests.made_up import CELL, ddp_record
 
 KEYS = {"algorithm", "ranks", "bandwidth", "size_bytes", "placement", "oversubscription", "measured_s",
         "predicted_s", "repeats", "spread"}  # fmt: skip
 
 
 def cell(error, **changes):
-    made = MeasuredCase(
-        family="ring", collective="all_reduce", algorithm="ring", ranks=4, bandwidth=25e6, size_bytes=MIB,
-        placement="natural", oversubscription=1.0, slowdown=1.0, measured_s=0.1,
-        predicted_s=0.1 * (1 + error), repeats=5, spread=0.01, latency_s=1e-4, efficiency=0.95,
-    )  # fmt: skip
-    return replace(made, **changes)
+    return replace(CELL, predicted_s=0.1 * (1 + error), **changes)
 
 
 @pytest.fixture
@@ -47,20 +45,18 @@ def measured(monkeypatch):
     return put
 
 
-def test_every_cell_and_family_is_there_for_people_and_programs(ringside, measured, tmp_path):
+def test_every_cell_and_family_is_there_for_people_and_programs(json_of, silently, measured, tmp_path):
     spine = cell(0.02, family="leaf-spine", ranks=8, oversubscription=4.0)
     measured([
         cell(0.01), cell(-0.01, size_bytes=2 * MIB, spread=0.2),
         spine, replace(spine, placement="interleaved"),
     ])  # fmt: skip
-    code, out, err = ringside("validate", "--short", "--plot", "page.png")
-    assert (code, err) == (0, "")
+    out = silently("validate", "--short", "--plot", "page.png")
     assert "# pass  ring: 2 cells, 1 noisy left out: median 1.0% (at most 2%)" in out
     assert "# pass  leaf-spine: 2 cells: median 2.0% (at most 3%)" in out
     assert (tmp_path / "page.png").stat().st_size > 10_000
-    code, out, _ = ringside("validate", "--short", "--json")
-    content = json.loads(out)
-    assert (code, content["schema"]) == (0, "ringside.validation/1")
+    content = json_of("validate", "--short")
+    assert content["schema"] == "ringside.validation/1"
     assert all(set(one) >= KEYS for one in content["rows"])
     assert [one["noisy"] for one in content["rows"]] == [False, True, False, False]
     assert content["planned_cells"] == num_cells(SHORT)
@@ -84,25 +80,19 @@ def test_what_was_measured_before_it_was_cut_off_is_printed(ringside, measured):
     assert len(json.loads(out)["rows"]) == 1
 
 
-def test_bad_words_are_refused_before_anything_runs(ringside):
+def test_bad_words_are_refused_before_anything_runs(ringside, refused):
     assert ringside("validate", "weather")[::2] == (
         2, "ringside: unknown validation 'weather'; write one of collectives, ddp, training, disturbances\n"
     )  # fmt: skip
-    code, _, err = ringside("validate", "--plot", "page.bmp")
-    assert (code, "not a picture format" in err) == (2, True)
+    assert "not a picture format" in refused("validate", "--plot", "page.bmp")
 
 
-def test_training_steps_are_judged_by_step_and_by_bucket(ringside, monkeypatch, tmp_path):
+def test_training_steps_are_judged_by_step_and_by_bucket(ringside, silently, monkeypatch, tmp_path):
     def judged(factor):
         step = simulate_step(sleeping_layers(), TimedGroup(4, lambda _: 0.05), DataParallel())
         buckets = tuple(replace(b, finish_s=b.finish_s * factor) for b in step.buckets)
         slower = replace(step, step_s=step.step_s * factor, buckets=buckets)
-        record = DdpRecord(
-            workload=sleeping_layers(), ranks=4, ddp=DataParallel(), workers=2, memory_bandwidth=None,
-            wires=MeasuredNetwork(topology=dumps(star(4)), library="ideal", algorithm="ring"),
-            steps=(slower,), fingerprint={},
-        )  # fmt: skip
-        return ComparedSteps(record, step)
+        return ComparedSteps(ddp_record(sleeping_layers(), 4, slower, way="ring"), step)
 
     def judge(factor):
         def put(plan, on_judged):
@@ -111,9 +101,7 @@ def test_training_steps_are_judged_by_step_and_by_bucket(ringside, monkeypatch, 
         monkeypatch.setattr("ringside.validation.emulated.training.judge", put)
 
     judge(1.01)
-    code, out, err = ringside("validate", "ddp", "--json", "--plot", "worst.svg", "--html", "page.html")
-    (row,) = json.loads(out)["rows"]
-    assert (code, err) == (0, "")
+    (row,) = json.loads(silently("validate ddp --json --plot worst.svg --html page.html"))["rows"]
     assert row["error"] == pytest.approx(1 / 1.01 - 1)
     assert (row["bucket_cap_mb"], row["workers"], row["bandwidth"]) == (1, 2, 12.5e6)
     assert "100 Mb/s, 1 MiB, 2 workers, predicted" in (tmp_path / "worst.svg").read_text()
