@@ -4,23 +4,13 @@ import socket
 
 import pytest
 
-from ringside.sim.record import Record, to_line
+from ringside.sim.record import to_line
+from tests.made_up import record
 
 MEASURE = "measure all_reduce -o out.jsonl --size 4K"
 
 
-def complaint(result):
-    code, out, err = result
-    assert code == 2, (code, out, err)
-    assert err.strip()
-    assert "Traceback" not in out + err
-    return err
-
-
-RECORD = to_line(
-    Record(source="t", cluster="a", library="ideal", collective="all_reduce", algorithm="ring", num_nodes=1,
-           ranks=2, nbytes=1024, time_s=1e-3, statistic="median")
-)  # fmt: skip
+RECORD = to_line(record(cluster="a", ranks=2, time_s=1e-3))
 
 FILES = {
     "three mistakes": (
@@ -62,40 +52,40 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_files(ringside, tmp_path, name):
+def test_files(refused, tmp_path, name):
     words, content, messages = FILES[name]
     file = tmp_path / next(word for word in words.split() if word.startswith("f."))
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     before = file.read_bytes()
-    err = complaint(ringside(*words.split()))
+    err = refused(words)
     for message in messages:
         assert message in err
     assert [entry for entry in tmp_path.iterdir() if entry != file] == []
     assert file.read_bytes() == before
 
 
-def test_busy_port(ringside):
+def test_busy_port(refused):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        err = complaint(ringside(*f"{MEASURE} --rdzv-endpoint 127.0.0.1:{port}".split()))
+        err = refused(f"{MEASURE} --rdzv-endpoint 127.0.0.1:{port}")
         assert f"port {port} of 127.0.0.1 is busy" in err
 
 
 @pytest.mark.slow
-def test_port_busy_with_a_stranger_where_a_second_node_should_be(ringside):
+def test_port_busy_with_a_stranger_where_a_second_node_should_be(refused):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        err = complaint(ringside(*f"{MEASURE} --nnodes 2 --rdzv-endpoint 127.0.0.1:{port}".split()))
+        err = refused(f"{MEASURE} --nnodes 2 --rdzv-endpoint 127.0.0.1:{port}")
         assert "busy" in err
 
 
-def test_unwritable_output(ringside, tmp_path):
+def test_unwritable_output(refused, tmp_path):
     (tmp_path / "out.jsonl").mkdir()
-    assert "is a folder" in complaint(ringside(*MEASURE.split()))
+    assert "is a folder" in refused(MEASURE)
 
 
-def test_demo_leaves_a_folder_of_somebody_else_alone(ringside, tmp_path):
+def test_demo_leaves_a_folder_of_somebody_else_alone(refused, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
-    assert "contains other files" in complaint(ringside("demo", "-o", "mine"))
+    assert "contains other files" in refused("demo", "-o", "mine")
     assert [entry.name for entry in (tmp_path / "mine").iterdir()] == ["thesis.tex"]

@@ -1,7 +1,5 @@
 """Defects are never reported as user errors, nor user errors as defects."""
 
-import subprocess
-import sys
 from collections.abc import Callable, Generator
 
 import pytest
@@ -13,6 +11,7 @@ from ringside.sim.collective import kind_of
 from ringside.sim.libraries.library import check_time
 from ringside.sim.record import RecordError
 from ringside.topologies import load
+from tests.processes import python
 
 
 def missing(name: str) -> Callable[[], None]:
@@ -136,6 +135,5 @@ def test_the_traceback_of_the_users_mistakes_too(ringside, monkeypatch) -> None:
 
 
 def test_started_as_a_module_it_knows_itself() -> None:
-    words = [sys.executable, "-m", "ringside", "topo", "stern:4"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = python("-m", "ringside", "topo", "stern:4", check=False)
     assert done.returncode == 2, done.stderr

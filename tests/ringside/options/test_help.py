@@ -10,6 +10,7 @@ import typer
 
 from ringside.cli import COMMANDS, command_of, commands
 from ringside.sim.libraries.nccl.library import CLOCKS
+from tests.processes import python
 
 GROUP = typer.main.get_command(commands(COMMANDS))
 TEXTBOOK = "simulate all_reduce --library ideal --cluster star:8 --size 1MiB"
@@ -43,9 +44,7 @@ print(json.dumps(answers))
 @pytest.fixture(scope="module")
 def swept():
     lines = ["--help", TEXTBOOK, *(f"{name} --help" for name in COMMANDS)]
-    done = subprocess.run([sys.executable, "-c", SWEEP, *lines], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(python("-c", SWEEP, *lines).stdout)
 
 
 @pytest.fixture(scope="module")
@@ -134,16 +133,12 @@ def test_a_command_has_only_its_own_words(shown, name, foreign):
 def test_a_shell_completes_commands_their_second_words_and_options(line, completed):
     asked = {"_RINGSIDE_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
     code = "import sys; sys.argv = ['ringside']; from ringside.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == [completed]
+    assert python("-c", code, env=os.environ | asked).stdout.split() == [completed]
 
 
 def test_the_command_has_one_name_however_it_is_started():
     """The script that a shell completes by is made of that name."""
-    ran = subprocess.run([sys.executable, "-m", "ringside", "-h"], capture_output=True, text=True, check=True)
-    assert ran.stdout.startswith("Usage: ringside [OPTIONS]")
+    assert python("-m", "ringside", "-h").stdout.startswith("Usage: ringside [OPTIONS]")
 
 
 def test_who_reads_no_further_leaves_the_command_well():

@@ -13,12 +13,10 @@ import pytest
 
 from ringside.real.ddp.job import sleeping_layers
 from ringside.sim.program.groups import TimedGroup
-from ringside.sim.record import Record, to_line
-from ringside.sim.training.ddp.job import DataParallel
+from ringside.sim.record import to_line
 from ringside.sim.training.ddp.simulate import simulate_step
-from ringside.sim.training.ddp.step import DdpRecord, MeasuredNetwork
-from ringside.topologies import star
-from ringside.topologies.file import dumps
+from tests.made_up import ddp_record, record
+from tests.ringside.workloads import EVEN
 
 PATIENCE_S = 10
 DEVICES = ("/dev/null", "/dev/full", "/dev/zero")
@@ -29,14 +27,6 @@ nodes:
   b: {kind: gpu, rank: 1}
 cables:
   - {ends: [a, b], kind: ethernet, bandwidth: 1GB/s, latency: 5us}
-"""
-WORKLOAD = """
-name: even
-batch: 8
-parameters: {a: {count: 2097152}, b: {count: 2097152}}
-layers:
-  - {name: two, forward: 10ms, backward: 20ms, gradients: [b]}
-  - {name: one, forward: 10ms, backward: 20ms, gradients: [a]}
 """
 CALIBRATION = """
 calibration: 1
@@ -62,21 +52,14 @@ used: []
 
 
 def records(**changes):
-    common = {"source": "t", "cluster": "c", "library": "ideal", "collective": "all_reduce",
-              "algorithm": "ring", "num_nodes": 1, "ranks": 4, "statistic": "median"}  # fmt: skip
     sizes = [2**power for power in range(10, 22, 2)]
-    made = [Record(**{**common, "nbytes": n, "time_s": 1e-4 + n * 2e-9, **changes}) for n in sizes]
-    return "".join(f"{to_line(record)}\n" for record in made)
+    made = [record(**{"dtype": "", "nbytes": n, "time_s": 1e-4 + n * 2e-9, **changes}) for n in sizes]
+    return "".join(f"{to_line(one)}\n" for one in made)
 
 
 def steps():
-    group = TimedGroup(2, lambda _: 1e-3)
-    step = simulate_step(sleeping_layers(2), group)
-    return DdpRecord(
-        workload=sleeping_layers(2), ranks=2, ddp=DataParallel(), workers=2,
-        wires=MeasuredNetwork(topology=dumps(star(2)), library="ideal"), memory_bandwidth=None, steps=(step,),
-        fingerprint={},
-    ).dumps()  # fmt: skip
+    step = simulate_step(sleeping_layers(2), TimedGroup(2, lambda _: 1e-3))
+    return ddp_record(sleeping_layers(2), 2, step).dumps()
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -85,7 +68,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 FILES = {
     "thesis.tex": "years of work\n",
     "t.yaml": TOPOLOGY,
-    "w.yaml": WORKLOAD,
+    "w.yaml": EVEN,
     "c.yaml": CALIBRATION,
     "fit.jsonl": records(),
     "ddp.json": steps(),
@@ -112,10 +95,10 @@ FILES = {
     "latin.yaml": "name: Zürich\n".encode("latin-1"),
     "nul.yaml": b"maker: star\0\n",
     "tabs.yaml": "maker:\tstar\n\tranks: 2\n",
-    "layers.yaml": WORKLOAD.replace("10ms", "-10ms"),
-    "count.yaml": WORKLOAD.replace("2097152", "1" + "0" * 400),
-    "batch.yaml": WORKLOAD.replace("batch: 8", "batch: 0"),
-    "gradient.yaml": WORKLOAD.replace("[a]", "[c]"),
+    "layers.yaml": EVEN.replace("10ms", "-10ms"),
+    "count.yaml": EVEN.replace("2097152", "1" + "0" * 400),
+    "batch.yaml": EVEN.replace("batch: 8", "batch: 0"),
+    "gradient.yaml": EVEN.replace("[a]", "[c]"),
     "empty.jsonl": "",
     "blank.jsonl": "\n\n\n",
     "text.jsonl": "my thesis\n",

@@ -7,22 +7,15 @@ import pytest
 import ringside as api
 from ringside.sim.collective import Collective
 from ringside.sim.predict import predict
-from ringside.sim.record import Record, write
+from ringside.sim.record import write
 from ringside.topologies import load, star
 from ringside.validation.compare import compare
+from tests.made_up import record
 
 M = 1 << 20
 LOG = Path(__file__).parents[2] / "validation" / "data" / "v2.0_all_reduce.log"
 CROWDED = ("--cluster", "leaf-spine:4", "--set", "oversubscription=4")
 QUESTION = ("simulate", "all_reduce", *CROWDED, "--algorithm", "halving_doubling", "--size", "16M")
-
-
-def measured(algorithm="halving_doubling", nbytes=16 * M):
-    return Record(
-        source="t", cluster="c", library="ideal", collective="all_reduce", algorithm=algorithm,
-        protocol="auto", num_nodes=1, ranks=16, nbytes=nbytes, dtype="float32", time_s=1.0,
-        statistic="median",
-    )  # fmt: skip
 
 
 def test_every_door_answers_by_the_network_that_was_named(json_of, tmp_path):
@@ -39,7 +32,7 @@ def test_every_door_answers_by_the_network_that_was_named(json_of, tmp_path):
     found = predict(asked, graph, algorithm="halving_doubling", network="fair")
     assert (found.time_s, found.network) == (time_s, "fair")
 
-    write([measured()], tmp_path / "m.jsonl")
+    write([record(algorithm="halving_doubling", ranks=16, nbytes=16 * M)], tmp_path / "m.jsonl")
     compared = json_of("compare", "m.jsonl", *CROWDED, "--network", "fair")
     assert (compared["rows"][0]["predicted_s"], compared["inputs"]["network"]) == (time_s, "fair")
 
@@ -86,9 +79,8 @@ def test_the_table_says_it(ringside):
     ],
 )
 @pytest.mark.parametrize("network", ["", "Fair", "fare"])
-def test_what_is_no_network_is_refused(ringside, words, network):
-    code, out, err = ringside(*words, "--network", network)
-    assert (code, out) == (2, "")
+def test_what_is_no_network_is_refused(refused, words, network):
+    err = refused(*words, "--network", network)
     said = err.splitlines()[-1]
     assert "write one of fifo, fair" in said or (not network and "write a text" in said)
 
@@ -102,10 +94,9 @@ def test_what_is_no_network_is_refused(ringside, words, network):
         ("compare", str(LOG), "--cluster", "dgx-b200:1"),
     ],
 )
-def test_nccls_own_times_know_no_network(ringside, words):
-    code, out, err = ringside(*words, "--network", "fair")
-    assert (code, out) == (2, "")
-    assert "do not model the fair network; simulate with --engine simpy, or remove --network" in err
+def test_nccls_own_times_know_no_network(refused, words):
+    said = refused(*words, "--network", "fair")
+    assert "do not model the fair network; simulate with --engine simpy, or remove --network" in said
 
 
 def test_nccls_schedules_are_played_on_it(json_of):
@@ -118,7 +109,7 @@ def test_nccls_schedules_are_played_on_it(json_of):
 def test_a_calibration_is_of_the_fifo_network(tmp_path):
     from ringside import calibrate
 
-    records = [measured("ring", nbytes * M) for nbytes in (1, 2, 4, 8)]
+    records = [record(ranks=16, nbytes=nbytes * M) for nbytes in (1, 2, 4, 8)]
     fitted = calibrate(records, "star:16")
     with pytest.raises(ValueError, match="calibrations are fitted on the fifo network, not on fair"):
         predict(

@@ -1,6 +1,5 @@
 """Fewer ranks than a cluster has are placed by one rule for every question and library."""
 
-import json
 from typing import Any
 
 import pytest
@@ -12,10 +11,10 @@ from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import Options, find_library
 from ringside.sim.libraries.nccl.communicator import communicator
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.record import Record
 from ringside.topologies import load, ranks
 from ringside.topologies.placement import EVEN, PACKED, SPREADS, place, shares
 from ringside.validation.compare import compare
+from tests.made_up import record
 
 M = 2**20
 MACHINES = {"dgx-h100": 8, "dgx-a100": 8, "abci-v100": 4, "summit-v100": 6, "a100-pcie4": 4}
@@ -133,14 +132,11 @@ def test_every_door_places_alike_and_says_so(json_of: Any, library: str, spread:
         assert collectives["inputs"]["placement"] == spread
 
 
-def test_a_job_alone_is_spread_and_several_are_packed(ringside: Any, tmp_path: Any) -> None:
-    script = tmp_path / "job.py"
-    script.write_text("def main(dist):\n    dist.all_reduce(2**20)\n")
+def test_a_job_alone_is_spread_and_several_are_packed(json_of: Any, written: Any) -> None:
+    script = written("def main(dist):\n    dist.all_reduce(2**20)\n", "job.py")
 
     def hosts(*words: str) -> list[list[int]]:
-        code, out, err = ringside("program", *words, "--cluster", "dgx-h100:2", "--json")
-        assert code == 0, err
-        found = json.loads(out)
+        found = json_of("program", *words, "--cluster", "dgx-h100:2")
         return [[one["host"] for one in job["ranks"]] for job in found.get("jobs", [found])]
 
     job = [str(script), "-g", "4"]
@@ -154,12 +150,9 @@ def test_a_job_alone_is_spread_and_several_are_packed(ringside: Any, tmp_path: A
 @pytest.mark.parametrize("library", ["ideal", "gloo", "nccl"])
 def test_a_row_keeps_the_nodes_that_it_was_measured_on(library: str) -> None:
     def predicted(cluster: str, nodes: int) -> float:
-        record = Record(
-            source="t", cluster="dgx-h100", library=library, collective="all_reduce", algorithm="ring",
-            protocol="simple" if library == "nccl" else "auto", num_nodes=nodes, ranks=8, nbytes=M,
-            dtype="float32", time_s=1.0, statistic="median",
-        )  # fmt: skip
-        (row,) = compare([record], cluster)
+        protocol = "simple" if library == "nccl" else "auto"
+        on = {"cluster": "dgx-h100", "library": library, "num_nodes": nodes, "ranks": 8}
+        (row,) = compare([record(**on, protocol=protocol, nbytes=M)], cluster)
         return row.predicted_s
 
     two = predicted("dgx-h100", 2)

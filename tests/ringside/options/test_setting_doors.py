@@ -91,7 +91,7 @@ QUESTIONS = {
 
 @pytest.fixture
 def ask(json_of: Asked) -> Asked:
-    return lambda words: answer(json_of(*words.split()))
+    return lambda words: answer(json_of(words))
 
 
 def answer(content: dict[str, Any]) -> dict[str, Any]:

@@ -26,11 +26,10 @@ FABRIC = (
     ("times", "said"),
     [("tuner", "it adds .* by closed form"), ("pipeline", "time_s is the closed form's time")],
 )
-def test_a_closed_form_on_a_fabric_is_called_one_in_text_and_json(ringside, algorithm, times, said):
+def test_a_closed_form_on_a_fabric_is_called_one_in_text_and_json(json_of, printed, algorithm, times, said):
     asked = (*FABRIC, "--algorithm", algorithm, "--times", times)
-    code, text, _ = ringside(*asked)
-    assert code == 0
-    answer = json.loads(ringside(*asked, "--json")[1])
+    text = printed(*asked)
+    answer = json_of(*asked)
     (row,) = answer["rows"]
     assert row["engine"] == "model"
     assert "model" in text.split()
@@ -39,16 +38,15 @@ def test_a_closed_form_on_a_fabric_is_called_one_in_text_and_json(ringside, algo
 
 
 @pytest.mark.parametrize("engine", ["simpy", "fast"])
-def test_times_that_were_played_are_called_the_engines(ringside, engine):
+def test_times_that_were_played_are_called_the_engines(printed, engine):
     pytest.importorskip("numba")
     asked = ("simulate", "all_reduce", "--cluster", "dgx-a100:2", "--algorithm", "tree", "--size", "1M")
-    code, text, _ = ringside(*asked, "--protocol", "simple", "--engine", engine)
-    assert code == 0
+    text = printed(*asked, "--protocol", "simple", "--engine", engine)
     assert "time_s is the engine's time" in text
     assert f" {engine} " in text
 
 
-def test_without_numba_the_answer_is_simpys_and_says_why(ringside, monkeypatch):
+def test_without_numba_the_answer_is_simpys_and_says_why(ringside, json_of, monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
     asked = ("simulate", "all_reduce", "--cluster", "star:8", "--algorithm", "tree", "--size", "1M", "--json")
     code, out, err = ringside(*asked, "--engine", "fast")
@@ -56,8 +54,7 @@ def test_without_numba_the_answer_is_simpys_and_says_why(ringside, monkeypatch):
     assert "SimPy plays this; write pip install 'ringside-sim[fast]'" in err
     (row,) = json.loads(out)["rows"]
     assert row["engine"] == "simpy"
-    (same,) = json.loads(ringside(*asked, "--engine", "simpy")[1])["rows"]
-    assert same == row
+    assert json_of(*asked, "--engine", "simpy")["rows"] == [row]
 
 
 @pytest.mark.parametrize("is_kept", [True, False])

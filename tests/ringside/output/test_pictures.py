@@ -18,7 +18,7 @@ from ringside.pictures.collectives import curves, picks, timeline
 from ringside.pictures.jobs import pipeline, program, training
 from ringside.pictures.measured import validation
 from ringside.pictures.style import occupied, prevailing
-from ringside.validation.emulated.collectives import MeasuredCase
+from tests.made_up import CELL
 
 LOG = Path(__file__).parents[2] / "validation/data/v2.13_two_nodes.log"
 
@@ -32,7 +32,7 @@ TREE = "simulate all_reduce --cluster star:8 --algorithm double_binary_tree --si
 
 
 @pytest.fixture
-def draw(ringside, monkeypatch):
+def draw(printed, monkeypatch):
     """Run a command and return its figure, after checking that all texts are on the page."""
     drawn = []
 
@@ -46,8 +46,7 @@ def draw(ringside, monkeypatch):
         monkeypatch.setattr(module, "save", keep)
 
     def run(words):
-        code, _, err = ringside(*words.split(), "--json")
-        assert not code, err
+        printed(*words.split(), "--json")
         return drawn.pop()
 
     return run
@@ -152,30 +151,22 @@ def test_a_timeline_of_one_of_nccls_channels_says_of_which(draw):
     assert "before the first byte or after the last are not drawn" in title
 
 
-@pytest.mark.parametrize("cluster", ["star", "dgx-h100"])
-def test_measured_and_closed_times_have_no_timeline(ringside, tmp_path, cluster):
-    library = () if cluster == "dgx-h100" else ("--library", "mpi")
-    code, _, err = ringside(
-        *("simulate", "all_reduce", "--cluster", f"{cluster}:2", "--size", "1M", "--timeline", "t.png"),
-        *library,
-    )
-    assert code == 2
-    assert "add --engine simpy" in err
+@pytest.mark.parametrize("cluster", ["star:2 --library mpi", "dgx-h100:2"])
+def test_measured_and_closed_times_have_no_timeline(refused, tmp_path, cluster):
+    said = refused(f"simulate all_reduce --cluster {cluster} --size 1M --timeline t.png")
+    assert "add --engine simpy" in said
     assert list(tmp_path.iterdir()) == []
 
 
-def test_each_count_of_nodes_has_the_rows_that_it_has_alone(ringside):
-    words = ("simulate", "all_reduce", "-b", "1K", "-e", "1M", "-f", "32", "--json")
-    code, out, err = ringside(*words, "--cluster", "dgx-h100", "--nodes", "1,2")
-    assert not code, err
-    found = json.loads(out)
+def test_each_count_of_nodes_has_the_rows_that_it_has_alone(json_of, printed):
+    words = "simulate all_reduce -b 1K -e 1M -f 32 --cluster"
+    found = json_of(f"{words} dgx-h100 --nodes 1,2")
     assert found["inputs"]["nodes"] == [1, 2]
     for count in (1, 2):
-        _, out, _ = ringside(*words, "--cluster", f"dgx-h100:{count}")
-        alone = [{"num_nodes": count, **row} for row in json.loads(out)["rows"]]
+        alone = [{"num_nodes": count, **row} for row in json_of(f"{words} dgx-h100:{count}")["rows"]]
         assert [row for row in found["rows"] if row["num_nodes"] == count] == alone
-    _, out, _ = ringside(*words[:-1], "--cluster", "star", "--nodes", "2,4")
-    heads = next(line for line in out.splitlines() if " nodes " in line and "cluster" not in line)
+    lines = printed(f"{words} star --nodes 2,4").splitlines()
+    heads = next(line for line in lines if " nodes " in line and "cluster" not in line)
     assert heads.split()[:3] == ["#", "nodes", "size"]
 
 
@@ -185,12 +176,10 @@ def test_a_setting_is_idle_only_where_it_is_on_every_count(ringside):
     assert "no effect" not in ringside(*words, "1,2")[1]
 
 
-def test_a_file_has_its_own_ranks(ringside):
-    words = ("simulate", "all_reduce", "--cluster", "star:4", "--size", "1M", "--algorithm", "ring")
-    assert ringside(*words, "--export", "ring.xml")[0] == 0
-    code, _, err = ringside("simulate", "ring.xml", "--cluster", "star", "--nodes", "4,8", "--size", "1M")
-    assert code == 2
-    assert "the file has 4 ranks; remove --nodes" in err
+def test_a_file_has_its_own_ranks(printed, refused):
+    printed("simulate all_reduce --cluster star:4 --size 1M --algorithm ring --export ring.xml")
+    said = refused("simulate ring.xml --cluster star --nodes 4,8 --size 1M")
+    assert "the file has 4 ranks; remove --nodes" in said
 
 
 def test_curves_over_nodes_name_their_sizes_and_the_algorithms_that_win(draw):
@@ -217,14 +206,10 @@ def test_a_step_names_every_bucket_there_is_room_for_and_every_colour(draw):
 
 def test_a_page_of_errors_leads_with_them(draw, monkeypatch, tmp_path):
     cells = [
-        MeasuredCase(
-            family=family, collective="all_reduce", algorithm="ring", ranks=4, bandwidth=1.25e7,
-            size_bytes=size, placement="natural", oversubscription=1.0, slowdown=1.0, measured_s=size * 1e-7,
-            predicted_s=size * 1.02e-7, repeats=5, spread=0.01, latency_s=1e-4, efficiency=0.95,
-        )
+        replace(CELL, family=family, size_bytes=size, measured_s=size * 1e-7, predicted_s=size * 1.02e-7)
         for family in ("ring", "tree", "double binary tree")
         for size in (1 << 20, 1 << 22)
-    ]  # fmt: skip
+    ]
     kept = []
     monkeypatch.setattr(validation, "save", lambda figure, _: kept.append(figure))
     validation.draw_validation(cells, tmp_path / "v.png")
@@ -263,10 +248,9 @@ def test_a_column_shows_what_fills_most_of_it():
     assert prevailing([[]], edges) == [[]]
 
 
-def test_pictures_are_written_whole(ringside, tmp_path: Path):
+def test_pictures_are_written_whole(printed, tmp_path: Path):
     for suffix, begin in ((".png", b"\x89PNG"), (".pdf", b"%PDF"), (".svg", b"<?xml")):
-        code, _, err = ringside(*TREE.split(), "--timeline", f"t{suffix}")
-        assert not code, err
+        printed(*TREE.split(), "--timeline", f"t{suffix}")
         assert (tmp_path / f"t{suffix}").read_bytes().startswith(begin)
 
 

@@ -12,11 +12,10 @@ from ringside.commands.compare.command import compared_page, headline
 from ringside.report.charts import chart
 from ringside.report.page import Page, Table, write_page
 from ringside.sim.disturbance import Drawn
-from ringside.sim.record import Record
 from ringside.validation.compare import Compared, summaries
-from ringside.validation.emulated.collectives import MeasuredCase
 from ringside.validation.emulated.disturbances import ComparedDraws
 from ringside.validation.emulated.plan import MIB
+from tests.made_up import CELL, record
 
 HOSTILE = "<script>window.ran = 1</script>&\"'${x}{{ 7 * 7 }}"
 
@@ -26,11 +25,7 @@ BLUE_MACHINE = LOG.read_text(encoding="utf-8").replace("Tesla V100-SXM2-16GB", "
 
 
 def cells():
-    made = MeasuredCase(
-        family="ring", collective="all_reduce", algorithm="ring", ranks=4, bandwidth=25e6, size_bytes=MIB,
-        placement="natural", oversubscription=1.0, slowdown=1.0, measured_s=0.1, predicted_s=0.101,
-        repeats=5, spread=0.01, latency_s=1e-4, efficiency=0.95,
-    )  # fmt: skip
+    made = replace(CELL, predicted_s=0.101)
     return [made, replace(made, size_bytes=4 * MIB, measured_s=0.39), replace(made, spread=0.3)]
 
 
@@ -45,9 +40,8 @@ def text_of(page):
     return " ".join(re.sub(r"<[^>]*>", " ", page).split())
 
 
-def test_a_page_has_the_answer_the_files_the_command_and_what_json_says(ringside, log):
-    code, out, err = ringside("compare", "job.log", "--json", "--plot", "a b.svg", "--html", "page.html")
-    assert (code, err) == (0, "")
+def test_a_page_has_the_answer_the_files_the_command_and_what_json_says(silently, log):
+    out = silently("compare", "job.log", "--json", "--plot", "a b.svg", "--html", "page.html")
     page = Path("page.html").read_text(encoding="utf-8")
     read = text_of(page)
     assert re.search(r"Predictions are off by [\d.]+% \(median\) on 3 rows held out", read)
@@ -68,10 +62,7 @@ def test_a_page_has_the_answer_the_files_the_command_and_what_json_says(ringside
         ("train --model gpt2 --cluster star:4 --html page", "ends in .html"),
         ("train --model gpt2 --cluster star:4 --search --html page", "ends in .html"),
         ("train --model gpt2 --cluster star:4 --tp 2 --html page", "ends in .html"),
-        (
-            "train --model gpt2 --cluster star:4 --trace x.html --html x.html",
-            "another output has this path",
-        ),
+        ("train --model gpt2 --cluster star:4 --trace x.html --html x.html", "another output has this path"),
         ("validate --html page.pdf", "ends in .html"),
         ("validate ddp --html page.pdf", "ends in .html"),
         ("validate training --html page.pdf", "ends in .html"),
@@ -81,14 +72,13 @@ def test_a_page_has_the_answer_the_files_the_command_and_what_json_says(ringside
         ("sweep study.yaml -o out --html page.pdf", "ends in .html"),
     ],
 )
-def test_a_page_that_cannot_be_is_refused_before_any_work(ringside, log, tmp_path, words, message):
+def test_a_page_that_cannot_be_is_refused_before_any_work(refused, log, tmp_path, words, message):
     (tmp_path / "job.html").write_text(BLUE_MACHINE, encoding="utf-8")
     (tmp_path / "study.yaml").write_text(
         "ask: simulate\noptions: {collective: all_reduce, cluster: star:4}\ngrid: {size: [1]}"
     )
     before = sorted(tmp_path.iterdir())
-    code, out, err = ringside(*words.split())
-    assert (code, out) == (2, "")
+    err = refused(words)
     assert message in " ".join(err.split())
     assert sorted(tmp_path.iterdir()) == before
 
@@ -125,14 +115,9 @@ def test_what_is_unknown_is_a_dash_and_sorts_by_no_number(tmp_path):
     ]  # fmt: skip
 
 
-def record(nbytes, time_s):
-    return Record(collective="all_reduce", algorithm="ring", library="gloo", ranks=4, nbytes=nbytes,
-                  time_s=time_s, cluster=HOSTILE, source="", num_nodes=1,
-                  statistic="median")  # fmt: skip
-
-
 def test_without_rows_held_out_the_headline_speaks_of_what_there_is(tmp_path):
-    rows = [Compared(record(2**20, 1e-3), 1.1e-3, 1e-3, 1.2e-3, "fitted")]
+    measured = record(library="gloo", cluster=HOSTILE, nbytes=2**20, time_s=1e-3)
+    rows = [Compared(measured, 1.1e-3, 1e-3, 1.2e-3, "fitted")]
     assert "on 1 row that set the parameters" in headline(summaries(rows))
     assert headline({}) == "There are no rows to compare."
     write_page(compared_page(HOSTILE, rows, [], {}), tmp_path / "page.html")
