@@ -1,7 +1,5 @@
 """The public API in Python: lazy, typed, with rows."""
 
-import subprocess
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -9,6 +7,7 @@ import pytest
 
 import ringside
 from ringside.topologies.extras import install
+from tests.processes import python
 
 TOP = Path(__file__).parents[2]
 PUBLIC = sorted(set(ringside.__all__) - {"__version__"})
@@ -16,9 +15,7 @@ LOG = "tests/validation/data/v2.0_all_reduce.log"
 
 
 def run(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], cwd=TOP, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return python("-c", code, cwd=TOP).stdout
 
 
 def test_every_name_is_there_and_listed() -> None:
@@ -182,9 +179,7 @@ sys.argv = ["ringside", *{command!r}.split()]
 from ringside.__main__ import main
 main()
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = python("-c", code, cwd=tmp_path, check=False)
     assert done.returncode == 2, done.stderr
     assert done.stderr == f"ringside: torch is not installed; {install('real')}\n"
     assert not list(tmp_path.iterdir())

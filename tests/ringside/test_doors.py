@@ -1,19 +1,20 @@
 """The same question has the same answer by every command and function, to the last bit."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ringside.sim.calibration import Calibration, Fit
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import LIBRARIES, Options, default_library, find_library
 from ringside.sim.parameters import Parameters
 from ringside.sim.predict import predict
 from ringside.sim.program.groups import TimedGroup, process_group
-from ringside.sim.record import Record, write
+from ringside.sim.record import write
 from ringside.topologies import dgx_h100, load, make, star
 from ringside.topologies.file import write as write_graph
 from ringside.validation.compare import compare
+from tests.made_up import RECORD, calibration
 
 M = 2**20
 
@@ -54,11 +55,8 @@ def rows(json_of):
 
 def record(collective, nbytes, graph, library, algorithm, protocol, dtype):
     ranks, nodes = row_ranks(graph), graph.graph.get("nodes", 1)
-    return Record(
-        source="t", cluster="c", library=library, collective=collective, algorithm=algorithm,
-        protocol=protocol, num_nodes=nodes, ranks=ranks, nbytes=nbytes, dtype=dtype, time_s=1.0,
-        statistic="median",
-    )  # fmt: skip
+    of = {"library": library, "algorithm": algorithm, "protocol": protocol, "dtype": dtype}
+    return replace(RECORD, collective=collective, num_nodes=nodes, ranks=ranks, nbytes=nbytes, **of)
 
 
 @pytest.mark.parametrize(
@@ -145,15 +143,8 @@ def test_nccl_refuses_a_topology_that_tells_of_no_gpus():
 
 
 def test_a_calibrated_answer_is_the_same_at_every_door(rows, tmp_path):
-    fit = Fit(
-        library="ideal", algorithm="ring", protocol="auto", interval={}, fixed={}, band=(0.9, 1.2), rows=9,
-        parameters=Parameters(alpha=9e-6, beta=1.1e-9, gamma=1e-10, launch=2e-5),
-        median_error=0.0, p90_error=0.0, worst=(),
-    )  # fmt: skip
-    found = Calibration(
-        cluster="c", topology="star", date="", sources={}, fingerprint={}, fits=(fit,), used=()
-    )
-    found.write(tmp_path / "c.yaml")
+    parameters = Parameters(alpha=9e-6, beta=1.1e-9, gamma=1e-10, launch=2e-5)
+    calibration({"parameters": parameters}).write(tmp_path / "c.yaml")
     write([record("all_reduce", M, star(4), "ideal", "ring", "auto", "float32")], tmp_path / "m.jsonl")
     words = ("--calibration", "c.yaml", "--cluster", "star:4")
     (row,) = rows("simulate", "all_reduce", "--size", "1M", "--algorithm", "ring", *words)

@@ -7,7 +7,6 @@ twice.
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 import ringside
+from tests.processes import python
 
 HOUSE = str(Path(ringside.__file__).parent) + os.sep
 LOG = Path(__file__).parents[1] / "validation/data/v2.19_nccl_debug.log"
@@ -94,9 +94,7 @@ class Watch:
 @pytest.mark.slow
 @pytest.mark.parametrize(("words", "most"), QUESTIONS.items())
 def test_a_question_passes_few_doors_and_converts_once(words: str, most: int, tmp_path: Path) -> None:
-    run = subprocess.run(
-        [sys.executable, __file__, *words.split()], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    run = python(__file__, *words.split(), cwd=tmp_path)
     *_, repeated, doors = map(json.loads, run.stderr.splitlines()[-2:])
     assert repeated == []
     assert len(doors) <= most, "\n".join(map(" ".join, doors))
@@ -105,10 +103,7 @@ def test_a_question_passes_few_doors_and_converts_once(words: str, most: int, tm
 @pytest.mark.slow
 def test_settings_are_converted_once(tmp_path: Path) -> None:
     words = "simulate all_reduce --cluster dgx-h100 --nodes 2,4 --size 64M --set nic=40GB/s"
-    run = subprocess.run(
-        [sys.executable, __file__, *words.split()], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert json.loads(run.stderr.splitlines()[-2]) == []
+    assert json.loads(python(__file__, *words.split(), cwd=tmp_path).stderr.splitlines()[-2]) == []
 
 
 def test_a_conversion_that_runs_twice_is_noticed() -> None:

@@ -89,9 +89,8 @@ def test_every_field_stands_in_the_inputs_in_plain_values(question):
         ),
     ],
 )
-def test_python_and_the_command_line_say_the_same(ringside, question, line):
-    _, out, _ = ringside(*line.split(), "--json")
-    said, answer = json.loads(out), package.CollectiveTime(**question).ask()
+def test_python_and_the_command_line_say_the_same(json_of, question, line):
+    said, answer = json_of(*line.split()), package.CollectiveTime(**question).ask()
     assert said["rows"] == json.loads(json.dumps(answer.rows))
     assert said["inputs"] == json.loads(json.dumps(answer.inputs))
 

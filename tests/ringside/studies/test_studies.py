@@ -1,6 +1,5 @@
 """Studies: their questions, points, rows and folders."""
 
-import json
 import os
 from pathlib import Path
 
@@ -66,18 +65,16 @@ def test_points_that_go_together_hang_on_the_study_alone(count, data):
     )
 
 
-def test_a_row_has_the_point_its_parameters_and_what_the_command_line_says(ringside):
+def test_a_row_has_the_point_its_parameters_and_what_the_command_line_says(json_of):
     row = row_of(STAR, 7, {"ranks": "4", "size": "1M"})
-    _, out, _ = ringside(*"simulate all_reduce --cluster star:4 --size 1M --json".split())
-    (answer,) = json.loads(out)["rows"]
+    (answer,) = json_of("simulate all_reduce --cluster star:4 --size 1M")["rows"]
     assert (row["point"], row["ranks"], row["size"], row["error"]) == (7, "4", "1M", None)
     assert {name: row[name] for name in answer} == answer
     assert row["elapsed_s"] > 0
 
 
-def test_every_command_can_be_asked(ringside, tmp_path):
-    script = tmp_path / "job.py"
-    script.write_text("def main(dist):\n    dist.all_reduce(1000000)\n", encoding="utf-8")
+def test_every_command_can_be_asked(ringside):
+    Path("job.py").write_text("def main(dist):\n    dist.all_reduce(1000000)\n", encoding="utf-8")
     for ask, options in (
         ("pick", {"collective": "all_reduce", "cluster": "star", "nodes": "{n}", "begin": "1M", "end": "1M"}),
         ("train", {"model": "resnet50", "cluster": "star:{n}"}),
@@ -93,8 +90,7 @@ def test_every_command_can_be_asked(ringside, tmp_path):
 
 def test_a_value_may_set_several_options(ringside):
     query = Query(
-        "train",
-        {"model": "gpt2:64", "cluster": "star:8", "library": "ideal", "device": "a100", "batch": 4},
+        "train", {"model": "gpt2:64", "cluster": "star:8", "library": "ideal", "device": "a100", "batch": 4}
     )
     layouts = [{"pp": 2, "strategy": "fsdp"}, {"tp": 2}, {}]
     whole, split, none = rows_of(query, list(enumerate({"layout": layout} for layout in layouts)))
@@ -105,12 +101,11 @@ def test_a_value_may_set_several_options(ringside):
     assert split["mesh_tensor"] == 2
 
 
-def test_a_study_asks_what_python_and_the_command_line_ask(ringside):
+def test_a_study_asks_what_python_and_the_command_line_ask(json_of):
     options = {"model": "gpt2:64", "cluster": "star:4", "library": "ideal", "device": "a100", "batch": 4}
     row = row_of(Query("train", options), 0, {"no_sync": True, "accumulation": "2", "straggler": "1=2"})
     line = " ".join(f"--{name} {value}" for name, value in options.items())
-    _, out, _ = ringside(*f"train {line} --no-sync --accumulation 2 --straggler 1=2 --json".split())
-    assert row["step_s"] == json.loads(out)["step_s"]
+    assert row["step_s"] == json_of(f"train {line} --no-sync --accumulation 2 --straggler 1=2")["step_s"]
 
 
 def test_a_disturbed_answer_has_columns_of_its_own():
@@ -119,10 +114,7 @@ def test_a_disturbed_answer_has_columns_of_its_own():
     assert row["disturbed_median_s"] > row["time_s"]
 
 
-@pytest.mark.parametrize(
-    ("ranks", "message"),
-    [("0", "'0' is not a count"), ("4 ", "star"), ("x", "star:x")],
-)
+@pytest.mark.parametrize(("ranks", "message"), [("0", "'0' is not a count"), ("4 ", "star"), ("x", "star:x")])
 def test_a_point_that_cannot_be_answered_is_a_row_with_its_error(tmp_path, ranks, message):
     row = row_of(STAR, 0, {"ranks": ranks, "size": "1M"})
     assert message in row["error"]

@@ -22,6 +22,8 @@ from ringside.studies.inputs import answer_points, digests, noted
 from ringside.studies.study import Query, StudyError, made
 from ringside.topologies import star
 from ringside.topologies.file import dumps
+from tests.processes import python
+from tests.ringside.workloads import EVEN
 
 JOB = "from further import SIZE\n\ndef main(dist):\n    dist.all_reduce(SIZE * dist.get_world_size())\n"
 
@@ -86,15 +88,6 @@ def test_what_answers_are_made_from_is_noted(folder):
     assert digests(asked.inputs) == asked.inputs
 
 
-LAYERS = """
-name: even
-batch: 8
-parameters: {a: {count: 2097152}, b: {count: 2097152}}
-layers:
-  - {name: two, forward: 10ms, backward: 20ms, gradients: [b]}
-  - {name: one, forward: 10ms, backward: 20ms, gradients: [a]}
-"""
-
 MODEL = """
 import torch
 from parts import Linear
@@ -106,7 +99,7 @@ def model():
 OTHERS = {
     "parts.py": "from torch.nn import Linear\n",
     "net.py": MODEL,
-    "layers.yaml": LAYERS,
+    "layers.yaml": EVEN,
     "splits.txt": "4 1\n1 4\n",
     "order.csv": "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n",
 }
@@ -149,8 +142,7 @@ def test_what_was_read_before_is_noted(folder):
         "ringside.CollectiveTime(**options).ask();"
         "print(*answer_points(Query('simulate', options), [(0, {})], 60.0).inputs)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert f"ringside:{SHIPPED}" in done.stdout.split()
+    assert f"ringside:{SHIPPED}" in python("-c", script).stdout.split()
 
 
 def test_an_edit_of_the_same_length_in_the_same_second_is_seen(folder, monkeypatch):
@@ -176,22 +168,20 @@ def test_a_temporary_file_is_no_input(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["star.yaml", "job.py", "further.py", "deep/sizes.py"])
 @pytest.mark.parametrize("left", [True, False], ids=["unfinished", "finished"])
-def test_a_study_of_changed_files_is_refused_by_name(finished, ringside, name, left):
+def test_a_study_of_changed_files_is_refused_by_name(finished, refused, name, left):
     if left:
         sorted(Path("out").glob("*.parquet"))[-1].unlink()
     kept = {part: part.read_bytes() for part in Path("out").iterdir()}
     changed(finished / name)
-    code, out, err = ringside("sweep", "study.yaml", "-o", "out", "--workers", 1)
-    assert (code, out) == (2, "")
-    assert f"out: {name}: changed since its rows were made; restore them, or write a new" in err
+    said = refused("sweep study.yaml -o out --workers 1")
+    assert f"out: {name}: changed since its rows were made; restore them, or write a new" in said
     assert {part: part.read_bytes() for part in Path("out").iterdir()} == kept
 
 
-def test_a_file_that_is_gone_is_missed_by_a_study_that_is_not_finished(finished, ringside):
+def test_a_file_that_is_gone_is_missed_by_a_study_that_is_not_finished(finished, refused):
     sorted(Path("out").glob("*.parquet"))[-1].unlink()
     Path("star.yaml").unlink()
-    code, _, err = ringside("sweep", "study.yaml", "-o", "out")
-    assert (code, "out: star.yaml: changed since its rows were made" in err) == (2, True)
+    assert "out: star.yaml: changed since its rows were made" in refused("sweep", "study.yaml", "-o", "out")
 
 
 def test_the_same_text_at_another_time_is_no_change(finished):
@@ -204,7 +194,7 @@ def test_the_same_text_at_another_time_is_no_change(finished):
     assert again.drop(columns="elapsed_s").equals(whole.drop(columns="elapsed_s"))
 
 
-def test_ringsides_own_code_is_an_input(finished, ringside):
+def test_ringsides_own_code_is_an_input(finished, refused):
     manifest = Path("out") / MANIFEST
     content = json.loads(manifest.read_text(encoding="utf-8"))
     assert content["inputs"]["ringside:sim/program/record/script.py"]
@@ -212,28 +202,25 @@ def test_ringsides_own_code_is_an_input(finished, ringside):
         ["ringside:sim/program/record/script.py", "ringside:sim/record.py"], "0" * 16
     )
     manifest.write_text(json.dumps(content), encoding="utf-8")
-    code, _, err = ringside("sweep", "study.yaml", "-o", "out")
-    assert code == 2
+    err = refused("sweep", "study.yaml", "-o", "out")
     assert (
         "out: sim/program/record/script.py of Ringside, sim/record.py of Ringside: changed since its rows"
         in err
     )
     del content["inputs"]
     manifest.write_text(json.dumps(content), encoding="utf-8")
-    code, _, err = ringside("sweep", "study.yaml", "-o", "out")
-    assert (code, "began it, whose answers may differ" in err) == (2, True)
+    assert "began it, whose answers may differ" in refused("sweep", "study.yaml", "-o", "out")
 
 
-def test_a_file_that_changes_while_a_study_runs_ends_it(folder, ringside, monkeypatch):
+def test_a_file_that_changes_while_a_study_runs_ends_it(folder, refused, monkeypatch):
     monkeypatch.setattr(running, "MOST_S", 0.0)
     Path("job.py").write_text(
         "import os\n" + JOB + "    if dist.get_world_size() == 3:\n"
         "        open('further.py', 'a').write('#')\n",
         encoding="utf-8",
     )
-    code, _, err = ringside("sweep", "study.yaml", "-o", "out", "--workers", 1)
-    assert code == 2
-    assert "out: further.py: changed since its rows were made" in err
+    said = refused("sweep study.yaml -o out --workers 1")
+    assert "out: further.py: changed since its rows were made" in said
 
 
 def test_a_file_that_changes_between_points_that_are_asked_together_is_no_input(folder):
@@ -248,29 +235,25 @@ def test_a_file_that_changes_between_points_that_are_asked_together_is_no_input(
         kept.take(asked.inputs)
 
 
-def test_a_finished_study_is_printed_from_where_nothing_can_be_written(finished, ringside):
+def test_a_finished_study_is_printed_from_where_nothing_can_be_written(finished, json_of, printed):
     rows = package.sweep("study.yaml", "out", workers=1)
-    _, before, _ = ringside("sweep", "study.yaml", "-o", "out", "--json")
+    before = json_of("sweep study.yaml -o out")
     protect()
     for file in ("star.yaml", *FILES):  # which were left elsewhere
         (finished / file).unlink()
     files = {file.name for file in (finished / "out").iterdir()}
-    code, out, err = ringside("sweep", "study.yaml", "-o", "out", "--json")
-    assert code == 0, err
-    assert json.loads(out) == json.loads(before)
-    code, out, _ = ringside("sweep", "study.yaml", "-o", "out", "--html", "page.html")
-    assert (code, "read only: Is a directory" in out) == (0, True)
+    assert json_of("sweep study.yaml -o out") == before
+    assert "read only: Is a directory" in printed("sweep study.yaml -o out --html page.html")
     assert Path("page.html").exists()
     assert package.sweep("study.yaml", "out").equals(rows)
     assert {file.name for file in (finished / "out").iterdir()} == files
 
 
-def test_an_unfinished_study_where_nothing_can_be_written_is_refused(finished, ringside):
+def test_an_unfinished_study_where_nothing_can_be_written_is_refused(finished, refused):
     sorted(Path("out").glob("*.parquet"))[-1].unlink()
     protect()
-    code, out, err = ringside("sweep", "study.yaml", "-o", "out")
-    assert (code, out) == (2, "")
-    assert "out: not writable: Is a directory; write another folder after -o" in err
+    said = refused("sweep study.yaml -o out")
+    assert "out: not writable: Is a directory; write another folder after -o" in said
 
 
 def protect():

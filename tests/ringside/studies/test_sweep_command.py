@@ -1,6 +1,5 @@
 """`ringside sweep`: its output and its files, also on other Dask clusters."""
 
-import json
 import os
 import re
 import socket
@@ -13,6 +12,7 @@ pytest.importorskip("distributed")
 pytest.importorskip("pyarrow")
 
 import pandas as pd
+import yaml
 from distributed import Client, LocalCluster, Security
 
 import ringside as package
@@ -34,23 +34,22 @@ grid:
 
 
 @pytest.fixture
-def file(tmp_path):
-    path = tmp_path / "study.yaml"
-    path.write_text(STUDY, encoding="utf-8")
-    return path
+def file(written):
+    return written(STUDY, "study.yaml")
 
 
-def test_the_example_is_a_study(ringside, json_of, tmp_path):
-    code, out, err = ringside("sweep", "--example")
-    assert (code, out, err) == (0, EXAMPLE, "")
-    Path("study.yaml").write_text(out, encoding="utf-8")
+def test_the_example_is_a_study(silently, json_of, tmp_path):
+    assert silently("sweep", "--example") == EXAMPLE
+    Path("study.yaml").write_text(EXAMPLE, encoding="utf-8")
     told = json_of("sweep", "study.yaml", "--dry-run")
     assert told["points"] == loads(EXAMPLE, "example").count == 96
     assert told["estimate_s"] > 0
     assert [file.name for file in tmp_path.iterdir()] == ["study.yaml"]
 
 
-def test_a_study_is_asked_kept_shown_and_once_more_only_shown(ringside, file, tmp_path, monkeypatch):
+def test_a_study_is_asked_kept_shown_and_once_more_only_shown(
+    ringside, json_of, refused, printed, file, tmp_path, monkeypatch
+):
     monkeypatch.setattr(console, "PERIOD_S", 0.01)
     code, out, err = ringside("sweep", file, "-o", "out", "--workers", 2)
     assert code == 0, err
@@ -66,27 +65,19 @@ def test_a_study_is_asked_kept_shown_and_once_more_only_shown(ringside, file, tm
     assert page.count('class="plotly-graph-div"') == 1
     assert page.partition('<h2 id="table-2">')[2].count("<tr>") == 18 + 1
     heads = re.findall(r"<th[^>]*>\s*<button[^>]*>(\w+)", page.partition('<h2 id="table-2">')[2])
-    assert heads[:5] == [
-        "point",
-        "ranks",
-        "algorithm",
-        "size",
-        "time_s",
-    ]  # the answer before what is said of it
+    # the answer before what is said of it
+    assert heads[:5] == ["point", "ranks", "algorithm", "size", "time_s"]
     before = sorted(path.name for path in Path("out").iterdir())
 
-    code, out, err = ringside("sweep", file, "-o", "out", "--json")
-    assert code == 0, err
-    told = json.loads(out)
+    told = json_of("sweep", file, "-o", "out")
     assert (told["points"], told["answered"], told["failed"], told["asked_now"]) == (18, 12, 6, 0)
     assert told["effects"][0]["parameter"] == "size"
     assert sorted(path.name for path in Path("out").iterdir()) == before
     assert rows("out").equals(found)
 
     file.write_text(STUDY.replace("1M", "2M"), encoding="utf-8")
-    code, out, err = ringside("sweep", file, "-o", "out")
-    assert (code, out) == (2, "")
-    assert "it contains another study, whose grid differs; write a new folder after -o" in err
+    said = refused("sweep", file, "-o", "out")
+    assert "it contains another study, whose grid differs; write a new folder after -o" in said
     assert rows("out").equals(found)
 
 
@@ -130,15 +121,7 @@ def test_a_study_without_an_answer_ends_with_1_and_keeps_its_rows(ringside, file
 @pytest.mark.slow
 def test_rows_are_the_same_from_python_for_any_number_of_workers(ringside, file):
     one = package.sweep(file, "one", workers=1)
-    two = package.sweep(
-        {
-            "ask": "simulate",
-            "options": {"collective": "all_reduce", "cluster": "star:{ranks}"},
-            "grid": {"ranks": [2, 3, 4], "algorithm": ["ring", "tree", "nonsense"], "size": ["4K", "1M"]},
-        },
-        Path("two"),
-        workers=2,
-    )
+    two = package.sweep(yaml.safe_load(STUDY), Path("two"), workers=2)
     assert one.drop(columns="elapsed_s").equals(two.drop(columns="elapsed_s"))
     assert rows("one").equals(rows("two"))
     assert package.sweep(file, "one").equals(one)
@@ -172,10 +155,9 @@ def test_a_point_that_kills_its_process_is_a_row_and_the_others_are_answered(rin
 
 
 @pytest.mark.slow
-def test_another_cluster_of_workers_with_threads_gives_the_same_files(ringside, file):
+def test_another_cluster_of_workers_with_threads_gives_the_same_files(printed, file):
     with LocalCluster(n_workers=1, threads_per_worker=3, dashboard_address="127.0.0.1:0") as cluster:
-        code, out, err = ringside("sweep", file, "--dry-run", "--scheduler", cluster.scheduler_address)
-        assert code == 0, err
+        out = printed("sweep", file, "--dry-run", "--scheduler", cluster.scheduler_address)
         assert "with one process" in out
         theirs = package.sweep(file, "theirs", scheduler=cluster.scheduler_address)
     ours = package.sweep(file, "ours", workers=1)
@@ -199,14 +181,8 @@ def test_the_picture_suits_the_number_of_parameters(tmp_path, monkeypatch, grid,
     from ringside.studies.summary import summary
 
     options = {"collective": "all_reduce", "cluster": "star:{ranks}"}
-    study = made(
-        {
-            "ask": "simulate",
-            "options": options,
-            "grid": {name: list(values) for name, values in grid.items()},
-        },
-        "study",
-    )
+    grid = {name: list(values) for name, values in grid.items()}
+    study = made({"ask": "simulate", "options": options, "grid": grid}, "study")
     table = pd.DataFrame(
         [{"point": at, **values, "time_s": 1e-3 * (at + 1), "error": None} for at, values in study.points()]
     )
@@ -232,24 +208,15 @@ def test_the_picture_suits_the_number_of_parameters(tmp_path, monkeypatch, grid,
                 f"sweep study.yaml -o out --scheduler {other}",
                 "not an address of a Dask scheduler; write tcp://HOST",
             )
-            for other in (
-                "nonsense",
-                "tcp://host",
-                "tcp://:8786",
-                "tcp://host:port",
-                "tcp://a:99999",
-                "a:b:1",
-            )
+            for other in "nonsense tcp://host tcp://:8786 tcp://host:port tcp://a:99999 a:b:1".split()
         ),
         ("sweep study.yaml --dry-run --scheduler nonsense", "not an address of a Dask scheduler"),
         ("sweep study.yaml -o out --scheduler tls://localhost:1", "TLS needs certificates; set distributed"),
         ("sweep study.yaml --example", "--example prints a study; remove the other options"),
     ],
 )
-def test_wrong_words_are_refused(ringside, file, words, message):
-    code, out, err = ringside(*words.split())
-    assert (code, out) == (2, ""), err
-    assert message in " ".join(re.sub(r"[│╭╰─╮╯]", " ", err).split())
+def test_wrong_words_are_refused(refused, file, words, message):
+    assert message in " ".join(re.sub(r"[│╭╰─╮╯]", " ", refused(words)).split())
     assert not list(Path().rglob("*.parquet"))
 
 
@@ -263,16 +230,15 @@ def test_what_is_no_address_is_refused_before_anything_is_begun(ringside, file):
 
 
 @pytest.mark.slow
-def test_something_else_than_a_scheduler_is_refused_in_time(ringside, file, monkeypatch):
+def test_something_else_than_a_scheduler_is_refused_in_time(refused, file, monkeypatch):
     from ringside.studies import run
 
     monkeypatch.setattr(run, "CONNECT_S", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
-        code, out, err = ringside("sweep", file, "-o", "out", "--scheduler", address)
-    assert (code, out) == (2, "")
-    assert "no Dask scheduler there (" in err
-    assert "defect" not in err
+        said = refused("sweep", file, "-o", "out", "--scheduler", address)
+    assert "no Dask scheduler there (" in said
+    assert "defect" not in said
 
 
 @pytest.mark.slow

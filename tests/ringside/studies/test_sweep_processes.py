@@ -161,9 +161,8 @@ def test_a_cluster_that_goes_is_told_and_the_next_one_goes_on(tmp_path):
     assert json.loads(process.communicate(timeout=300)[0])["asked_now"] == 200 - kept
 
 
-def test_what_a_study_listens_on_is_this_machines_alone(tmp_path):
-    study = tmp_path / "study.yaml"
-    study.write_text(LONGER, encoding="utf-8")
+def test_what_a_study_listens_on_is_this_machines_alone(tmp_path, written):
+    study = written(LONGER, "study.yaml")
     process = start(study, "-o", tmp_path / "out", "--workers", 2)
     wait_for_parts(tmp_path / "out", 1, process)
     addresses = listening(process.pid)

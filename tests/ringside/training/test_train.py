@@ -4,22 +4,18 @@ import json
 
 import pytest
 
+from ringside.sim.program.groups import TimedGroup
 from ringside.sim.training.ddp.simulate import simulate_step
+from ringside.sim.workload.file import read
+from tests.made_up import ddp_record
+from tests.ringside.workloads import EVEN
 
-WORKLOAD = """
-name: even
-batch: 8
-parameters: {a: {count: 2097152}, b: {count: 2097152}}
-layers:
-  - {name: two, forward: 10ms, backward: 20ms, gradients: [b]}
-  - {name: one, forward: 10ms, backward: 20ms, gradients: [a]}
-"""
 STAR = ("--model", "even.yaml", "--cluster", "star:4", "--set", "bandwidth=1GB/s", "--set", "latency=0s")
 
 
 @pytest.fixture(autouse=True)
 def workload(tmp_path):
-    (tmp_path / "even.yaml").write_text(WORKLOAD)
+    (tmp_path / "even.yaml").write_text(EVEN)
 
 
 def rows(out):
@@ -128,42 +124,27 @@ def test_a_module_of_ones_own_takes_no_memory_and_costs_what_its_shapes_say(trai
 
 
 def test_measured_steps_are_a_workload_too(train, tmp_path):
-    from ringside.sim.program.groups import TimedGroup
-    from ringside.sim.training.ddp.job import DataParallel
-    from ringside.sim.training.ddp.step import DdpRecord, MeasuredNetwork
-    from ringside.sim.workload.file import read
-    from ringside.topologies import star
-    from ringside.topologies.file import dumps
-
     work = read(tmp_path / "even.yaml")
-    record = DdpRecord(
-        workload=work, ranks=2, ddp=DataParallel(), workers=2, memory_bandwidth=None, fingerprint={},
-        wires=MeasuredNetwork(topology=dumps(star(2)), library="ideal"),
-        steps=(simulate_step(work, TimedGroup(2, lambda _: 1e-3)),),
-    )  # fmt: skip
-    (tmp_path / "steps.json").write_text(record.dumps())
+    step = simulate_step(work, TimedGroup(2, lambda _: 1e-3))
+    (tmp_path / "steps.json").write_text(ddp_record(work, 2, step).dumps())
     words = ("--cluster", "star:4", "--json")
     assert rows(train("--model", "steps.json", *words)) == rows(train("--model", "even.yaml", *words))
 
 
-def test_powersgd_says_what_it_compresses_and_what_its_first_steps_take(ringside):
+def test_powersgd_says_what_it_compresses_and_what_its_first_steps_take(json_of):
     words = ["train", "--model", "bert-base:64", "--cluster", "dgx-a100:1"]
-    code, out, _ = ringside(*words, "--comm-hook", "powersgd:rank=2,start=10", "--json")
-    found = json.loads(out)
-    assert code == 0
+    found = json_of(*words, "--comm-hook", "powersgd:rank=2,start=10")
     assert found["inputs"]["comm_hook"] == "powersgd:rank=2,start=10"
     assert any("first 10 steps PowerSGD averages uncompressed gradients" in note for note in found["notes"])
     names = [bucket["name"] for bucket in found["rows"][0]["buckets"]]
     assert {"bucket 1", "bucket 1 P", "bucket 1 Q"} <= set(names)
-    _, plain, _ = ringside(*words, "--json")
-    kept = found["memory_bytes"]["total"] - json.loads(plain)["memory_bytes"]["total"]
-    assert kept == found["memory_bytes"]["compression"] > json.loads(plain)["memory_bytes"]["gradients"]
+    held, plain = found["memory_bytes"], json_of(*words)["memory_bytes"]
+    assert held["total"] - plain["total"] == held["compression"] > plain["gradients"]
 
 
-def test_a_cap_for_each_bucket_cuts_them_in_turn(ringside):
-    words = ["train", "--model", "resnet50", "--cluster", "dgx-a100:1", "--json"]
-    _, out, _ = ringside(*words, "--bucket-cap-mb-list", "1,5,50")
-    sizes = [bucket["nbytes"] for bucket in json.loads(out)["rows"][0]["buckets"]]
+def test_a_cap_for_each_bucket_cuts_them_in_turn(json_of):
+    found = json_of("train --model resnet50 --cluster dgx-a100:1 --bucket-cap-mb-list 1,5,50")
+    sizes = [bucket["nbytes"] for bucket in found["rows"][0]["buckets"]]
     assert [size >= cap * 2**20 for size, cap in zip(sizes, (1, 5, 50), strict=False)] == [True] * 3
 
 
@@ -171,6 +152,6 @@ def test_a_file_that_says_nothing_of_activations_is_said_to(train, tmp_path):
     said = "memory excludes activations, which even.yaml does not state"
     assert said in train(*STAR)
     assert json.loads(train(*STAR, "--json"))["notes"] == [said]
-    whole = WORKLOAD.replace("gradients: [b]}", "gradients: [b], activation: 4MiB}")
+    whole = EVEN.replace("gradients: [b]}", "gradients: [b], activation: 4MiB}")
     (tmp_path / "even.yaml").write_text(whole)
     assert "without activations" not in train(*STAR)

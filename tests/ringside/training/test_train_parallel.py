@@ -61,10 +61,7 @@ def test_a_model_that_says_its_samples_takes_no_other_sequences(model: str) -> N
         ("0F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0", "0B0 precedes 0RECV_B0"),
         ("0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0", "actions.csv never ends: rank 0 waits in 0RECV_B0"),
         ("0F0,0RECV_B0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0", "they wait for one another"),
-        (
-            "0SEND_F0,0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0",
-            "0SEND_F0 has nothing to send here",
-        ),
+        ("0SEND_F0,0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0", "0SEND_F0 has nothing to send here"),
         (
             "0F0,0SEND_F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0",
             "0SEND_F0 has nothing to send here",
