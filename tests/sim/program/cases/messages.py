@@ -2,47 +2,76 @@
 
 from typing import Any
 
-from tests.sim.program.cases.case import BIG, case
+from tests.sim.program.cases.case import BIG, alike, by_rank, case
 
-
-@case(2, "proved", "proved")
-def one_sends_one_receives(dist: Any) -> None:
-    if dist.get_rank() == 0:
-        dist.send(BIG, 1)
-    else:
-        dist.recv(BIG, 0)
-
-
-@case(2, "hangs", "unsafe")
-def both_send_first_small(dist: Any) -> None:
-    other = 1 - dist.get_rank()
-    dist.send(4, other)
-    dist.recv(4, other)
-
-
-@case(2, "hangs", "hangs")
-def both_send_first_large(dist: Any) -> None:
-    other = 1 - dist.get_rank()
-    dist.send(64 * BIG, other)
-    dist.recv(64 * BIG, other)
-
-
-@case(2, "hangs", "hangs")
-def both_receive_first(dist: Any) -> None:
-    other = 1 - dist.get_rank()
-    dist.recv(4, other)
-    dist.send(4, other)
-
-
-@case(2, "proved", "proved")
-def parity(dist: Any) -> None:
-    rank = dist.get_rank()
-    if rank % 2:
-        dist.recv(BIG, 1 - rank)
-        dist.send(BIG, 1 - rank)
-    else:
-        dist.send(BIG, 1 - rank)
-        dist.recv(BIG, 1 - rank)
+by_rank(
+    ("proved", "proved"),
+    one_sends_one_receives=(lambda d: d.send(BIG, 1), lambda d: d.recv(BIG, 0)),
+    parity=(lambda d: (d.send(BIG, 1), d.recv(BIG, 1)), lambda d: (d.recv(BIG, 0), d.send(BIG, 0))),
+    chain=(lambda d: d.send(BIG, 1), lambda d: (d.recv(BIG, 0), d.send(BIG, 2)), lambda d: d.recv(BIG, 1)),
+)
+by_rank(
+    ("proved", None), receive_from_anybody=(lambda d: (d.recv(4), d.recv(4)), *[lambda d: d.send(4, 0)] * 2)
+)
+by_rank(("proved", "hangs"), undersized_message=(lambda d: d.send(4, 1), lambda d: d.recv(8, 0)))
+by_rank(
+    ("hangs", "hangs"),
+    both_send_first_large=(
+        lambda d: (d.send(64 * BIG, 1), d.recv(64 * BIG, 1)),
+        lambda d: (d.send(64 * BIG, 0), d.recv(64 * BIG, 0)),
+    ),
+    both_receive_first=(lambda d: (d.recv(4, 1), d.send(4, 1)), lambda d: (d.recv(4, 0), d.send(4, 0))),
+    nobody_receives=(lambda d: d.send(BIG, 1), lambda d: None),
+    nobody_sends=(lambda d: None, lambda d: d.recv(4, 0)),
+    # a stage sends its gradient while the previous one sends the next activation
+    one_f_one_b_with_blocking_messages=(
+        lambda d: (d.send(64 * BIG, 1), d.send(64 * BIG, 1), d.recv(64 * BIG, 1)),
+        lambda d: [(d.recv(64 * BIG, 0), d.send(64 * BIG, 0)) for _ in range(2)],
+    ),
+)
+by_rank(("hangs", None), another_tag=(lambda d: d.send(4, 1, tag=1), lambda d: d.recv(4, 0, tag=2)))
+by_rank(
+    ("hangs", "unsafe"),
+    both_send_first_small=(lambda d: (d.send(4, 1), d.recv(4, 1)), lambda d: (d.send(4, 0), d.recv(4, 0))),
+)
+by_rank(
+    ("hangs", "proved"),
+    crossing_tags_blocking=(
+        lambda d: (d.send(BIG, 1, tag=1), d.send(BIG, 1, tag=2)),
+        lambda d: (d.recv(BIG, 0, tag=2), d.recv(BIG, 0, tag=1)),
+    ),
+)
+by_rank(
+    ("hangs", "fails"),
+    send_to_nobody=(lambda d: d.send(4, 2), lambda d: None),
+    receive_from_nobody=(lambda d: d.recv(4, -1), lambda d: None),
+)
+by_rank(("fails", "hangs"), oversized_message=(lambda d: d.send(8, 1), lambda d: d.recv(4, 0)))
+by_rank(("fails", None), receive_of_nothing_from_anybody=(lambda d: d.send(0, 1), lambda d: d.recv(0)))
+alike(
+    2,
+    ("fails", "fails"),
+    send_to_oneself=lambda d: d.send(4, d.get_rank()),
+    isend_to_oneself=lambda d: d.isend(4, d.get_rank()),
+)
+by_rank(("unsafe", "hangs"), nobody_receives_and_nobody_waits=(lambda d: d.isend(BIG, 1), lambda d: None))
+by_rank(("unsafe", "proved"), isend_that_nobody_keeps=(lambda d: d.isend(BIG, 1), lambda d: d.recv(BIG, 0)))
+by_rank(
+    ("unsafe", None),
+    irecv_of_too_little_that_nobody_keeps=(lambda d: d.send(8, 1), lambda d: d.irecv(4, 0)),
+    receive_from_anybody_then_from_one=(
+        lambda d: (d.recv(4), d.recv(4, 1)),
+        lambda d: d.send(4, 0),
+        lambda d: (d.compute(1.0), d.send(4, 0)),
+    ),
+    # rank 2 can be first at rank 0 only after its own receive from any source
+    receive_from_anybody_behind_another_ones=(
+        lambda d: (d.recv(4), d.recv(4, 1)),
+        lambda d: d.send(4, 0),
+        lambda d: (d.recv(4), d.send(4, 0)),
+        lambda d: d.send(4, 2),
+    ),
+)
 
 
 @case(2, "proved", "hangs")
@@ -74,10 +103,7 @@ def isend_irecv_in_opposite_orders(dist: Any) -> None:
 def batched_ring_shift(dist: Any) -> None:
     rank, ranks = dist.get_rank(), dist.get_world_size()
     works = dist.batch_isend_irecv(
-        [
-            dist.P2POp(dist.isend, BIG, (rank + 1) % ranks),
-            dist.P2POp(dist.irecv, BIG, (rank - 1) % ranks),
-        ]
+        [dist.P2POp(dist.isend, BIG, (rank + 1) % ranks), dist.P2POp(dist.irecv, BIG, (rank - 1) % ranks)]
     )
     for work in works:
         work.wait()
@@ -90,41 +116,6 @@ def ring_shift_by_blocking_sends(dist: Any) -> None:
     dist.recv(BIG, (rank - 1) % ranks)
 
 
-@case(3, "proved", "proved")
-def chain(dist: Any) -> None:
-    rank, ranks = dist.get_rank(), dist.get_world_size()
-    if rank:
-        dist.recv(BIG, rank - 1)
-    if rank < ranks - 1:
-        dist.send(BIG, rank + 1)
-
-
-@case(2, "hangs", "hangs")
-def nobody_receives(dist: Any) -> None:
-    if dist.get_rank() == 0:
-        dist.send(BIG, 1)
-
-
-@case(2, "unsafe", "hangs")
-def nobody_receives_and_nobody_waits(dist: Any) -> None:
-    if dist.get_rank() == 0:
-        dist.isend(BIG, 1)
-
-
-@case(2, "hangs", "hangs")
-def nobody_sends(dist: Any) -> None:
-    if dist.get_rank() == 1:
-        dist.recv(4, 0)
-
-
-@case(2, "hangs")
-def another_tag(dist: Any) -> None:
-    if dist.get_rank() == 0:
-        dist.send(4, 1, tag=1)
-    else:
-        dist.recv(4, 0, tag=2)
-
-
 @case(2, "proved", "proved")
 def crossing_tags_asynchronous(dist: Any) -> None:
     if dist.get_rank() == 0:
@@ -133,62 +124,6 @@ def crossing_tags_asynchronous(dist: Any) -> None:
         works = [dist.irecv(BIG, 0, tag=2), dist.irecv(BIG, 0, tag=1)]
     for work in works:
         work.wait()
-
-
-@case(2, "hangs", "proved")
-def crossing_tags_blocking(dist: Any) -> None:
-    if dist.get_rank() == 0:
-        dist.send(BIG, 1, tag=1)
-        dist.send(BIG, 1, tag=2)
-    else:
-        dist.recv(BIG, 0, tag=2)
-        dist.recv(BIG, 0, tag=1)
-
-
-@case(2, "fails", "hangs")
-def oversized_message(dist: Any) -> None:
-    if dist.get_rank() == 0:
-        dist.send(8, 1)
-    else:
-        dist.recv(4, 0)
-
-
-@case(2, "proved", "hangs")
-def undersized_message(dist: Any) -> None:
-    if dist.get_rank() == 0:
-        dist.send(4, 1)
-    else:
-        dist.recv(8, 0)
-
-
-@case(2, "fails", "fails")
-def send_to_oneself(dist: Any) -> None:
-    dist.send(4, dist.get_rank())
-
-
-@case(2, "fails", "fails")
-def isend_to_oneself(dist: Any) -> None:
-    dist.isend(4, dist.get_rank())
-
-
-@case(3, "proved")
-def receive_from_anybody(dist: Any) -> None:
-    if dist.get_rank() == 0:
-        dist.recv(4)
-        dist.recv(4)
-    else:
-        dist.send(4, 0)
-
-
-@case(3, "unsafe")
-def receive_from_anybody_then_from_one(dist: Any) -> None:
-    if dist.get_rank() == 0:
-        dist.recv(4)
-        dist.recv(4, 1)
-    else:
-        if dist.get_rank() == 2:
-            dist.compute(1.0)
-        dist.send(4, 0)
 
 
 @case(3, "proved", "proved")
@@ -208,20 +143,6 @@ def pipeline(dist: Any) -> None:
             dist.send(BIG, rank - 1)
 
 
-@case(2, "hangs", "hangs")
-def one_f_one_b_with_blocking_messages(dist: Any) -> None:
-    """A stage sends its gradient while the previous one sends the next activation."""
-    rank = dist.get_rank()
-    for step in range(2):
-        if rank == 0:
-            dist.send(64 * BIG, 1)
-            if step:
-                dist.recv(64 * BIG, 1)
-        else:
-            dist.recv(64 * BIG, 0)
-            dist.send(64 * BIG, 0)
-
-
 @case(2, "proved", "proved")
 def halo_exchange(dist: Any) -> None:
     rank, ranks = dist.get_rank(), dist.get_world_size()
@@ -236,18 +157,6 @@ def halo_exchange(dist: Any) -> None:
         dist.compute(1e-3)
 
 
-@case(2, "hangs", "fails")
-def send_to_nobody(dist: Any) -> None:
-    if dist.get_rank() == 0:
-        dist.send(4, 2)
-
-
-@case(2, "hangs", "fails")
-def receive_from_nobody(dist: Any) -> None:
-    if dist.get_rank() == 0:
-        dist.recv(4, -1)
-
-
 @case(3, "unsafe")
 def named_receive_behind_one_from_anybody(dist: Any) -> None:
     """Either receive may match rank 1's message; if the first does, the other waits for rank 1 forever."""
@@ -258,30 +167,6 @@ def named_receive_behind_one_from_anybody(dist: Any) -> None:
         dist.send(4, 0)
 
 
-@case(4, "unsafe")
-def receive_from_anybody_behind_another_ones(dist: Any) -> None:
-    """Rank 2 can be first at rank 0 only after its own receive from any source."""
-    rank = dist.get_rank()
-    if rank == 0:
-        dist.recv(4)
-        dist.recv(4, 1)
-    elif rank == 2:
-        dist.recv(4)
-        dist.send(4, 0)
-    else:
-        dist.send(4, 0 if rank == 1 else 2)
-
-
-@case(2, "fails")
-def receive_of_nothing_from_anybody(dist: Any) -> None:
-    dist.recv(0) if dist.get_rank() else dist.send(0, 1)
-
-
-@case(2, "unsafe", "proved")
-def isend_that_nobody_keeps(dist: Any) -> None:
-    dist.recv(BIG, 0) if dist.get_rank() else dist.isend(BIG, 1)
-
-
 @case(2, "unsafe", "proved")
 def isend_that_nobody_waits_for(dist: Any) -> None:
     if dist.get_rank() == 0:
@@ -290,14 +175,6 @@ def isend_that_nobody_waits_for(dist: Any) -> None:
     else:
         dist.compute(0.3)
         dist.recv(BIG, 0)
-
-
-@case(2, "unsafe")
-def irecv_of_too_little_that_nobody_keeps(dist: Any) -> None:
-    if dist.get_rank() == 0:
-        dist.send(8, 1)
-    else:
-        dist.irecv(4, 0)
 
 
 @case(2, "unsafe", "proved")
