@@ -19,13 +19,7 @@ class Move(NamedTuple):
 
 def moves(plan: Schedule) -> list[list[Move]]:
     return [
-        [
-            Move(*fields)
-            for fields in zip(
-                *(getattr(s, name).tolist() for name in Move._fields),
-                strict=True,
-            )
-        ]
+        [Move(*fields) for fields in zip(*(getattr(s, name).tolist() for name in Move._fields), strict=True)]
         for s in plan.steps()
     ]
 

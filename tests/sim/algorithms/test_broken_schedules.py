@@ -1,5 +1,3 @@
-import re
-
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -77,12 +75,8 @@ def test_a_broken_schedule_is_refused_and_says_whose_contribution_is_wrong(
     how, plan = case
     # a detour may still be a right schedule: 0 and 1 both to 2 sums what 0 to 1 to 2 does
     assume(how != "misdirected" or not sums_right(plan))
-    with pytest.raises(ScheduleError) as refusal:
+    with pytest.raises(ScheduleError, match=r"(?s)(?=.*\brank \d)(?=.*\bchunks? \d).*\bcontribution\b"):
         prove(plan)
-    message = str(refusal.value)
-    assert re.search(r"\brank \d+", message)
-    assert re.search(r"\bchunks? \d+", message)
-    assert re.search(r"\bcontribution\b", message)
 
 
 @given(broken())
@@ -106,34 +100,23 @@ def test_every_algorithm_sums_right(algorithm: str, kind: str) -> None:
 def test_the_message_names_exactly_what_is_wrong() -> None:
     plan = schedule("ring", Collective("all_reduce", 4, 64))
     waves = moves(plan)
-    lacking = with_moves(plan, [*waves[:3], [m for m in waves[3] if m.dst != 2], *waves[4:]])
-    with pytest.raises(ScheduleError, match="ring all_reduce on 4 ranks: "):
-        prove(lacking)
-    doubled = with_moves(plan, [[*waves[0], waves[0][1]], *waves[1:]])
-    with pytest.raises(
-        ScheduleError, match=r"chunk 1, rank 1 to rank 2: the contribution of rank 1 .* twice"
+    lacking = [*waves[:3], [m for m in waves[3] if m.dst != 2], *waves[4:]]
+    doubled = [[*waves[0], waves[0][1]], *waves[1:]]
+    for wrong, said in (
+        (lacking, "ring all_reduce on 4 ranks: "),
+        (doubled, r"chunk 1, rank 1 to rank 2: the contribution of rank 1 .* twice"),
+        (waves[:-1], r"at the end rank 0 lacks the contribution of rank \d to chunk \d"),
     ):
-        prove(doubled)
-    short = with_moves(plan, waves[:-1])
-    with pytest.raises(
-        ScheduleError, match=r"at the end rank 0 lacks the contribution of rank \d to chunk \d"
-    ):
-        prove(short)
+        with pytest.raises(ScheduleError, match=said):
+            prove(with_moves(plan, wrong))
 
 
 @pytest.mark.parametrize(
-    "move",
-    [
-        Move(0, 4, 0, 1, 0, True),
-        Move(-1, 1, 0, 1, 0, True),
-        Move(0, 0, 0, 1, 0, True),
-        Move(0, 1, 4, 1, 0, True),
-        Move(0, 1, -1, 1, 0, True),
-        Move(0, 1, 2, 3, 0, True),
-        Move(0, 1, 2, 0, 0, True),
-    ],
+    ("src", "dst", "chunk", "span"),
+    [(0, 4, 0, 1), (-1, 1, 0, 1), (0, 0, 0, 1), (0, 1, 4, 1), (0, 1, -1, 1), (0, 1, 2, 3), (0, 1, 2, 0)],
 )
-def test_a_transfer_out_of_the_world_is_refused(move: Move) -> None:
+def test_a_transfer_out_of_the_world_is_refused(src: int, dst: int, chunk: int, span: int) -> None:
+    move = Move(src, dst, chunk, span, 0, True)
     plan = schedule("ring", Collective("all_reduce", 4, 64))
     with pytest.raises(ScheduleError, match=f"rank {move.src} to rank {move.dst}"):
         prove(with_moves(plan, [[move], *moves(plan)]))

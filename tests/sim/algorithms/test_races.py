@@ -58,10 +58,7 @@ RACES = {
     ),
     "rank 0 may have the whole from 1 before it has sent 3 its part of it": (
         all_reduce(
-            4,
-            [(3, 0, ADD), (2, 1, ADD)],
-            [(0, 1, ADD), (0, 3, PUT)],
-            [(1, 0, PUT), (1, 2, PUT), (1, 3, PUT)],
+            4, [(3, 0, ADD), (2, 1, ADD)], [(0, 1, ADD), (0, 3, PUT)], [(1, 0, PUT), (1, 2, PUT), (1, 3, PUT)]
         ),
         "step 1, chunk 0, rank 0 to rank 3 (overwrite)",
         "step 2, chunk 0, rank 1 to rank 0 (overwrite)",

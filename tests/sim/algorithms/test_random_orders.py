@@ -29,22 +29,16 @@ def complaint(plan: Schedule) -> str:
     return ""
 
 
-def number_passed(numbers: range, orders: int) -> int:
-    """Count the mutated schedules that pass, after checking each in several orders."""
+@pytest.mark.parametrize(
+    ("numbers", "orders", "least"),
+    [(range(200), 20, 40), pytest.param(range(1000, 4000), 200, 600, marks=pytest.mark.proof)],
+)
+def test_mutated_schedules_that_pass_are_right_in_any_order(numbers: range, orders: int, least: int) -> None:
     passed = [(chance, plan) for chance, plan in mutations(numbers) if not complaint(plan)]
     for chance, plan in passed:
         program = Program(plan)
         assert all(right(program, chance) for _ in range(orders)), moves(plan)
-    return len(passed)
-
-
-def test_mutated_schedules_that_pass_are_right_in_any_order() -> None:
-    assert number_passed(range(200), orders=20) > 40
-
-
-@pytest.mark.proof
-def test_of_3000_mutated_schedules_those_that_pass_are_right_in_any_order() -> None:
-    assert number_passed(range(1000, 4000), orders=200) > 600
+    assert len(passed) > least
 
 
 def test_nearly_all_that_is_refused_for_its_order_goes_wrong_in_one() -> None:

@@ -77,38 +77,31 @@ def test_ranks_that_do_alike_end_alike_round_after_round() -> None:
     assert {found.times[rank].waiting_s for rank in range(1, 7)} == {0.0}
 
 
-Engine = Callable[[Schedule, Topology], SimulatedCollective]
-ENGINES = {
+ENGINES: dict[str, Callable[[Schedule, Topology], SimulatedCollective]] = {
     "simpy": events.simulate,
     "fair": lambda plan, graph: events.simulate(plan, graph, network="fair"),
     "fast": fast.simulate,
 }
 
 
-def is_begun_late(seed: int, engine: Engine) -> None:
+@needs_numba
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12)),
+        *(pytest.param(seed, marks=pytest.mark.proof) for seed in range(12, 500)),
+    ],
+)
+def test_a_collective_that_rested_goes_on_as_at_first(seed: int, engine: str) -> None:
     plan, graph = collective(seed)
-    expected = engine(plan, graph).time_s
+    play = ENGINES[engine]
+    expected = play(plan, graph).time_s
     for moment in (HOUR, DAY, MONTH):
         late = held_back(plan, moment, graph)
         wait = replace(late, steps=lambda late=late: islice(late.steps(), 1), after={})
-        found, waited = engine(late, graph).time_s, engine(wait, graph).time_s
+        found, waited = play(late, graph).time_s, play(wait, graph).time_s
         assert abs(found - waited - expected) <= max(1e-6 * expected, 8 * ulp(found)), (seed, moment)
-
-
-@pytest.mark.slow
-@needs_numba
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("seed", range(12))
-def test_a_collective_that_rested_goes_on_as_at_first(seed: int, engine: str) -> None:
-    is_begun_late(seed, ENGINES[engine])
-
-
-@needs_numba
-@pytest.mark.proof
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("seed", range(500))
-def test_any_collective_that_rested_goes_on_as_at_first(seed: int, engine: str) -> None:
-    is_begun_late(seed, ENGINES[engine])
 
 
 @needs_numba

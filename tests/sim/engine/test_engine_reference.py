@@ -1,6 +1,4 @@
 import os
-import subprocess
-import sys
 import tracemalloc
 from dataclasses import replace
 from functools import cache
@@ -15,6 +13,7 @@ from ringside.sim.engine.events import simulate
 from ringside.sim.libraries import gloo
 from ringside.sim.schedule import Schedule
 from ringside.topologies import Topology, dgx_a100, dgx_h100, make, star
+from tests.processes import python
 from tests.sim.engine import reference
 from tests.sim.engine.networks import switch_trees
 
@@ -115,15 +114,8 @@ for algorithm in ("ring", "tree", "double_binary_tree", "halving_doubling", "dir
 
 @pytest.mark.slow
 def test_traces_are_the_same_bytes_under_any_hash_seed() -> None:
-    traces = {
-        subprocess.run(
-            [sys.executable, "-c", TRACE],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-        ).stdout
-        for seed in ("0", "4711")
-    }
+    seeds = ("0", "4711")
+    traces = {python("-c", TRACE, env={**os.environ, "PYTHONHASHSEED": seed}).stdout for seed in seeds}
     assert len(traces) == 1
     assert len(traces.pop()) > 10_000
 

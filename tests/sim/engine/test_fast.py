@@ -8,23 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringside.sim import effort
-from ringside.sim.algorithms import ALGORITHMS, schedule
+from ringside.sim.algorithms import schedule
 from ringside.sim.collective import Collective
 from ringside.sim.engine import events, fast, maxplus
 from ringside.sim.engine.wiring import wire
-from ringside.sim.libraries import gloo
 from ringside.sim.predict import predict
 from ringside.sim.schedule import Schedule
 from ringside.topologies import Routes, Topology, make, star
 from tests.sim.algorithms.rewriting import in_channels
+from tests.sim.engine.beginnings import BUILDS
 from tests.sim.engine.networks import switch_trees
 
 pytest.importorskip("numba")
-
-BUILDS = {
-    **{(name, kind): build for name, builds in ALGORITHMS.items() for kind, build in builds.items()},
-    **{("gloo", kind): build for kind, build in gloo.BUILDS.items()},
-}
 
 
 def agree(plan: Schedule, graph: Topology, gamma: float = 0.0) -> None:

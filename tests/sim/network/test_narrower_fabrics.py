@@ -8,15 +8,7 @@ import numpy as np
 import pytest
 
 from ringside.sim.libraries.library import answer
-from tests.sim.network.test_traffic import (
-    GIB,
-    KINDS,
-    MACHINES,
-    MIB,
-    ROUNDING,
-    Question,
-    on,
-)
+from tests.sim.network.test_traffic import GIB, KINDS, MACHINES, MIB, ROUNDING, Question, on
 
 RATES = "12.5GB/s", "25GB/s", "50GB/s", "100GB/s"
 NARROWER = ("1", "1.5", "2", "4", "8", "20", "100")
@@ -50,24 +42,16 @@ def _narrower(question: Question, ratios: tuple[str, ...] = NARROWER) -> list[Qu
     return [replace(question, values={**question.values, "oversubscription": ratio}) for ratio in ratios]
 
 
-def _check_narrower(seed: int) -> None:
+@pytest.mark.parametrize(
+    "seed", [*range(80), *(pytest.param(seed, marks=pytest.mark.proof) for seed in range(80, 580))]
+)
+def test_a_narrower_fabric_is_never_faster_and_nothing_is_surer_on_it(seed: int) -> None:
     question = _joined(seed)
     is_tree = question.values["fabric"] not in WIDE_AS_ASKED
     questions = _narrower(question, NARROWER[:5] if is_tree else NARROWER)
     if not is_tree:
         _never_faster(questions)
     _never_surer([replace(question, values={}), *questions])
-
-
-@pytest.mark.parametrize("seed", range(80))
-def test_a_narrower_fabric_is_never_faster_and_nothing_is_surer_on_it(seed: int) -> None:
-    _check_narrower(seed)
-
-
-@pytest.mark.proof
-def test_a_narrower_fabric_is_never_faster_and_nothing_is_surer_on_it_at_length() -> None:
-    for seed in range(80, 580):
-        _check_narrower(seed)
 
 
 def test_on_trees_of_whole_ports_few_steps_are_faster_and_by_little() -> None:

@@ -5,19 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from ringside.sim.algorithms import ALGORITHMS
 from ringside.sim.collective import Collective
 from ringside.sim.engine.events import simulate
-from ringside.sim.libraries import gloo
 from ringside.sim.schedule import Schedule
 from ringside.topologies import Topology, star
 from ringside.topologies.fabrics import leaf_spine, torus
+from tests.sim.engine.beginnings import BUILDS
 from tests.sim.network.test_shared_links import noisy
-
-BUILDS = {
-    **{(name, kind): build for name, builds in ALGORITHMS.items() for kind, build in builds.items()},
-    **{("gloo", kind): build for kind, build in gloo.BUILDS.items()},
-}
 
 
 def question(seed: int) -> tuple[Schedule, Topology, float]:
@@ -41,20 +35,11 @@ def question(seed: int) -> tuple[Schedule, Topology, float]:
     return replace(plan, credits=draw.choice([1, 2, plan.credits])), graph, draw.choice([0.0, 1e-10, 1e-9])
 
 
-def moves_hardly(seed: int) -> None:
-    plan, graph, gamma = question(seed)
-    exact = simulate(plan, graph, gamma, network="fair").time_s
-    for number in range(2):
-        found = simulate(plan, noisy(graph, number), gamma, network="fair").time_s
-        assert found == pytest.approx(exact, rel=1e-6, abs=0), seed
-
-
-def test_the_ninth_digit_of_a_figure_does_not_decide_what_is_added_first() -> None:
-    for seed in range(60):
-        moves_hardly(seed)
-
-
-@pytest.mark.proof
-def test_so_it_is_of_a_thousand() -> None:
-    for seed in range(1000):
-        moves_hardly(seed)
+@pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.proof)])
+def test_the_ninth_digit_of_a_figure_does_not_decide_what_is_added_first(count: int) -> None:
+    for seed in range(count):
+        plan, graph, gamma = question(seed)
+        exact = simulate(plan, graph, gamma, network="fair").time_s
+        for number in range(2):
+            found = simulate(plan, noisy(graph, number), gamma, network="fair").time_s
+            assert found == pytest.approx(exact, rel=1e-6, abs=0), seed

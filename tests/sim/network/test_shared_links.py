@@ -1,7 +1,8 @@
 """Links of different speeds: no message is faster than its bytes, or waits for bytes unnecessarily."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from math import inf
 
 import networkx as nx
@@ -192,12 +193,12 @@ def fluid_end(messages: list[tuple[float, float, int]], bandwidth: float) -> flo
     return end
 
 
-def unblocking(chance: random.Random) -> tuple[Topology, Topology, int]:
+def unblocking(chance: random.Random) -> tuple[tuple[Topology, Topology], int]:
     """Draw a star and a non-blocking leaf-spine of the same ports, without latencies, and their ranks."""
     leaves, hosts = chance.randint(2, 6), chance.randint(2, 6)
     ranks = leaves * hosts
     if chance.random() < 0.7:
-        return star(ranks, latency=0.0), leaf_spine(leaves, hosts, latency=0.0), ranks
+        return (star(ranks, latency=0.0), leaf_spine(leaves, hosts, latency=0.0)), ranks
     rates = [chance.choice([1e9, 2e9, 25e9]) for _ in range(ranks)]
     tiers: Topology = nx.DiGraph(name="tiers")
     tiers.add_node("spine", kind="switch", tier=2)
@@ -212,42 +213,31 @@ def unblocking(chance: random.Random) -> tuple[Topology, Topology, int]:
             tiers.add_node(f"gpu{rank}", kind="gpu", rank=rank, tier=0)
             add_cable(tiers, f"gpu{rank}", f"leaf{leaf}", kind="ethernet", bandwidth=rates[rank], latency=0.0)
     check(tiers)
-    return uneven_star(rates), tiers, ranks
+    return (uneven_star(rates), tiers), ranks
 
 
-def agrees_with_the_star(seed: int, engine: str, network: str) -> None:
-    chance = random.Random(seed)
-    one, tiers, ranks = unblocking(chance)
-    algorithm, kind = chance.choice(PAIRS)
-    nbytes = chance.choice([chance.randint(1, MIB), chance.randint(1, 64 * MIB), 1 << chance.randint(0, 26)])
-    root = chance.randrange(ranks) if kind in ("broadcast", "reduce", "gather", "scatter") else 0
-    plan = schedule(algorithm, Collective(kind, ranks, nbytes, root=root))
-    expected, found = (
-        fast.simulate(plan, graph).time_s
-        if engine == "fast"
-        else simulate(plan, graph, network=network).time_s
-        for graph in (one, tiers)
-    )
-    assert found == pytest.approx(expected, rel=1e-12 if network == "fifo" else 1e-6, abs=0), seed
+SEEDS = (*range(40), 68, 70, 83, 92, 99, 102, 120, 129, 134, 142)
+"""A dozen of these had other answers while whole messages took turns on links that are wide enough."""
 
 
-ENGINES = [("simpy", "fifo"), ("fast", "fifo"), ("simpy", "fair")]
-
-
-@pytest.mark.parametrize(("engine", "network"), ENGINES)
-def test_a_network_that_blocks_nothing_answers_as_the_star(engine: str, network: str) -> None:
+@pytest.mark.parametrize("seeds", [SEEDS, pytest.param(range(1022), marks=pytest.mark.proof)])
+@pytest.mark.parametrize(("engine", "network"), [("simpy", "fifo"), ("fast", "fifo"), ("simpy", "fair")])
+def test_a_network_that_blocks_nothing_answers_as_the_star(
+    engine: str, network: str, seeds: Iterable[int]
+) -> None:
     if engine == "fast":
         pytest.importorskip("numba")
-    # a dozen of these had other answers while whole messages took turns on links that are wide enough
-    for seed in (*range(40), 68, 70, 83, 92, 99, 102, 120, 129, 134, 142):
-        agrees_with_the_star(seed, engine, network)
-
-
-@pytest.mark.proof
-@pytest.mark.parametrize(("engine", "network"), ENGINES)
-def test_so_do_a_thousand(engine: str, network: str) -> None:
-    for seed in range(1022):
-        agrees_with_the_star(seed, engine, network)
+    for seed in seeds:
+        chance = random.Random(seed)
+        graphs, ranks = unblocking(chance)
+        algorithm, kind = chance.choice(PAIRS)
+        sizes = [chance.randint(1, MIB), chance.randint(1, 64 * MIB), 1 << chance.randint(0, 26)]
+        nbytes = chance.choice(sizes)
+        root = chance.randrange(ranks) if kind in ("broadcast", "reduce", "gather", "scatter") else 0
+        plan = schedule(algorithm, Collective(kind, ranks, nbytes, root=root))
+        play = fast.simulate if engine == "fast" else partial(simulate, network=network)
+        expected, found = (play(plan, graph).time_s for graph in graphs)
+        assert found == pytest.approx(expected, rel=1e-12 if network == "fifo" else 1e-6, abs=0), seed
 
 
 def test_messages_that_wait_do_so_at_their_port_and_not_before_it() -> None:

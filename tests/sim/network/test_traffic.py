@@ -129,19 +129,10 @@ def test_traffic_is_what_a_hand_counts_and_no_answer_is_below_it(name: str) -> N
     assert answer(library, collective).time_s >= seconds * (1 - 1e-3)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize(
+    "seed", [*range(60), *(pytest.param(seed, marks=pytest.mark.proof) for seed in range(60, 2060))]
+)
 def test_no_answer_is_below_its_own_traffic(seed: int) -> None:
-    _check(seed)
-
-
-@pytest.mark.proof
-@pytest.mark.parametrize("block", range(40))
-def test_no_answer_is_below_its_own_traffic_at_length(block: int) -> None:
-    for seed in range(60 + 50 * block, 110 + 50 * block):
-        _check(seed)
-
-
-def _check(seed: int) -> None:
     question = drawn(np.random.default_rng(seed))
     library, collective = question.bound()
     candidate = library.choose(collective)

@@ -1,14 +1,13 @@
 """A script's mesh makes the same groups as torch, in the same order."""
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from ringside.sim.program.operations import NewGroup, Program
 from ringside.sim.program.record.distributed import record
+from tests.processes import python
 
 # recorded with torch 2.13: init_device_mesh("cpu", (2, 2, 2)) on eight ranks, and _flatten of two dimensions
 TORCH = [[0, 4], [1, 5], [2, 6], [3, 7], [0, 2], [1, 3], [4, 6], [5, 7], [0, 1], [2, 3], [4, 5], [6, 7]]
@@ -76,5 +75,4 @@ print(json.dumps(made))
 def test_the_installed_torch_makes_the_same_groups() -> None:
     pytest.importorskip("torch")
     # in a process of its own: torch has one default group, which another test may have made
-    ran = subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True, check=True)
-    assert json.loads(ran.stdout) == TORCH + FLAT
+    assert json.loads(python("-c", ASK).stdout) == TORCH + FLAT

@@ -14,12 +14,13 @@ MAY = {PROVED: {ENDS}, HANGS: {HANGS, FAILS}, FAILS: {HANGS, FAILS}, UNSAFE: {EN
 """The outcomes that each verdict allows, of which those of one program are some."""
 
 
-def prove_and_simulate(library: str, seeds: range) -> dict[str, int]:
-    """Count the verdicts."""
+@pytest.mark.parametrize(("count", "each"), [(300, 3), pytest.param(5000, 50, marks=pytest.mark.proof)])
+@pytest.mark.parametrize("library", ["gloo", "ideal", "nccl"])
+def test_what_is_proved_is_simulated_to_its_end(library: str, count: int, each: int) -> None:
     cluster, figures = ("dgx-h100", {}) if library == "nccl" else ("star", STAR)
     of = {ranks: Libraries(library, cluster, figures, ranks) for ranks in (2, 3, 4)}
     counts = dict.fromkeys(MAY, 0)
-    for seed in seeds:
+    for seed in range(count):
         job = random_program(seed, library)
         libraries = of[job.ranks]
         program = record(job, job.ranks, libraries.rules, eager=library == "nccl" and seed % 2 == 0)
@@ -31,18 +32,7 @@ def prove_and_simulate(library: str, seeds: range) -> dict[str, int]:
         if found.verdict == PROVED:
             (timeline,) = simulate([PlacedProgram(program, tuple(range(job.ranks)))], libraries)
             assert timeline.makespan_s >= 0
-    return counts
-
-
-@pytest.mark.parametrize("library", ["gloo", "ideal", "nccl"])
-def test_what_is_proved_is_simulated_to_its_end(library: str) -> None:
-    assert min(prove_and_simulate(library, range(300)).values()) >= 3
-
-
-@pytest.mark.proof
-@pytest.mark.parametrize("library", ["gloo", "ideal", "nccl"])
-def test_so_are_thousands(library: str) -> None:
-    assert min(prove_and_simulate(library, range(5000)).values()) >= 50
+    assert min(counts.values()) >= each
 
 
 def test_every_random_program_is_a_script() -> None:

@@ -134,9 +134,7 @@ def test_a_claim_that_lists_gainsay_is_refused(main: Any, role: Any, told: str |
 
 _STEPS = st.lists(
     st.tuples(
-        st.sampled_from(
-            ["shift", "blocking", "batch", "pairs", "all_reduce", "async", "own", "broadcast", "compute"]
-        ),
+        st.sampled_from("shift blocking batch pairs all_reduce async own broadcast compute".split()),
         st.integers(1, 7),
         st.booleans(),
     ),

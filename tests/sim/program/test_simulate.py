@@ -66,6 +66,9 @@ def test_what_is_proved_comes_to_its_end(name: str, library: str) -> None:
     assert timeline.makespan_s >= 0
 
 
+KINDS = ("all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "reduce")
+
+
 @st.composite
 def scripts(draw: st.DrawFn) -> tuple[int, list[tuple[Any, ...]]]:
     """Draw a number of ranks, and a list of steps, of which each rank does its part."""
@@ -77,9 +80,7 @@ def scripts(draw: st.DrawFn) -> tuple[int, list[tuple[Any, ...]]]:
         st.tuples(st.just("compute"), st.lists(st.sampled_from([0.0, 1e-4, 3e-3]), min_size=5, max_size=5)),
         st.tuples(
             st.just("call"),
-            st.sampled_from(
-                ["all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "reduce"]
-            ),
+            st.sampled_from(KINDS),
             groups,
             size,
             st.booleans(),
@@ -159,8 +160,7 @@ def test_a_message_of_gloo_waits_until_its_sender_has_heard_of_the_receive() -> 
 
 
 @pytest.mark.parametrize(
-    ("library", "sends_first", "turns"),
-    [("gloo", True, 2), ("gloo", False, 1), ("ideal", True, 1)],
+    ("library", "sends_first", "turns"), [("gloo", True, 2), ("gloo", False, 1), ("ideal", True, 1)]
 )
 def test_the_word_of_a_receive_stands_behind_what_its_rank_sends(
     library: str, sends_first: bool, turns: int
