@@ -5,22 +5,14 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from ringside.sim.formats import FormatError
+from ringside.sim.program.jobs import PlacedProgram, simulate
+from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.record.distributed import record
 
 DATA = Path(__file__).parent / "data"
 
-KINDS = (
-    "all_reduce",
-    "all_gather",
-    "reduce_scatter",
-    "all_to_all",
-    "broadcast",
-    "reduce",
-    "gather",
-    "scatter",
-)
-
 ROOTS = {"broadcast": {"src": 1}, "reduce": {"dst": 1}, "gather": {"dst": 1}, "scatter": {"src": 1}}
+KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", *ROOTS)
 
 
 def complaint(do):
@@ -30,6 +22,17 @@ def complaint(do):
     except FormatError as error:
         return str(error)
     return ""
+
+
+def makespan(program, library="ideal"):
+    libraries = Libraries(library, f"star:{program.ranks}", {}, program.ranks)
+    (timeline,) = simulate([PlacedProgram(program, tuple(range(program.ranks)))], libraries)
+    return timeline.makespan_s
+
+
+def anybody(dist):
+    """Let rank 0 receive from any source."""
+    dist.send(8, 0) if dist.get_rank() else dist.recv(8)
 
 
 events = st.one_of(

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -23,10 +24,8 @@ from ringside.sim.formats.chakra import (
 from ringside.sim.formats.chakra_program import losses, nodes_of, program_of
 from ringside.sim.formats.program_files import GROUPS, read, write
 from ringside.sim.program.check import check
-from ringside.sim.program.jobs import PlacedProgram, simulate
-from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.record.distributed import record
-from tests.sim.formats.files import DATA, complaint, programs
+from tests.sim.formats.files import DATA, anybody, complaint, makespan, programs
 
 
 def loads(data, name):
@@ -46,12 +45,6 @@ def again(ranks, groups, library="gloo"):
     program, notes = program_of(files, groups, "x", library)
     assert not notes
     return program
-
-
-def makespan(program, library="ideal"):
-    libraries = Libraries(library, f"star:{program.ranks}", {}, program.ranks)
-    (timeline,) = simulate([PlacedProgram(program, tuple(range(program.ranks)))], libraries)
-    return timeline.makespan_s
 
 
 def test_a_collective_of_astra_sims_is_read():
@@ -173,24 +166,26 @@ def test_file_program_file_keeps_nodes_edges_and_sizes(ranks):
     assert found in ({}, groups)
 
 
+def read_again(program):
+    """Return the program of a program's traces, after checking that it ends and keeps its nodes."""
+    ranks, groups = nodes_of(program)
+    found = again(ranks, groups)
+    assert check(found).verdict == check(program).verdict == "proved"
+    assert [told(nodes) for nodes in nodes_of(found)[0]] == [told(nodes) for nodes in ranks]
+    return found
+
+
 @pytest.mark.parametrize("library", ["ideal", "gloo"])
 @settings(max_examples=25, deadline=None)
 @given(st.one_of(programs(asynchronous=False, messages=False), programs(calls=False)))
 def test_a_program_takes_as_long_as_its_traces(library, program):
-    ranks, groups = nodes_of(program)
-    read_again = again(ranks, groups)
-    assert check(read_again).verdict == check(program).verdict == "proved"
-    assert makespan(read_again, library) == pytest.approx(makespan(program, library), rel=1e-9)
-    assert [told(nodes) for nodes in nodes_of(read_again)[0]] == [told(nodes) for nodes in ranks]
+    assert makespan(read_again(program), library) == pytest.approx(makespan(program, library), rel=1e-9)
 
 
 @settings(max_examples=25, deadline=None)
 @given(programs())
 def test_a_program_with_messages_ends_as_its_traces_and_keeps_its_nodes(program):
-    ranks, groups = nodes_of(program)
-    read_again = again(ranks, groups)
-    assert check(read_again).verdict == check(program).verdict == "proved"
-    assert [told(nodes) for nodes in nodes_of(read_again)[0]] == [told(nodes) for nodes in ranks]
+    read_again(program)
 
 
 def test_a_message_does_not_wait_until_it_is_received():
@@ -253,12 +248,6 @@ def test_a_folder_is_written_whole_and_read_again(tmp_path):
 
 
 def test_what_a_trace_has_no_words_for_is_refused():
-    def anybody(dist):
-        if dist.get_rank():
-            dist.send(8, 0)
-        else:
-            dist.recv(8)
-
     with pytest.raises(FormatError, match="rank 0 receives from any source"):
         nodes_of(record(anybody, 2))
     with pytest.raises(FormatError, match="rank 0 fails at"):
@@ -309,9 +298,8 @@ WRONG = [
 
 @pytest.mark.parametrize(("nodes", "message"), WRONG, ids=[message for _, message in WRONG])
 def test_wrong_nodes_are_refused_with_their_place(nodes, message):
-    with pytest.raises(FormatError, match=r"^x\.0\.et, byte \d+, node \d+: ") as found:
+    with pytest.raises(FormatError, match=rf"^x\.0\.et, byte \d+, (?=node \d+: ).*{re.escape(message)}"):
         again([nodes, []], {"7": [1]})
-    assert message in str(found.value)
 
 
 def test_a_file_that_ends_inside_of_a_message_is_refused_at_its_byte():
@@ -325,11 +313,10 @@ def test_a_file_that_ends_inside_of_a_message_is_refused_at_its_byte():
             loads(data[:stop], "x")
 
 
-def test_a_length_beyond_all_measure_is_refused():
+@pytest.mark.parametrize("data", [b"\xff" * 20, b"\xff" * 8 + b"\x7f"])
+def test_a_length_beyond_all_measure_is_refused(data):
     with pytest.raises(FormatError, match="byte 0: not a message"):
-        loads(b"\xff" * 20, "x")
-    with pytest.raises(FormatError, match="byte 0: not a message"):
-        loads(b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "x")
+        loads(data, "x")
 
 
 @settings(max_examples=100, deadline=None)

@@ -1,6 +1,7 @@
 """Reading MSCCL's XML: samples become proved schedules, malformed files are refused with their line."""
 
 import random
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -135,10 +136,8 @@ MALFORMED = [
 
 @pytest.mark.parametrize(("text", "message"), MALFORMED, ids=[message for _, message in MALFORMED])
 def test_a_malformed_file_is_refused_with_the_place(text, message):
-    with pytest.raises(FormatError) as found:
+    with pytest.raises(FormatError, match=rf"^x\.xml.*{re.escape(message)}"):
         read(text)
-    assert str(found.value).startswith("x.xml")
-    assert message in str(found.value)
 
 
 def test_a_cycle_of_dependencies_is_told_as_such():
