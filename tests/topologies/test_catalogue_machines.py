@@ -7,6 +7,7 @@ from ringside.topologies import Routes, Topology, check, make, num_machines, ran
 from ringside.topologies.catalogue import settings
 from ringside.topologies.hardware import nvlink_of
 from ringside.topologies.units import parse_rate
+from tests.topologies.routes import latency, path
 
 MACHINES = tuple(SYSTEMS)
 NVLINKED = [name for name in MACHINES if "nvlink" in settings(name)]
@@ -32,17 +33,8 @@ def of_kind(graph: Topology, kind: str) -> list[str]:
     return [node for node, data in graph.nodes(data=True) if data["kind"] == kind]
 
 
-def path(graph: Topology, src: int, dst: int) -> list[str]:
-    hops = Routes(graph).route(src, dst)
-    return [hops[0][0], *(b for _, b in hops)]
-
-
 def bottleneck(graph: Topology, src: int, dst: int) -> float:
     return min(graph.edges[hop]["bandwidth"] for hop in Routes(graph).route(src, dst))
-
-
-def latency(graph: Topology, src: int, dst: int) -> float:
-    return float(sum(graph.edges[hop]["latency"] for hop in Routes(graph).route(src, dst)))
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 3])

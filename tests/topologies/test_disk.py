@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from ringside.topologies.disk import (
     write_file,
     write_folder,
 )
+from tests.processes import python
 
 
 def test_a_file_is_made_and_replaced_and_nothing_stays_beside_it(tmp_path: Path) -> None:
@@ -29,9 +31,8 @@ def test_a_file_is_made_and_replaced_and_nothing_stays_beside_it(tmp_path: Path)
     assert os.listdir(tmp_path) == ["out.txt"]
 
 
-def test_permissions_stay(tmp_path: Path) -> None:
-    path = tmp_path / "private"
-    path.write_text("old")
+def test_permissions_stay(written: Any) -> None:
+    path = written("old", "private")
     path.chmod(0o600)
     write_file(path, "new")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -64,9 +65,8 @@ def test_what_cannot_be_written_is_refused_before_the_work_and_after_it(tmp_path
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_what_is_write_protected_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "mine"
-    path.write_text("old")
+def test_what_is_write_protected_is_left_alone(written: Any) -> None:
+    path = written("old", "mine")
     path.chmod(0o400)
     with pytest.raises(OutputError, match="write-protected"):
         write_file(path, "new")
@@ -132,8 +132,7 @@ def test_our_own_output_is_written_where_it_stands(tmp_path: Path) -> None:
     with (tmp_path / "out").open("w") as out:
         subprocess.run([sys.executable, "-c", code], stdout=out, check=True)
     assert (tmp_path / "out").read_text() == "before\ntext\nafter\n"
-    piped = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert piped.stdout == "before\ntext\nafter\n"
+    assert python("-c", code).stdout == "before\ntext\nafter\n"
 
 
 def test_what_may_have_no_end_is_not_read(tmp_path: Path) -> None:
@@ -206,10 +205,9 @@ except OutputError as error:
 
 
 def test_a_line_for_which_there_is_no_room_is_not_there_in_part(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CUT], cwd=tmp_path, capture_output=True, text=True, check=True
+    assert python("-c", CUT, cwd=tmp_path).stdout == (
+        "out.jsonl: cannot be written: File too large; write another path\n"
     )
-    assert done.stdout == "out.jsonl: cannot be written: File too large; write another path\n"
     assert (tmp_path / "out.jsonl").read_text() == "first\n"
 
 

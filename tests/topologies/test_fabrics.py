@@ -5,7 +5,6 @@ import pytest
 
 from ringside.topologies import (
     MAKERS,
-    Routes,
     Topology,
     TopologyError,
     check,
@@ -17,10 +16,7 @@ from ringside.topologies import (
     star,
 )
 from ringside.topologies.catalogue import MAX_LINKS, settings
-
-
-def alpha(graph: Topology, src: int, dst: int) -> float:
-    return sum(float(graph.edges[hop]["latency"]) for hop in Routes(graph).route(src, dst))
+from tests.topologies.routes import latency
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 64])
@@ -35,7 +31,7 @@ def test_every_rank_has_one_full_duplex_port_into_one_switch(
     assert graph.number_of_edges() == 2 * count
     assert {data["bandwidth"] for *_, data in graph.edges(data=True)} == {7e9}
     if count > 1:
-        assert alpha(graph, 0, count - 1) == pytest.approx(4e-6)
+        assert latency(graph, 0, count - 1) == pytest.approx(4e-6)
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -2,6 +2,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import networkx as nx
 import pytest
@@ -70,15 +71,13 @@ def test_the_same_graph_has_the_same_text() -> None:
     assert dumps(make("dgx-a100", 2)) == dumps(make("dgx-a100", 2))
 
 
-def test_a_named_topology_in_a_file_is_the_named_topology(tmp_path: Path) -> None:
-    path = tmp_path / "cluster.yml"
-    path.write_text("maker: star\nranks: 8\nbandwidth: 200Gb/s\nlatency: 5us\n")
+def test_a_named_topology_in_a_file_is_the_named_topology(written: Any) -> None:
+    path = written("maker: star\nranks: 8\nbandwidth: 200Gb/s\nlatency: 5us\n", "cluster.yml")
     assert same(load(str(path)), load("star:8"))
 
 
-def test_a_graph_in_a_file_is_that_graph(tmp_path: Path) -> None:
-    path = tmp_path / "cluster.txt"
-    path.write_text(TWO_HOSTS)
+def test_a_graph_in_a_file_is_that_graph(written: Any) -> None:
+    path = written(TWO_HOSTS, "cluster.txt")
     graph = load(str(path))
     assert graph.graph["name"] == "two hosts"
     assert graph.edges["leaf", "a"] == {"kind": "ethernet", "bandwidth": 25e9, "latency": 5e-6}

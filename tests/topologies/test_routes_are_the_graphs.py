@@ -10,7 +10,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ringside.sim.algorithms import schedule
-from ringside.sim.calibration import Calibration, Fit
 from ringside.sim.collective import Collective
 from ringside.sim.engine.events import simulate
 from ringside.sim.parameters import preset_of
@@ -18,6 +17,7 @@ from ringside.sim.predict import predict
 from ringside.topologies import Routes, Topology, check, make, ranks
 from ringside.topologies.graph import add_cable
 from ringside.topologies.placement import interleaved, natural, place
+from tests.made_up import calibration
 
 MIB = 1 << 20
 
@@ -114,11 +114,7 @@ def test_answers_are_the_same_to_the_bit_in_whatever_order_the_graph_was_written
 def test_a_calibration_that_finds_the_preset_changes_nothing(name: str) -> None:
     graph = TOPOLOGIES[name]
     collective = Collective("all_reduce", len(ranks(graph)), MIB)
-    fit = Fit(
-        library="ideal", algorithm="direct", protocol="auto", parameters=preset_of(graph), interval={},
-        fixed={}, band=(1.0, 1.0), rows=9, median_error=0.0, p90_error=0.0, worst=(),
-    )  # fmt: skip
-    same = Calibration(cluster="", topology="", date="", sources={}, fingerprint={}, fits=(fit,), used=())
+    same = calibration({"algorithm": "direct", "parameters": preset_of(graph)})
     plain, calibrated = (
         predict(collective, graph, library="ideal", algorithm="direct", calibration=given)
         for given in (None, same)

@@ -2,14 +2,16 @@ import random
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ringside.sim.libraries.nccl.files.topo_file import system_of
 from ringside.sim.libraries.nccl.graph.system import SYSTEMS
-from ringside.topologies import Routes, Topology, TopologyError, check, load, ranks
+from ringside.topologies import TopologyError, check, load, ranks
 from ringside.topologies.file import dumps, read
 from ringside.topologies.importers import nccl_xml
+from tests.topologies.routes import edge, latency, path
 
 PCI = (
     'vendor="0x10de" device="0x2330" subsystem_vendor="0x10de" subsystem_device="0x16c1" '
@@ -58,16 +60,6 @@ def dgx_a100() -> str:
         return pci(0x10 + first, nested, link)
 
     return system("".join(cpu(half(first), first, about) for first in range(0, 8, 2)))
-
-
-def edge(graph: Topology, a: str, b: str) -> tuple[str, float]:
-    data = graph.edges[f"node0/{a}", f"node0/{b}"]
-    return data["kind"], data["bandwidth"]
-
-
-def path(graph: Topology, src: int, dst: int) -> list[str]:
-    hops = Routes(graph).route(src, dst)
-    return [hops[0][0], *(b for _, b in hops)]
 
 
 def test_a_dgx_h100_s_file_is_a_dgx_h100() -> None:
@@ -133,8 +125,7 @@ def test_without_nvlink_gpus_meet_at_the_cpus_and_cards_in_one_network() -> None
     check(graph)
     assert path(graph, 0, 3) == ["node0/gpu0", "node0/cpu0", "node0/cpu1", "node0/gpu3"]
     assert path(graph, 0, 4)[2:5] == ["node0/nic0", "network", "node1/nic0"]
-    hops = Routes(graph).route(0, 4)
-    assert sum(graph.edges[hop]["latency"] for hop in hops) == pytest.approx(2.7e-6)
+    assert latency(graph, 0, 4) == pytest.approx(2.7e-6)
 
 
 @pytest.mark.parametrize(
@@ -183,13 +174,6 @@ def test_a_broken_file_is_refused_with_its_line(old: str, new: str, line: int, m
     assert "NCCL_TOPO_DUMP_FILE" in str(caught.value)
 
 
-def test_a_complaint_names_the_line() -> None:
-    text = system(cpu(gpu(0) + gpu(1).replace('sm="90"', 'sm="x"')))
-    line = next(number for number, row in enumerate(text.splitlines(), 1) if 'sm="x"' in row)
-    with pytest.raises(TopologyError, match=rf"topology file, line {line}: sm is 'x'"):
-        nccl_xml.topology(text)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -223,16 +207,14 @@ def test_other_makers_cpus_are_reckoned_with_as_nccl_does(vendor: str, maker: st
     assert (found.cpu, found.socket) == (maker, socket)
 
 
-def test_a_file_is_known_by_its_content_wherever_a_cluster_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "mine"
-    file.write_text(dgx_h100())
+def test_a_file_is_known_by_its_content_wherever_a_cluster_is_named(written: Any) -> None:
+    file = written(dgx_h100(), "mine")
     assert len(ranks(load(str(file)))) == 8
     four = load(f"{file}:4", {"network_latency": "5us"})
     assert (len(ranks(four)), four.graph["name"]) == (32, "mine")
     assert four.edges["node0/nic0", "rail0"]["latency"] == 2.5e-6
     assert len(ranks(load(str(file), nodes=2))) == 16
-    yaml = tmp_path / "mine.yaml"
-    yaml.write_text(dumps(four))
+    yaml = written(dumps(four), "mine.yaml")
     again = read(yaml)
     assert dict(again.nodes) == dict(four.nodes)
     assert {hop: again.edges[hop] for hop in again.edges} == {hop: four.edges[hop] for hop in four.edges}

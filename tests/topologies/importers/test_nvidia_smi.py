@@ -1,11 +1,12 @@
 import random
 from contextlib import suppress
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ringside.topologies import Routes, Topology, TopologyError, check, load, make, ranks
+from ringside.topologies import TopologyError, check, load, make, ranks
 from ringside.topologies.importers import nvidia_smi
+from tests.topologies.routes import edge, path
 
 LEGEND = """
 Legend:
@@ -62,16 +63,6 @@ def hgx(links: int, gpus: int = 8) -> str:
         cells = [far(a, b) for b in range(gpus)] + [" X " if a == b else far(a, b) for b in range(gpus)]
         rows.append("\t".join([f"NIC{a}", *cells]))
     return "\n".join(rows) + "\n" + LEGEND
-
-
-def edge(graph: Topology, a: str, b: str) -> tuple[str, float]:
-    data = graph.edges[f"node0/{a}", f"node0/{b}"]
-    return data["kind"], data["bandwidth"]
-
-
-def path(graph: Topology, src: int, dst: int) -> list[str]:
-    hops = Routes(graph).route(src, dst)
-    return [hops[0][0], *(b for _, b in hops)]
 
 
 @pytest.mark.parametrize("links", [12, 18])
@@ -193,9 +184,8 @@ def test_a_table_damaged_anywhere_is_read_or_refused_in_words(table: str) -> Non
             check(nvidia_smi.topology("".join(text)))
 
 
-def test_a_table_is_known_by_its_content_wherever_a_cluster_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "topo.txt"
-    file.write_text(hgx(18))
+def test_a_table_is_known_by_its_content_wherever_a_cluster_is_named(written: Any) -> None:
+    file = written(hgx(18), "topo.txt")
     graph = load(f"{file}:2", {"nvlink": "900GB/s", "nic": "400Gb/s"})
     assert edge(graph, "gpu0", "nvswitch") == ("nvlink", 900e9)
     assert graph.edges["node0/nic0", "rail0"]["bandwidth"] == 50e9
