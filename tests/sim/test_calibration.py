@@ -1,5 +1,7 @@
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -88,9 +90,8 @@ def test_a_fit_is_found_by_exactly_its_way() -> None:
         ("calibration: 1\n? [a]\n: b", "cannot be read"),
     ],
 )
-def test_what_is_no_calibration_is_refused(tmp_path: Path, text: str, said: str) -> None:
-    path = tmp_path / "fit.yaml"
-    path.write_text(text)
+def test_what_is_no_calibration_is_refused(written: Any, text: str, said: str) -> None:
+    path = written(text, "fit.yaml")
     with pytest.raises(CalibrationError, match=said) as refusal:
         read(path)
     assert all(line.startswith(str(path)) for line in str(refusal.value).splitlines())
@@ -137,9 +138,8 @@ def test_figures_that_cannot_be_are_refused_with_their_place(
     text = path.read_text(encoding="utf-8")
     assert sound in text
     path.write_text(text.replace(sound, nonsense, 1), encoding="utf-8")
-    with pytest.raises(CalibrationError) as refusal:
+    with pytest.raises(CalibrationError, match=re.escape(said)):
         read(path)
-    assert said in str(refusal.value)
 
 
 def test_missing_and_binary_files_are_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 import inspect
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 import ringside.sim.libraries.scheduled
 from ringside.sim.algorithms import algorithms_for, schedule
-from ringside.sim.calibration import Calibration, CalibrationError, Fit
+from ringside.sim.calibration import CalibrationError
 from ringside.sim.collective import KINDS, Collective
 from ringside.sim.engine.events import simulate
 from ringside.sim.engine.model import CLOSED_FORMS, closed_form, uniform
@@ -17,30 +18,14 @@ from ringside.sim.libraries.scheduled import evaluate
 from ringside.sim.parameters import Parameters, preset_of
 from ringside.sim.predict import predict
 from ringside.topologies import dgx_h100, make, star
+from tests.made_up import calibration
 
 MIB = 1 << 20
 
 
-def fit(algorithm: str, **changes: float) -> Fit:
-    return Fit(
-        library="ideal",
-        algorithm=algorithm,
-        protocol="auto",
-        parameters=Parameters(**{"alpha": 10e-6, "beta": 1e-9, "gamma": 1e-10, "launch": 20e-6, **changes}),
-        interval={},
-        fixed={},
-        band=(0.9, 1.2),
-        rows=9,
-        median_error=0.01,
-        p90_error=0.05,
-        worst=(),
-    )
-
-
-def calibration(*fits: Fit) -> Calibration:
-    return Calibration(
-        cluster="star", topology="star", date="", sources={}, fingerprint={}, fits=fits, used=()
-    )
+def fit(algorithm: str, launch: float = 20e-6) -> dict[str, Any]:
+    parameters = Parameters(alpha=10e-6, beta=1e-9, gamma=1e-10, launch=launch)
+    return {"algorithm": algorithm, "parameters": parameters}
 
 
 @pytest.mark.parametrize(("algorithm", "kind"), CLOSED_FORMS)

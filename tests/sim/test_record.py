@@ -10,30 +10,18 @@ from hypothesis import strategies as st
 
 from ringside.sim.record import Record, RecordError, from_line, read_lines, to_line, write
 from ringside.topologies.disk import OutputError
+from tests.made_up import record
 
-RECORD = Record(
-    source="ringside measure",
-    cluster="host",
-    site="here",
-    library="ideal",
-    library_version="2.13.0",
-    backend="gloo",
-    collective="all_reduce",
-    algorithm="ring",
-    num_nodes=1,
-    ranks=4,
-    nbytes=1 << 20,
-    dtype="float32",
-    redop="sum",
-    time_s=1e-3,
-    statistic="median of slowest rank",
-    min_s=0.9e-3,
-    max_s=1.4e-3,
-    p95_s=1.2e-3,
-    iterations=20,
-    date="2026-11-21",
-    fingerprint={"cpu": "Ω", "GLOO_DEVICE": 'a "quoted"\nvalue'},
-)
+OTHERS = {
+    "site": "here",
+    "library_version": "2.13.0",
+    "backend": "gloo",
+    "redop": "sum",
+    "date": "2026-11-21",
+}
+TIMES = {"time_s": 1e-3, "min_s": 0.9e-3, "max_s": 1.4e-3, "p95_s": 1.2e-3, "iterations": 20}
+QUOTED = {"cpu": "Ω", "GLOO_DEVICE": 'a "quoted"\nvalue'}
+RECORD = record(nbytes=1 << 20, fingerprint=QUOTED, **OTHERS, **TIMES)
 
 
 def test_bandwidths_and_spread_are_what_their_names_say() -> None:
@@ -63,11 +51,9 @@ def test_a_line_is_json_that_others_can_read() -> None:
 def test_any_record_survives_its_line(
     time_s: float, nbytes: int, text: str, fingerprint: dict[str, str], kind: str
 ) -> None:
-    record = replace(
-        RECORD, time_s=time_s, nbytes=nbytes, site=text, collective=kind, fingerprint=fingerprint
-    )
-    assert from_line(to_line(record), "here") == record
-    assert read_lines(f"{to_line(record)}\n\n{to_line(RECORD)}\n", "here") == [record, RECORD]
+    one = replace(RECORD, time_s=time_s, nbytes=nbytes, site=text, collective=kind, fingerprint=fingerprint)
+    assert from_line(to_line(one), "here") == one
+    assert read_lines(f"{to_line(one)}\n\n{to_line(RECORD)}\n", "here") == [one, RECORD]
 
 
 def test_a_simulated_record_of_one_rank_that_takes_no_time_has_a_line() -> None:

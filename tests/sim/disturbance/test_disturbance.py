@@ -59,13 +59,8 @@ def test_the_mean_of_the_slowest_of_n_ranks_is_that_of_order_statistics() -> Non
     sigma, draws = 0.2, 400
     means = []
     for ranks in (1, 2, 4, 16):
-        found = study(
-            Disturbance(jitter=Lognormal(sigma)),
-            lambda draw, n=ranks: step(n, draw),
-            0.1,
-            draws=draws,
-            seed=7,
-        )
+        jitter = Disturbance(jitter=Lognormal(sigma))
+        found = study(jitter, lambda draw, n=ranks: step(n, draw), 0.1, draws=draws, seed=7)
         error = np.std(found.times_s) / math.sqrt(draws)
         assert found.mean_s == pytest.approx(0.1 * expected_maximum(sigma, ranks), abs=4 * error)
         means.append(found.mean_s)

@@ -1,12 +1,13 @@
 """Measured times on machines with other rates, scaled by the ratio of the library's own model."""
 
+from dataclasses import replace
 from math import isclose, log
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ringside.sim.calibration import Calibration, Fit, read, shipped
+from ringside.sim.calibration import Calibration, read, shipped
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import find_library
 from ringside.sim.libraries.library import Library, Prediction, answer
@@ -21,6 +22,7 @@ from ringside.validation.calibrate import calibrate
 from ringside.validation.compare import compare
 from ringside.validation.nccl.anchor import anchored
 from ringside.validation.questions.what_if import WhatIf
+from tests.made_up import calibration, record
 
 SLOWER, FASTER = (0.25, 0.5, 0.8), (1.25, 2.0, 4.0)
 """Times a machine's own rate."""
@@ -127,9 +129,7 @@ def test_what_was_fitted_with_settings_is_scaled_from_these() -> None:
     """A calibration of machines with other cards is of these, and of its cluster's own cards scaled."""
     found = shipped("dgx-h100")
     assert found
-    slow = Calibration(
-        **{key: getattr(found, key) for key in found.__slots__} | {"settings": {"nic": "25GB/s"}}
-    )
+    slow = replace(found, settings={"nic": "25GB/s"})
     asked = Collective("all_reduce", 16, 2**26, dtype="float32")
 
     def time_s(nic: str, calibration: Calibration | str) -> float:
@@ -144,11 +144,8 @@ def test_what_was_fitted_with_settings_is_scaled_from_these() -> None:
 
 
 def _record(library: str, cluster: str, nodes: int, ranks: int, nbytes: int, time_s: float) -> Record:
-    return Record(
-        source="t", cluster=cluster, library=library, collective="all_reduce", algorithm="auto",
-        protocol="auto", num_nodes=nodes, ranks=ranks, nbytes=nbytes, dtype="float32", time_s=time_s,
-        statistic="median",
-    )  # fmt: skip
+    on = {"cluster": cluster, "num_nodes": nodes, "ranks": ranks}
+    return record(library=library, algorithm="auto", **on, nbytes=nbytes, time_s=time_s)
 
 
 @pytest.mark.parametrize(
@@ -182,13 +179,9 @@ def test_rows_of_a_site_with_other_cards_scale_what_is_scaled() -> None:
 @pytest.mark.parametrize("library", ["ideal", "gloo"])
 def test_a_schedules_calibration_is_scaled_like_a_measured_machine(library: str) -> None:
     """By rates as by the model: a fit with half of a data sheet's rate has half of any other's."""
-    fit = Fit(
-        library=library, algorithm="ring" if library == "ideal" else "auto", protocol="auto", interval={},
-        parameters=Parameters(alpha=1e-5, beta=2 / 25e9), fixed={}, band=(0.9, 1.2), rows=9,
-        median_error=0.0, p90_error=0.0, worst=(),
-    )  # fmt: skip
-    fitted = Calibration(
-        cluster="mine", topology="star:4", date="", sources={}, fingerprint={}, fits=(fit,), used=()
+    algorithm, parameters = "ring" if library == "ideal" else "auto", Parameters(alpha=1e-5, beta=2 / 25e9)
+    fitted = replace(
+        calibration({"library": library, "algorithm": algorithm, "parameters": parameters}), topology="star:4"
     )
     asked = Collective("all_reduce", 4, 2**26, dtype="float32")
 

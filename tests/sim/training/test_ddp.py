@@ -1,7 +1,5 @@
 import json
 import os
-import subprocess
-import sys
 from itertools import pairwise
 from math import inf
 
@@ -19,6 +17,7 @@ from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.training.ddp.step import TrainingStep
 from ringside.sim.workload.workload import Layer, Tensor, Workload
 from ringside.topologies import star
+from tests.processes import python
 
 HALF_MIB = 131072
 
@@ -217,16 +216,7 @@ print(simulate_step(work, group, DataParallel(bucketing=Bucketing(0.2)), costs).
 
 @pytest.mark.slow
 def test_traces_are_the_same_under_different_hash_seeds() -> None:
-    traces = {
-        subprocess.run(
-            [sys.executable, "-c", SCRIPT],
-            env=os.environ | {"PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
+    traces = {python("-c", SCRIPT, env=os.environ | {"PYTHONHASHSEED": seed}).stdout for seed in "12"}
     assert len(traces) == 1
     events = json.loads(traces.pop())["traceEvents"]
     tracks = {(e["pid"], e["args"]["name"]) for e in events if e["ph"] == "M" and e["name"] == "thread_name"}

@@ -224,8 +224,7 @@ def test_what_torch_refuses_is_refused(arguments: dict[str, Any], words: str) ->
 
 
 @pytest.mark.parametrize(
-    ("tensor", "words"),
-    [(Tensor("a", 8, sparse=True), "a is sparse"), (Tensor("a", 0), "a has no elements")],
+    ("tensor", "words"), [(Tensor("a", 8, sparse=True), "a is sparse"), (Tensor("a", 0), "a has no elements")]
 )
 def test_gradients_that_are_no_matrices_are_refused(tensor: Tensor, words: str) -> None:
     work = Workload("odd", (tensor,), (Layer("all", (0,), 1e-3, 1e-3),))

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -63,9 +64,8 @@ def workloads(draw: st.DrawFn) -> Workload:
     )
 
 
-def test_a_file_is_read_as_it_is_written_down(tmp_path: Path) -> None:
-    path = tmp_path / "two.yaml"
-    path.write_text(TWO_LAYERS)
+def test_a_file_is_read_as_it_is_written_down(written: Any) -> None:
+    path = written(TWO_LAYERS, "two.yaml")
     assert read(path) == Workload(
         name="two layers",
         parameters=(
@@ -73,10 +73,7 @@ def test_a_file_is_read_as_it_is_written_down(tmp_path: Path) -> None:
             Tensor("fc1.bias", 1024),
             Tensor("fc2.weight", 10240, "bfloat16"),
         ),
-        layers=(
-            Layer("fc2", (2,), 80e-6, 160e-6),
-            Layer("fc1", (1, 0), 1.2e-3, 2.4e-3, 4 * 2**20),
-        ),
+        layers=(Layer("fc2", (2,), 80e-6, 160e-6), Layer("fc1", (1, 0), 1.2e-3, 2.4e-3, 4 * 2**20)),
         buffers=(Tensor("mean", 1024),),
         batch=32,
         sample="image",
@@ -96,9 +93,8 @@ def test_a_built_in_model_survives_its_file(tmp_path: Path) -> None:
     assert read(tmp_path / "resnet50.yaml") == step
 
 
-def test_totals_add_up(tmp_path: Path) -> None:
-    path = tmp_path / "two.yaml"
-    path.write_text(TWO_LAYERS)
+def test_totals_add_up(written: Any) -> None:
+    path = written(TWO_LAYERS, "two.yaml")
     step = read(path)
     assert step.num_parameters == 1048576 + 1024 + 10240
     assert step.totals.nbytes == 4 * (1048576 + 1024) + 2 * 10240
@@ -175,10 +171,7 @@ def test_a_batch_too_large_for_many_layers_is_told_once() -> None:
         (b"1: 2", "contains no workload"),
         (b"name: [", "not YAML"),
         (b"\xff\xfe\x00", "cannot be read"),
-        (
-            TWO_LAYERS.replace("[fc2.weight]", "[fc3.weight]").encode(),
-            "unknown parameter 'fc3.weight'",
-        ),
+        (TWO_LAYERS.replace("[fc2.weight]", "[fc3.weight]").encode(), "unknown parameter 'fc3.weight'"),
     ],
 )
 def test_a_file_that_is_no_workload_is_refused(tmp_path: Path, content: bytes, message: str) -> None:

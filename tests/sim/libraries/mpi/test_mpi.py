@@ -121,13 +121,8 @@ def test_no_time_is_below_what_the_cards_need(
 @pytest.mark.parametrize("processes", [2, 4, 6, 32])
 @pytest.mark.parametrize(("kind", "name"), WAYS)
 def test_several_ranks_of_a_node_share_its_cards(kind: str, name: str, processes: int) -> None:
-    mpi = find_library(
-        "mpi",
-        "mare-nostrum:3",
-        {"processes": str(processes)},
-        options=Options(algorithm=name),
-        calibration=None,
-    )
+    values, options = {"processes": str(processes)}, Options(algorithm=name)
+    mpi = find_library("mpi", "mare-nostrum:3", values, options=options, calibration=None)
     collective = Collective(kind, 3 * processes, 1 << 24, dtype="float32")
     assert answer(mpi, collective).time_s >= mpi.bound(collective, Candidate(name)) > 0
 

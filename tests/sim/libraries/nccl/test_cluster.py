@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -141,10 +142,9 @@ def test_a_path_may_hold_a_colon(tmp_path: Path) -> None:
     ],
 )
 def test_a_tables_nvlinks_tell_the_generation(
-    text: str, capability: int, nvlink: float, channels: int, like: str, tmp_path: Path
+    text: str, capability: int, nvlink: float, channels: int, like: str, written: Any
 ) -> None:
-    path = tmp_path / "table.txt"
-    path.write_text(text)
+    path = written(text, "table.txt")
     found = machine(str(path), {})
     assert (found.compute_capability, found.nvlink) == (capability, pytest.approx(nvlink * GB))
     assert f"those of {like}; --set nic" in found.note
@@ -154,7 +154,7 @@ def test_a_tables_nvlinks_tell_the_generation(
     assert comm.channels == channels
 
 
-def test_a_table_of_a_dgx_h100_with_its_cards_is_a_dgx_h100(tmp_path: Path) -> None:
+def test_a_table_of_a_dgx_h100_with_its_cards_is_a_dgx_h100(written: Any) -> None:
     names = [*(f"GPU{g}" for g in range(8)), *(f"NIC{g}" for g in range(8))]
 
     def cell(a: int, b: int) -> str:
@@ -162,8 +162,7 @@ def test_a_table_of_a_dgx_h100_with_its_cards_is_a_dgx_h100(tmp_path: Path) -> N
         return "X" if a == b else "NV18" if gpus else "PIX" if a % 8 == b % 8 else "SYS"
 
     rows = ["  ".join([name, *(cell(a, b) for b in range(16))]) for a, name in enumerate(names)]
-    path = tmp_path / "table.txt"
-    path.write_text("\n".join(["  ".join(names), *rows]))
+    path = written("\n".join(["  ".join(names), *rows]), "table.txt")
     found = communicators(str(path), {}, [1, 2], None, Settings())
     named = communicators("dgx-h100", {}, [1, 2], None, Settings())
     for nodes, comm in found.items():

@@ -16,14 +16,7 @@ from ringside.sim.libraries.nccl.measured import (
     corrected,
     log_form,
 )
-from ringside.sim.libraries.nccl.message_times import (
-    FORMS,
-    PARAMETERS,
-    Launch,
-    Task,
-    time_us,
-    work_of,
-)
+from ringside.sim.libraries.nccl.message_times import FORMS, PARAMETERS, Launch, Task, time_us, work_of
 from ringside.sim.libraries.nccl.send_times import SEND_PARAMETERS, SENDS
 from ringside.validation.nccl.priors import priors, send_priors
 

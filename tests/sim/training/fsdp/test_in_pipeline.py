@@ -5,9 +5,7 @@ import pytest
 from ringside.sim.program import Call, Wait
 from ringside.sim.program.check import PROVED, check
 from ringside.sim.training.fsdp_policy import GATHERED, UNREDUCED, FullyShardPolicy
-from ringside.sim.training.fully_shard import FullyShard
-from ringside.sim.training.mesh import Communicators, Mesh
-from ringside.sim.training.stage import RankList
+from ringside.sim.training.mesh import Mesh
 from tests.sim.training.fsdp.models import (
     KINDS,
     driven,
@@ -78,12 +76,10 @@ def test_what_fully_shard_refuses_is_refused(policy: dict[str, object], message:
         labels(program(language_model(), FullyShardPolicy(**policy), Mesh(shard=4)))  # type: ignore[arg-type]
 
 
-def test_models_that_cannot_be_wrapped_are_refused() -> None:
-    twice = [layer("b", tensor("w", 2)), layer("b", tensor("w", 2))]
-    with pytest.raises(ValueError, match="two units are called 'b'"):
-        program(twice, FullyShardPolicy(), Mesh(shard=2)).operations(0)
-
-
-def test_a_layer_may_not_be_called_as_the_root() -> None:
-    with pytest.raises(ValueError, match="'root'"):
-        FullyShard(RankList(0, Communicators(Mesh())), [layer("root", tensor("w", 2))], FullyShardPolicy())
+@pytest.mark.parametrize(
+    ("names", "message"), [(("b", "b"), "two units are called 'b'"), (("root",), "'root'")]
+)
+def test_layers_of_one_name_or_of_the_roots_are_refused(names: tuple[str, ...], message: str) -> None:
+    layers = [layer(name, tensor("w", 2)) for name in names]
+    with pytest.raises(ValueError, match=message):
+        program(layers, FullyShardPolicy(), Mesh(shard=2)).operations(0)

@@ -229,11 +229,7 @@ def test_gradients_of_views_have_no_second_place() -> None:
             8,
             "`ep` 2 is not modelled with `strategy` hsdp; write `strategy` ddp",
         ),
-        (
-            {"ep": 6},
-            24,
-            "straddle machines of 8 unevenly; write one of `ep` 1, 2, 4, 8, 24",
-        ),
+        ({"ep": 6}, 24, "straddle machines of 8 unevenly; write one of `ep` 1, 2, 4, 8, 24"),
     ],
 )
 def test_a_layout_that_cannot_be_says_what_to_write(words: dict[str, int], ranks: int, message: str) -> None:

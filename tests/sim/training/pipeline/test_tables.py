@@ -208,9 +208,13 @@ def test_a_table_that_lacks_any_action_is_refused(data):
         check_tables(own, placement(schedule, 3, stages_a_rank))
 
 
-def test_a_table_for_other_ranks_is_refused():
-    with pytest.raises(ValueError, match="2 tables for 3 ranks"):
-        check_tables(tables("gpipe", 2, 1, 2), Placement(3))
+@pytest.mark.parametrize(
+    ("own", "ranks", "told"),
+    [(tables("gpipe", 2, 1, 2), 3, "2 tables for 3 ranks"), ([(), ()], 2, "no micro-batch 0")],
+)
+def test_a_table_for_other_ranks_or_no_micro_batch_is_refused(own, ranks, told):
+    with pytest.raises(ValueError, match=told):
+        check_tables(own, Placement(ranks))
 
 
 def test_tables_are_read_as_they_were_written(tmp_path):
@@ -238,9 +242,8 @@ def test_torchs_own_file_is_read_and_ours_by_torch(tmp_path):
 @pytest.mark.parametrize(
     "text", ["", "\n", "0F0,F1", "0F", "0UNSHARD3", "(0F1;1F2)OVERLAP_F_B", "0X1", "-1F0", "٣F0"]
 )
-def test_a_file_that_is_no_table_is_refused(text, tmp_path):
-    file = tmp_path / "tables.csv"
-    file.write_text(text, encoding="utf-8")
+def test_a_file_that_is_no_table_is_refused(text, written):
+    file = written(text, "tables.csv")
     with pytest.raises(ValueError, match=r"tables\.csv"):
         read_tables(file)
 
@@ -283,11 +286,6 @@ def test_stages_that_stand_elsewhere_are_refused(text):
     own = [tuple(map(Action.parse, table.split())) for table in text.split("|")]
     with pytest.raises(ValueError, match="loop"):
         find_placement(own)
-
-
-def test_no_micro_batch_at_all_is_refused():
-    with pytest.raises(ValueError, match="no micro-batch 0"):
-        check_tables([(), ()], Placement(2))
 
 
 def test_zb_2p_refuses_times_that_are_none():

@@ -17,9 +17,8 @@ def test_a_machine_changed_by_hand_is_derived():
     assert find_library("nccl", graph).comm.system.nic == 10e9
 
 
-def test_a_dump_gives_the_answer_of_the_settings_it_was_made_with(tmp_path):
-    path = tmp_path / "dump.yaml"
-    path.write_text(dumps(make("dgx-a100", 2, {"nic": "10GB/s"})), encoding="utf-8")
+def test_a_dump_gives_the_answer_of_the_settings_it_was_made_with(written):
+    path = written(dumps(make("dgx-a100", 2, {"nic": "10GB/s"})), "dump.yaml")
     by_file = find_library("nccl", str(path)).comm.system
     by_name = find_library("nccl", "dgx-a100:2", {"nic": "10GB/s"}).comm.system
     assert replace(by_file, name="", socket=0) == replace(by_name, name="", socket=0)
