@@ -7,8 +7,7 @@ from ringside.sim.calibration import Calibration, Fit
 from ringside.sim.parameters import Parameters
 from ringside.sim.record import Record
 from ringside.sim.training.ddp.job import DataParallel
-from ringside.sim.training.ddp.record import DdpRecord, MeasuredNetwork
-from ringside.sim.training.ddp.step import TrainingStep
+from ringside.sim.training.ddp.step import DdpRecord, MeasuredNetwork, TrainingStep
 from ringside.sim.workload.workload import Workload
 from ringside.topologies import star
 from ringside.topologies.file import dumps

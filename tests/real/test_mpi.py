@@ -96,10 +96,7 @@ def test_what_is_missing_is_said_with_what_to_install(
     if not missing:
         assert torchrun.check_mpi() == "/bin/mpirun"
         return
-    with pytest.raises(
-        ValueError,
-        match=rf"MPI needs {words}.* install -e '.\[mpi\]', or .*openmpi",
-    ):
+    with pytest.raises(ValueError, match=rf"MPI needs {words}.* install -e '.\[mpi\]', or .*openmpi"):
         torchrun.check_mpi()
 
 

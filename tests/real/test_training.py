@@ -45,7 +45,7 @@ JOBS = {
 @pytest.mark.slow
 @pytest.mark.gloo
 @pytest.mark.parametrize("name", JOBS)
-def test_real_ranks_say_what_their_program_says(name, tmp_path):
+def test_real_ranks_say_what_their_program_says(name, written):
     # DistributedDataParallel rebuilds its buckets before the second step
     job = replace(JOBS[name], iterations=1, warmup=2 if JOBS[name].strategy == "zero_redundancy" else 1)
     found = measure_training(job)
@@ -56,8 +56,7 @@ def test_real_ranks_say_what_their_program_says(name, tmp_path):
     assert compared.predicted_s is None
     for rank in found.median:
         assert all(rank.begin_s <= one.begin_s <= one.end_s <= rank.end_s for one in rank.said)
-    file = tmp_path / "steps.json"
-    file.write_text(found.dumps())
+    file = written(found.dumps(), "steps.json")
     assert read(file) == found
 
 
@@ -138,14 +137,13 @@ def test_any_other_order_and_any_other_size_is_told():
 
 @pytest.mark.parametrize("sync_each", [True, False])
 @pytest.mark.parametrize("name", JOBS)
-def test_records_of_before_say_how_they_were_run(name, sync_each, tmp_path):
+def test_records_of_before_say_how_they_were_run(name, sync_each, written):
     """They had ``sync_each``, false unless asked, which said nothing where nothing is accumulated."""
     job = replace(JOBS[name], no_sync=False)
-    written = json.loads(made_up(job).dumps())
-    del written["job"]["no_sync"]
-    written["job"]["sync_each"] = sync_each
-    file = tmp_path / "steps.json"
-    file.write_text(json.dumps(written))
+    record = json.loads(made_up(job).dumps())
+    del record["job"]["no_sync"]
+    record["job"]["sync_each"] = sync_each
+    file = written(json.dumps(record), "steps.json")
     accumulates = job.micro_batches > 1 and job.pipeline == 1 and job.mesh.degree(*DATA) > 1
     expected = accumulates and not sync_each and job.model.kind != "experts"
     assert read(file).job == replace(job, no_sync=expected)
@@ -182,10 +180,7 @@ def test_a_message_names_its_other_end():
             {"replicate": 2, "no_sync": True, "model": ROUTED},
             "`no_sync` cannot be combined with expert layers",
         ),
-        (
-            {"replicate": 2, "strategy": "zero4"},
-            "unknown strategy 'zero4'; write fsdp or zero_redundancy",
-        ),
+        ({"replicate": 2, "strategy": "zero4"}, "unknown strategy 'zero4'; write fsdp or zero_redundancy"),
         ({"shard": 2, "strategy": "zero_redundancy"}, "leave `tp`, `cp`, `pp` and `shard` out"),
         (
             {"replicate": 2, "strategy": "zero_redundancy", "reshard": False},
@@ -209,8 +204,7 @@ def test_jobs_that_cannot_be_are_refused(words, complaint):
          "no step with all of its ranks"),
     ],
 )  # fmt: skip
-def test_a_file_that_holds_no_such_steps_is_refused(tmp_path, text, complaint):
-    file = tmp_path / "steps.json"
-    file.write_text(text)
+def test_a_file_that_holds_no_such_steps_is_refused(written, text, complaint):
+    file = written(text, "steps.json")
     with pytest.raises(RecordError, match=complaint):
         read(file)

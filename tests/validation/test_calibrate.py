@@ -7,20 +7,18 @@ from ringside.sim.collective import Collective
 from ringside.sim.engine import model
 from ringside.sim.libraries import gloo
 from ringside.sim.parameters import Parameters
-from ringside.sim.record import Record, RecordError
+from ringside.sim.record import RecordError
 from ringside.validation.calibrate import calibrate, report
 from ringside.validation.compare import compare, summaries
 from ringside.validation.rows import rows
+from tests.made_up import RECORD
 
 TRUE = Parameters(alpha=30e-6, beta=1 / 5e9, gamma=0.1e-9, launch=50e-6)
 
 
 def record(algorithm, ranks, nbytes, time_s, library="ideal", **changes):
-    return Record(
-        source="made", cluster="c", library=library, collective="all_reduce", algorithm=algorithm,
-        num_nodes=1, ranks=ranks, nbytes=nbytes, dtype="float32", time_s=time_s, statistic="median",
-        **changes,
-    )  # fmt: skip
+    of = {"library": library, "algorithm": algorithm, "ranks": ranks, **changes}
+    return replace(RECORD, nbytes=nbytes, time_s=time_s, **of)
 
 
 def exact(algorithm, ranks, nbytes, truth=TRUE):

@@ -8,22 +8,17 @@ from ringside.sim.program.groups import TimedGroup
 from ringside.sim.training.ddp.buckets import Bucketing, layout
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.simulate import simulate_step
-from ringside.sim.training.ddp.step import DdpRecord, MeasuredNetwork
-from ringside.topologies import star
-from ringside.topologies.file import dumps
 from ringside.validation.compare_ddp import ComparedSteps
 from ringside.validation.emulated.plan import MBIT
 from ringside.validation.emulated.training import StepCase, checks, judge, trials
+from tests.made_up import ddp_record
 
 TRIAL = StepCase(bandwidth=500 * MBIT, cap_mb=5, workers=2)
 
 
 def recorded(steps):
-    return DdpRecord(
-        workload=sleeping_layers(), ranks=4, ddp=DataParallel(bucketing=Bucketing(5)), workers=1,
-        wires=MeasuredNetwork(topology=dumps(star(4)), library="ideal", algorithm="ring"),
-        memory_bandwidth=None, steps=steps, fingerprint={},
-    )  # fmt: skip
+    ddp = DataParallel(bucketing=Bucketing(5))
+    return ddp_record(sleeping_layers(), 4, *steps, way="ring", ddp=ddp, workers=1)
 
 
 def slower(step, factor):

@@ -21,6 +21,7 @@ from ringside.validation.explain.nccl import NcclFamily
 from ringside.validation.explain.schedules import ScheduleFamily
 from ringside.validation.explain.verdict import LogVerdict, judge
 from ringside.validation.readers import read
+from tests.made_up import record
 
 PUBLISHED = Path(__file__).parents[2] / "validation" / "published"
 NOISE = 0.04
@@ -48,22 +49,10 @@ def log(
     for power in range(3, 31):
         asked = Collective("all_reduce", whole.ranks, 2**power, 4, dtype="float32")
         slower = seconds(broken, asked) / seconds(whole, asked)
-        records.append(
-            Record(
-                source="made",
-                cluster=machine,
-                library="nccl",
-                library_version=family.version,
-                collective="all_reduce",
-                num_nodes=nodes,
-                ranks=whole.ranks,
-                nbytes=asked.nbytes,
-                dtype="float32",
-                redop="sum",
-                statistic="mean",
-                time_s=float(seconds(family, asked) * slower * np.exp(NOISE * random.normal())),
-            )
-        )
+        time_s = float(seconds(family, asked) * slower * np.exp(NOISE * random.normal()))
+        of = {"library": "nccl", "library_version": family.version, "algorithm": "auto", "redop": "sum"}
+        on = {"cluster": machine, "num_nodes": nodes, "ranks": whole.ranks}
+        records.append(record(**of, **on, nbytes=asked.nbytes, time_s=time_s, statistic="mean"))
     return records
 
 
@@ -237,13 +226,8 @@ def on_star(share: float) -> list[Record]:
     for power in range(10, 25, 2):
         asked = Collective("all_reduce", 4, 2**power, 4, dtype="float32")
         seconds = library.time(asked, library.choose(asked), "simpy").time_s
-        records.append(
-            Record(
-                source="made", cluster="star", library="ideal", collective="all_reduce", algorithm="ring",
-                num_nodes=4, ranks=4, nbytes=2**power, dtype="float32", statistic="mean",
-                time_s=float(seconds * np.exp(NOISE * random.normal())),
-            )
-        )  # fmt: skip
+        time_s = float(seconds * np.exp(NOISE * random.normal()))
+        records.append(record(cluster="star", num_nodes=4, nbytes=2**power, time_s=time_s, statistic="mean"))
     return records
 
 
@@ -264,8 +248,8 @@ def test_a_machine_with_other_cards_is_laid_beside_what_simulate_says_of_it() ->
     for values in ({}, {"nic": "12.5GB/s"}, {"nic": "50GB/s"}):
         family = NcclFamily(records, "dgx-a100", values, model, {})
         library = find_library("nccl", "dgx-a100:2", values)
-        for record, log_s, sigma in zip(records, family.as_family.mean, family.as_family.sigma, strict=True):
-            asked = Collective("all_reduce", 16, record.nbytes, dtype="float32")
+        for one, log_s, sigma in zip(records, family.as_family.mean, family.as_family.sigma, strict=True):
+            asked = Collective("all_reduce", 16, one.nbytes, dtype="float32")
             candidate = replace(library.choose(asked), rivals=())
             found = library.time(asked, candidate)
             if found.time_lo_s > library.bound(asked, candidate) * 1.000001:

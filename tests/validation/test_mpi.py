@@ -218,6 +218,13 @@ def test_the_band_grows_so_that_four_of_five_rows_of_more_nodes_lie_in_it() -> N
     assert max(one.per_doubling for one in machines) == pytest.approx(PER_DOUBLING, abs=0.02)
 
 
+def width(model: MpiModel, nodes: int, tasks: int, size: int) -> float:
+    """Return how many times the lower end of a ring's band its upper end is."""
+    task = MpiTask(Collective("all_reduce", nodes * tasks, 2**size), "ring", NodePort(25.0, 50.0, 1.0, tasks))
+    _, low, high = model.seconds([task])
+    return float(high[0] / low[0])
+
+
 @pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
@@ -227,15 +234,8 @@ def test_the_band_never_narrows_farther_from_what_was_measured(
     machine: str, nodes: int, tasks: int, size: int
 ) -> None:
     model = shipped_mpi(machine)
-    port = NodePort(25.0, 50.0, 1.0, 2**tasks)
-
-    def width(count: int) -> float:
-        task = MpiTask(Collective("all_reduce", count * port.per_node, 2**size), "ring", port)
-        _, low, high = model.seconds([task])
-        return float(high[0] / low[0])
-
-    most = max(model.nodes)
-    assert width(most * 2 ** (nodes + 1)) > width(most * 2**nodes)
+    most, each = max(model.nodes), 2**tasks
+    assert width(model, most * 2 ** (nodes + 1), each, size) > width(model, most * 2**nodes, each, size)
 
 
 @pytest.mark.slow
@@ -243,16 +243,9 @@ def test_the_band_never_narrows_farther_from_what_was_measured(
 @given(st.sampled_from(["leonardo", "mare-nostrum"]), st.integers(6, 28), st.integers(0, 4))
 def test_the_band_widens_with_tasks_beyond_those_measured(machine: str, size: int, doublings: int) -> None:
     model = shipped_mpi(machine)
-    nodes = max(model.nodes)
-
-    def width(tasks: int) -> float:
-        task = MpiTask(
-            Collective("all_reduce", nodes * tasks, 2**size), "ring", NodePort(25.0, 50.0, 1.0, tasks)
-        )
-        _, low, high = model.seconds([task])
-        return float(high[0] / low[0])
-
-    assert width(max(model.tasks) * 2 ** (doublings + 1)) > width(max(model.tasks) * 2**doublings)
+    nodes, most = max(model.nodes), max(model.tasks)
+    wider, narrower = (width(model, nodes, most * 2**power, size) for power in (doublings + 1, doublings))
+    assert wider > narrower
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 import tarfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -166,9 +167,8 @@ def test_a_log_without_rank_lines_is_named_by_its_file(tmp_path: Path, logs: Pat
         ("a.log", "nothing here\n", "no table of measurements"),
     ],
 )
-def test_what_is_no_pair_is_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
-    path = tmp_path / name
-    path.write_text(text)
+def test_what_is_no_pair_is_refused(written: Any, name: str, text: str, message: str) -> None:
+    path = written(text, name)
     with pytest.raises(RecordError, match=message):
         read_pairs([path])
 
@@ -198,9 +198,8 @@ def test_a_run_that_crashed_is_evidence_and_refuses_no_folder(tmp_path: Path, lo
         assert len(found.measured) > len(others) or (nodes, str(tmp_path / cut.name)) in found.failed
 
 
-def test_a_crashed_run_of_unknown_nodes_is_told_by_its_file(tmp_path: Path, logs: Path) -> None:
-    crashed = tmp_path / "slurm.out"
-    crashed.write_text("srun: error: Unable to allocate resources\n")
+def test_a_crashed_run_of_unknown_nodes_is_told_by_its_file(written: Any, logs: Path) -> None:
+    crashed = written("srun: error: Unable to allocate resources\n", "slurm.out")
     found = read_pairs([*sorted(logs.glob("*.log"))[:1], crashed])
     assert found.measured
     assert found.failed[-1] == ((), str(crashed))

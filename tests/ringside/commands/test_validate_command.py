@@ -10,12 +10,6 @@ from ringside.real.launch.follow import MeasureError
 from ringside.sim.program.groups import TimedGroup
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.ddp.simulate import simulate_step
-<<<<<<< HEAD
-from ringside.sim.training.ddp.step import DdpRecord, MeasuredNetwork
-from ringside.topologies import star
-from ringside.topologies.file import dumps
-=======
->>>>>>> c7922bf5 (Say once what the tests of the commands expect of exit and words)
 from ringside.validation.compare_ddp import ComparedSteps
 from ringside.validation.emulated.plan import MIB, SHORT, num_cells
 from ringside.validation.emulated.training import trials

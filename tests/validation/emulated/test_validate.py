@@ -18,28 +18,12 @@ from ringside.validation.emulated.plan import (
     num_cells,
     only,
 )
-
-CELL = MeasuredCase(
-    family="leaf-spine",
-    collective="all_reduce",
-    algorithm="ring",
-    ranks=8,
-    bandwidth=12.5e6,
-    size_bytes=MIB,
-    placement="natural",
-    oversubscription=1.0,
-    slowdown=1.0,
-    measured_s=1.0,
-    predicted_s=1.0,
-    repeats=5,
-    spread=0.01,
-    latency_s=1e-4,
-    efficiency=0.95,
-)
+from tests.made_up import CELL
 
 
-def cells(*errors: float, **changes: object) -> list[MeasuredCase]:
-    return [replace(CELL, predicted_s=1 + error, **changes) for error in errors]
+def cells(*errors: float, family: str = "leaf-spine", spread: float = 0.01) -> list[MeasuredCase]:
+    made = replace(CELL, family=family, spread=spread, measured_s=1.0)
+    return [replace(made, predicted_s=1 + error) for error in errors]
 
 
 def test_a_family_passes_within_all_its_tolerances() -> None:

@@ -141,12 +141,8 @@ def test_inspectors_record_is_the_median_of_the_slowest_rank(tmp_path: Path) -> 
     text = "\n".join(map(json.dumps, operations)) + "\n"
     reading = read(of(tmp_path, text, "box-pid7.log"))
     reduced, scattered = reading.records
-    assert (reduced.collective, reduced.ranks, reduced.num_nodes, reduced.iterations) == (
-        "all_reduce",
-        4,
-        2,
-        5,
-    )
+    assert (reduced.collective, reduced.iterations) == ("all_reduce", 5)
+    assert (reduced.ranks, reduced.num_nodes) == (4, 2)
     assert (reduced.time_s, reduced.min_s, reduced.max_s) == (123e-6, 103e-6, 143e-6)
     assert (scattered.collective, scattered.nbytes) == ("reduce_scatter", 4 * 65536)
     assert (reduced.fingerprint, reading.skipped) == ({"timing_source": "kernel_gpu"}, 1)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,10 +82,9 @@ def test_runs_of_one_job_keep_apart_and_a_shells_exports_last() -> None:
     ]
 
 
-def test_files_joined_by_cat_are_as_many_runs(tmp_path: Path) -> None:
+def test_files_joined_by_cat_are_as_many_runs(written: Any) -> None:
     names = ("v2.0_all_reduce.log", "v2.0_all_gather.log", "v2.19_per_iteration.log")
-    joined = tmp_path / "all.log"
-    joined.write_text("".join((DATA / name).read_text() for name in names))
+    joined = written("".join((DATA / name).read_text() for name in names), "all.log")
     apart = [read(DATA / name) for name in names]
     assert times_us(read(joined)) == [row for reading in apart for row in times_us(reading)]
     assert read(joined).skipped == 1
@@ -132,10 +132,9 @@ def test_our_own_records_come_back_as_they_went(tmp_path: Path) -> None:
     ],
 )
 def test_an_unnamed_table_of_two_ranks_tells_its_collective(
-    redop: str, root: int, factor: float, in_place_wrong: str, kind: str, tmp_path: Path
+    redop: str, root: int, factor: float, in_place_wrong: str, kind: str, written: Any
 ) -> None:
-    path = tmp_path / "log"
-    path.write_text(two_ranks(redop, root, factor, "0", in_place_wrong))
+    path = written(two_ranks(redop, root, factor, "0", in_place_wrong), "log")
     assert read(path).records[0].collective == kind
 
 

@@ -30,34 +30,14 @@ class Rank:
     number: int = 0
 
     def event(self, category, name, ts, dur, tid=1, pid=100, **args):
-        self.events.append(
-            {
-                "ph": "X",
-                "cat": category,
-                "name": name,
-                "pid": pid,
-                "tid": tid,
-                "ts": ts,
-                "dur": dur,
-                "args": args,
-            }
-        )
+        where = {"pid": pid, "tid": tid, "ts": ts, "dur": dur}
+        self.events.append({"ph": "X", "cat": category, "name": name, **where, "args": args})
 
     def launched(self, name, called, ts, dur, stream, **args):
         self.number += 1
         self.event("cuda_runtime", "cudaLaunchKernelExC", called, 1, correlation=self.number)
-        self.event(
-            "kernel",
-            name,
-            ts,
-            dur,
-            pid=0,
-            tid=stream,
-            stream=stream,
-            device=0,
-            correlation=self.number,
-            **args,
-        )
+        args |= {"stream": stream, "device": 0, "correlation": self.number}
+        self.event("kernel", name, ts, dur, pid=0, tid=stream, **args)
 
     def work(self, ts, dur, called=None):
         self.launched("gemm", ts - 1 if called is None else called, ts, dur, 7)

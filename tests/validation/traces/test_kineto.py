@@ -71,6 +71,13 @@ def test_gloos_collectives_are_annotations_of_the_host():
     assert all(one.kind == "all_reduce" and one.channels is None for one in trace.collectives)
 
 
+def summing(number=0, ranks=2, dtype="Float", begin=100, lasts=50, in_args=True, **more):
+    """Return a rank that sums seven elements."""
+    rank = Rank(number, ranks, in_args=in_args)
+    rank.collective("all_reduce", 7, 7, dtype, begin, lasts, **more)
+    return rank
+
+
 def read(rank, tmp_path, **head):
     (trace,) = read_traces([rank.write(tmp_path, **head)])
     return trace
@@ -98,17 +105,13 @@ def test_a_group_call_that_ends_in_an_annotation_still_has_its_parts(tmp_path):
 
 
 def test_moments_in_nanoseconds_are_known_by_their_size(tmp_path):
-    rank = Rank(0, 2)
-    rank.collective("all_reduce", 7, 7, "Float", 17 * 10**17, 50_000)
-    (one,) = read(rank, tmp_path).collectives
+    (one,) = read(summing(begin=17 * 10**17, lasts=50_000), tmp_path).collectives
     assert one.duration_s == pytest.approx(50e-6, abs=1e-6)
 
 
 def test_traces_that_do_not_say_how_many_ranks_there_were(tmp_path):
     for number in range(3):
-        rank = Rank(number, 3, in_args=False)
-        rank.collective("all_reduce", 7, 7, "Float", 100, 50)
-        rank.write(tmp_path, distributedInfo={})
+        summing(number, 3, in_args=False).write(tmp_path, distributedInfo={})
     traces = read_traces([tmp_path])
     assert [trace.ranks for trace in traces] == [3, 3, 3]
     assert "assumed to be these 3" in traces[0].notes[-1]
@@ -154,41 +157,29 @@ def test_a_cut_list_of_ranks_is_completed_by_its_stride_or_the_head(tmp_path):
     rank = Rank(0, 64)
     ranks = list(range(0, 64, 2))
     cut = {"Process Group Ranks": "[0, 2, 4, ...]"}
-    rank.collective(
-        "all_reduce",
-        1,
-        1,
-        "Float",
-        100,
-        5,
-        group=ranks,
-        **cut,
-        **{"Global rank start": 0, "Global rank stride": 2},
-    )
-    rank.collective("all_reduce", 1, 1, "Float", 200, 5, group=ranks, **cut, **{"Process Group Name": "7"})
+    stride, name = {"Global rank start": 0, "Global rank stride": 2}, {"Process Group Name": "7"}
+    rank.collective("all_reduce", 1, 1, "Float", 100, 5, group=ranks, **cut, **stride)
+    rank.collective("all_reduce", 1, 1, "Float", 200, 5, group=ranks, **cut, **name)
     config = [{"pg_name": "7", "pg_desc": "dp", "pg_size": 32, "ranks": ranks}]
     head = {"backend": "nccl", "rank": 0, "world_size": 64, "pg_config": config}
     found = read(rank, tmp_path, distributedInfo=head).collectives
     assert [one.group.ranks for one in found] == [tuple(ranks)] * 2
 
 
-def test_text_for_processes_and_correlations_and_no_head_at_all(tmp_path):
-    rank = Rank(0, 2)
-    rank.collective("all_reduce", 7, 7, "BFloat16", 100, 50)
+def test_text_for_processes_and_correlations_and_no_head_at_all(written):
+    rank = summing(dtype="BFloat16")
     for event in rank.events:
         event.update(pid=str(event["pid"]), tid=f"thread {event['tid']}")
         if "correlation" in event["args"]:
             event["args"]["correlation"] = str(event["args"]["correlation"])
-    path = tmp_path / "worker_5.json"
-    path.write_text(json.dumps(rank.events))
+    path = written(json.dumps(rank.events), "worker_5.json")
     (trace,) = read_traces([path])
     (one,) = trace.collectives
     assert (trace.rank, one.in_bytes, one.called_s) == (5, 14, pytest.approx(2e-6))
 
 
 def test_categories_of_pytorch_1_8(tmp_path):
-    rank = Rank(0, 2, in_args=False)
-    rank.collective("all_reduce", 7, 7, "Float", 100, 50)
+    rank = summing(in_args=False)
     old = {"kernel": "Kernel", "cuda_runtime": "Runtime", "cpu_op": "Operator"}
     for event in rank.events:
         event["cat"] = old.get(event["cat"], event["cat"])
@@ -209,9 +200,7 @@ def test_gpus_of_one_process_are_ranks(tmp_path):
 
 def test_folders_and_archives_are_gone_through(tmp_path):
     for number in (0, 1):
-        rank = Rank(number, 2)
-        rank.collective("all_reduce", 7, 7, "Float", 100, 50)
-        rank.write(tmp_path)
+        summing(number).write(tmp_path)
     archive = tmp_path / "both.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         for number in (0, 1):
@@ -251,9 +240,8 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "words"), REFUSED, ids=[words for _, words in REFUSED])
-def test_what_is_no_trace_is_refused_with_its_place(tmp_path, text, words):
-    path = tmp_path / "rank0.json"
-    path.write_text(text)
+def test_what_is_no_trace_is_refused_with_its_place(written, text, words):
+    path = written(text, "rank0.json")
     with pytest.raises(TraceError, match=words):
         read_traces([path])
 
@@ -269,10 +257,8 @@ def test_what_is_no_trace_is_refused_with_its_place(tmp_path, text, words):
     ],
 )
 def test_a_figure_that_cannot_be_is_refused_with_its_place(tmp_path, key, value):
-    rank = Rank(0, 2)
-    rank.collective("all_reduce", 7, 7, "Float", 100, 50, **{key: value})
     with pytest.raises(TraceError, match=f"event 3: '{key}' is"):
-        read_traces([rank.write(tmp_path)])
+        read(summing(**{key: value}), tmp_path)
 
 
 def test_a_shape_that_no_tensor_has_is_refused(tmp_path):
@@ -283,27 +269,22 @@ def test_a_shape_that_no_tensor_has_is_refused(tmp_path):
 
 
 def test_files_that_are_cut_off_or_not_there(tmp_path):
-    cut = tmp_path / "rank0.json.gz"
-    cut.write_bytes(SAMPLES[0].read_bytes()[:-500])
-    with pytest.raises(TraceError, match="cut off"):
-        read_traces([cut])
-    with pytest.raises(TraceError, match="no such file"):
-        read_traces([tmp_path / "rank1.json"])
+    (tmp_path / "rank0.json.gz").write_bytes(SAMPLES[0].read_bytes()[:-500])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(TraceError, match="a folder without a trace"):
-        read_traces([tmp_path / "empty"])
     (tmp_path / "rank2.json").write_bytes(b'{"a": "\xff"}')
-    with pytest.raises(TraceError, match="line 1: binary"):
-        read_traces([tmp_path / "rank2.json"])
     (tmp_path / "a.tar.gz").write_bytes(b"no archive")
-    with pytest.raises(TraceError, match="cannot be read"):
-        read_traces([tmp_path / "a.tar.gz"])
+    for name, words in {
+        "rank0.json.gz": "cut off", "rank1.json": "no such file", "empty": "a folder without a trace",
+        "rank2.json": "line 1: binary", "a.tar.gz": "cannot be read",
+    }.items():  # fmt: skip
+        with pytest.raises(TraceError, match=words):
+            read_traces([tmp_path / name])
 
 
-def test_traces_of_several_jobs_are_not_mixed(tmp_path):
-    with pytest.raises(TraceError, match="both of rank 0"):
-        read_traces([DATA / "dlrm" / "worker0.json.gz", DATA / "mi300x8_ddp.json.gz"])
-    with pytest.raises(TraceError, match="several jobs"):
-        read_traces([DATA / "dlrm" / "worker1.json.gz", DATA / "a100x2_sized.json.gz"])
-    with pytest.raises(TraceError, match="unknown rank"):
-        read_traces([DATA / "dlrm" / "worker1.json.gz", DATA / "mi250.json.gz"])
+@pytest.mark.parametrize(
+    ("worker", "other", "words"),
+    [(0, "mi300x8_ddp", "both of rank 0"), (1, "a100x2_sized", "several jobs"), (1, "mi250", "unknown rank")],
+)
+def test_traces_of_several_jobs_are_not_mixed(worker, other, words):
+    with pytest.raises(TraceError, match=words):
+        read_traces([DATA / "dlrm" / f"worker{worker}.json.gz", DATA / f"{other}.json.gz"])
