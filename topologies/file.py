@@ -30,11 +30,7 @@ recipe makes, the file stands for that cluster. If the graph was edited, it is
 used as it is, with the recipe's routes where their links still exist.
 
 A recipe is plain text that makes a topology again, with its routes and its name: the content of such a file,
-or the output of NCCL or nvidia-smi with a number of machines::
-
-    dump: <system version="1">...
-    name: mine
-    nodes: 4
+or the output of NCCL or nvidia-smi (``dump``) with a ``name`` and a number of machines (``nodes``).
 """
 
 import inspect

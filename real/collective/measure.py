@@ -9,7 +9,8 @@ from ringside.real.backends import BACKENDS, ON_GPU, ON_SOCKETS, UNDER_TORCHRUN
 from ringside.real.collective.job import PING_PONG, CollectiveJob, MpiJob, check_repeats, check_timeout
 from ringside.real.launch.follow import Row
 from ringside.real.launch.forks import Forks
-from ringside.real.launch.torchrun import WorldSpec, check_mpi, run, run_mpi
+from ringside.real.launch.mpirun import check_mpi, run_mpi
+from ringside.real.launch.torchrun import WorldSpec, run
 from ringside.sim.algorithms import schedule
 from ringside.sim.collective import KINDS, Collective, itemsize
 from ringside.sim.libraries.mpi.traffic import TYPES, forced

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ringside.real.collective.measure import Measurement, job_of, measure
-from ringside.real.launch import torchrun
+from ringside.real.launch import mpirun
 from ringside.real.launch.torchrun import WorldSpec
 from ringside.real.mpi.programs import MpiBuffers, ScheduleProgram
 from ringside.sim.algorithms import ALGORITHMS, schedule
@@ -91,13 +91,13 @@ def test_what_is_missing_is_said_with_what_to_install(
     def which(name: str, path: str) -> str | None:
         return None if missing == name else f"/bin/{name}"
 
-    monkeypatch.setattr(torchrun.shutil, "which", which)
-    monkeypatch.setattr(torchrun, "find_spec", lambda name: None if missing == name else name)
+    monkeypatch.setattr(mpirun.shutil, "which", which)
+    monkeypatch.setattr(mpirun, "find_spec", lambda name: None if missing == name else name)
     if not missing:
-        assert torchrun.check_mpi() == "/bin/mpirun"
+        assert mpirun.check_mpi() == "/bin/mpirun"
         return
     with pytest.raises(ValueError, match=rf"MPI needs {words}.* install -e '.\[mpi\]', or .*openmpi"):
-        torchrun.check_mpi()
+        mpirun.check_mpi()
 
 
 @pytest.mark.parametrize(
