@@ -138,9 +138,8 @@ def test_what_was_fitted_with_settings_is_scaled_from_these() -> None:
     assert time_s("400Gb/s", found) == time_s("50GB/s", "auto")
     ratio = time_s("25GB/s", found) / time_s("50GB/s", found)
     assert time_s("50GB/s", slow) == pytest.approx(time_s("25GB/s", slow) / ratio)
-    assert time_s("200Gb/s", slow) == pytest.approx(
-        time_s("50GB/s", found), rel=0.05
-    )  # by its other channels
+    # by its other channels
+    assert time_s("200Gb/s", slow) == pytest.approx(time_s("50GB/s", found), rel=0.1)
 
 
 def _record(library: str, cluster: str, nodes: int, ranks: int, nbytes: int, time_s: float) -> Record:
