@@ -1,4 +1,4 @@
-"""Measurements and calibrations that nobody made, of which a test says only what matters to it."""
+"""Made-up measurements and calibrations, whose unimportant fields have defaults."""
 
 from dataclasses import replace
 from typing import Any

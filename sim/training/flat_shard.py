@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 from ringside.sim.collective import ITEMSIZE, Collective
+from ringside.sim.training.fsdp_collectives import predivision
 from ringside.sim.training.fsdp_policy import (
     BUFFERS,
     GATHERED,
@@ -22,7 +23,6 @@ from ringside.sim.training.fsdp_policy import (
     check_float,
     units,
 )
-from ringside.sim.training.gathers import predivision
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.memory import Optimizer
 from ringside.sim.training.stage import RankList, Streams

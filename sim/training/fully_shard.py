@@ -9,8 +9,8 @@ no such hook, and is reduced at the very end.
 from collections.abc import Sequence
 
 from ringside.sim.collective import ITEMSIZE, Collective
+from ringside.sim.training.fsdp_collectives import Gathers, Held, Reductions
 from ringside.sim.training.fsdp_policy import OPTIMIZER, PARAMETERS, ROOT, FullyShardPolicy, units
-from ringside.sim.training.gathers import Gathers, Held, Reductions
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.memory import Optimizer
 from ringside.sim.training.stage import Apart, RankList, Streams

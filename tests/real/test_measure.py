@@ -152,19 +152,19 @@ def test_two_that_measure_into_one_file_keep_all_records_of_both(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "words", "said"),
+    ("number", "words", "message"),
     [
         (signal.SIGKILL, "", r"ringside: .*rank 1 was killed by SIGKILL"),
         (signal.SIGSTOP, " --timeout 3", r"ringside: .*rank 0"),
     ],
 )
-def test_a_rank_that_dies_or_hangs_is_reported_and_nothing_is_left(tmp_path, number, words, said):
+def test_a_rank_that_dies_or_hangs_is_reported_and_nothing_is_left(tmp_path, number, words, message):
     process = start(tmp_path, LONG + words)
     ranks = wait_for_records(tmp_path, process, 2)
     os.kill(ranks[1], number)
     code, _, err = finish(process)
     assert code == 1
-    assert re.search(said, err, re.DOTALL)
+    assert re.search(message, err, re.DOTALL)
     assert number == signal.SIGSTOP or "Traceback" not in err.partition("wrote:")[0]
     assert records(tmp_path)
     assert gone(ranks)

@@ -158,8 +158,8 @@ def test_many_ranks_leave_out_what_takes_long_and_say_so():
     for cluster, ranks, left in (("star:1024", 1024, ("tree",)), ("dgx-a100:128", 1024, ("ring", "direct"))):
         library = find_library("ideal", cluster)
         candidate = library.choose(Collective("all_reduce", ranks, 25 * M, dtype="float32"))
-        said = candidate.caveat.partition(" left out, more than 100,000 transfers to simulate")[0]
-        assert set(left) <= set(said.split(", "))
+        message = candidate.caveat.partition(" left out, more than 100,000 transfers to simulate")[0]
+        assert set(left) <= set(message.split(", "))
 
 
 FILES = Path(__file__).parents[1] / "sim/libraries/nccl/data/files"

@@ -217,8 +217,8 @@ def test_in_an_empty_environment_it_does_what_its_extras_are_for(
         assert measured.returncode == 0, measured.stderr
         return
     install = "write pip install 'ringside-sim[real]', or in a checkout pip install -e '.[real]'"
-    said = f"ringside: torch is not installed; {install}\n"
-    assert (measured.returncode, measured.stderr) == (2, said)
+    message = f"ringside: torch is not installed; {install}\n"
+    assert (measured.returncode, measured.stderr) == (2, message)
     for command in ASKED.strip().splitlines():
         done = run(python, "-W", "error", "-m", "ringside", *command.split(), cwd=tmp_path)
         assert (done.returncode, done.stderr) == (0, ""), command

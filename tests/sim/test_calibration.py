@@ -79,7 +79,7 @@ def test_a_fit_is_found_by_exactly_its_way() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "not a calibration of version 2"),
         ("just text", "not a calibration of version 2"),
@@ -90,9 +90,9 @@ def test_a_fit_is_found_by_exactly_its_way() -> None:
         ("calibration: 1\n? [a]\n: b", "cannot be read"),
     ],
 )
-def test_what_is_no_calibration_is_refused(written: Any, text: str, said: str) -> None:
+def test_what_is_no_calibration_is_refused(written: Any, text: str, message: str) -> None:
     path = written(text, "fit.yaml")
-    with pytest.raises(CalibrationError, match=said) as refusal:
+    with pytest.raises(CalibrationError, match=message) as refusal:
         read(path)
     assert all(line.startswith(str(path)) for line in str(refusal.value).splitlines())
 
@@ -128,17 +128,17 @@ NONSENSE = [
 
 
 @pytest.mark.parametrize(
-    ("sound", "nonsense", "said"), NONSENSE, ids=[nonsense for _, nonsense, _ in NONSENSE]
+    ("sound", "nonsense", "message"), NONSENSE, ids=[nonsense for _, nonsense, _ in NONSENSE]
 )
 def test_figures_that_cannot_be_are_refused_with_their_place(
-    tmp_path: Path, sound: str, nonsense: str, said: str
+    tmp_path: Path, sound: str, nonsense: str, message: str
 ) -> None:
     path = tmp_path / "fit.yaml"
     CALIBRATION.write(path)
     text = path.read_text(encoding="utf-8")
     assert sound in text
     path.write_text(text.replace(sound, nonsense, 1), encoding="utf-8")
-    with pytest.raises(CalibrationError, match=re.escape(said)):
+    with pytest.raises(CalibrationError, match=re.escape(message)):
         read(path)
 
 

@@ -112,7 +112,7 @@ def test_any_size_on_any_count_has_a_time_and_bandwidths(ranks: int, nbytes: int
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"engine": "warp"}, "unknown engine 'warp'; write one of auto, simpy"),
         ({"library": "mpich"}, "unknown library 'mpich'; write one of ideal, gloo"),
@@ -120,8 +120,8 @@ def test_any_size_on_any_count_has_a_time_and_bandwidths(ranks: int, nbytes: int
         ({"library": "gloo", "algorithm": "tree"}, "no model of tree all_reduce in gloo"),
     ],
 )
-def test_unknown_words_are_refused(arguments: dict[str, str], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_unknown_words_are_refused(arguments: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         predict(Collective("all_reduce", 4, 64), star(4), **arguments)  # type: ignore[arg-type]
 
 

@@ -74,7 +74,7 @@ LINE = json.loads(to_line(RECORD))
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("", "not a record"),
         ("{", "not a record"),
@@ -91,8 +91,8 @@ LINE = json.loads(to_line(RECORD))
         (json.dumps({**LINE, "fingerprint": []}), "fingerprint: "),
     ],
 )
-def test_what_is_no_record_is_refused_with_its_place(line: str, said: str) -> None:
-    with pytest.raises(RecordError, match=rf"^runs.jsonl, line 7: .*{said}"):
+def test_what_is_no_record_is_refused_with_its_place(line: str, message: str) -> None:
+    with pytest.raises(RecordError, match=rf"^runs.jsonl, line 7: .*{message}"):
         from_line(line, "runs.jsonl, line 7")
 
 

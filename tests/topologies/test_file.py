@@ -150,7 +150,7 @@ def test_three_mistakes_are_three_complaints(refusal: Refusal, text: str, places
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "holds no mapping"),
         ("- a\n- b", "holds no mapping"),
@@ -171,8 +171,10 @@ def test_three_mistakes_are_three_complaints(refusal: Refusal, text: str, places
         ("maker: star\nranks: 3.5", "ranks"),
     ],
 )
-def test_a_file_that_is_no_topology_is_refused_in_our_words(refusal: Refusal, text: str, said: str) -> None:
-    assert said in "\n".join(refusal(text))
+def test_a_file_that_is_no_topology_is_refused_in_our_words(
+    refusal: Refusal, text: str, message: str
+) -> None:
+    assert message in "\n".join(refusal(text))
 
 
 @pytest.mark.parametrize("figure", ["bandwidth: 25", "bandwidth: true", "latency: 5", "latency: true"])

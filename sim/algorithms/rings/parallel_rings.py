@@ -51,7 +51,7 @@ def orders(machines: int, gpus: int) -> Ints:
 
 
 def cycles(count: int) -> list[tuple[int, ...]]:
-    """Return link-disjoint directed Hamiltonian cycles of ``count`` points, as many as the search finds."""
+    """Return link-disjoint directed Hamiltonian cycles of ``count`` points: all that the search finds."""
     best: list[tuple[int, ...]] = []
     left = [10_000]
 

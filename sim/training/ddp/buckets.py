@@ -349,8 +349,8 @@ class Compression:
     def _orthonormal(self, *, rows: bool) -> HookWork:
         """Return the work for all P (``rows``) or Q: column-wise Gram-Schmidt, from rank 3 on Householder QR.
 
-        A column is normed and divided, and four operators subtract it from each that follows. A
-        reflection is made and applied, and once more to write Q out.
+        A column is normed and divided, and four operators subtract it from each that follows. A reflection
+        is computed and applied to the columns that follow, and applied again to build Q.
         """
         elements = operators = 0
         for one, count in self._batches:

@@ -46,8 +46,8 @@ def test_json_says_the_same(json_of, log):
 
 
 def test_several_machines_are_named_and_asked_for(refused, log):
-    said = refused("compare", log("NVIDIA H100"))
-    assert "4 a node, fits aws-p5, azure-ndv5, dgx-h100, gcp-a3mega, kestrel-h100, mn5-h100" in said
+    message = refused("compare", log("NVIDIA H100"))
+    assert "4 a node, fits aws-p5, azure-ndv5, dgx-h100, gcp-a3mega, kestrel-h100, mn5-h100" in message
 
 
 def test_a_log_of_another_gpu_is_a_warning(ringside, log):
@@ -93,11 +93,11 @@ def test_an_algorithm_that_is_not_to_be_had_is_what_nccl_falls_back_to(
     (tmp_path / "job.log").write_text(f"# NCCL_ALGO set by environment to {told}\n{hosts}")
     content = json_of("compare", "job.log", "--cluster", "mn5-h100")
     assert {row["num_nodes"] for row in content["rows"]} == {nodes}
-    (said,) = (note for note in content["notes"] if "fell back" in note)
-    assert said.startswith(
+    (message,) = (note for note in content["notes"] if "fell back" in note)
+    assert message.startswith(
         f"NCCL_ALGO={content['rows'][0]['algorithm']} names nothing that mn5-h100 supports for all_reduce"
     )
-    assert said.endswith(f"fell back to NCCL_ALGO={fallback}")
+    assert message.endswith(f"fell back to NCCL_ALGO={fallback}")
     (tmp_path / "job.log").write_text(f"# NCCL_ALGO set by environment to {fallback}\n{hosts}")
     plainly = json_of("compare", "job.log", "--cluster", "mn5-h100")
     assert not [note for note in plainly["notes"] if "fell back" in note]
@@ -133,8 +133,8 @@ def test_calibrate_and_explain_take_what_ran_for_what_was_told(ringside, json_of
     assert "so NCCL fell back to NCCL_ALGO=ring" in fitted
     assert "fell back" not in plainly
     assert fitted.splitlines()[2:4] == plainly.splitlines()[2:4]
-    (said,) = explained["notes"]
-    assert said.endswith("fell back to NCCL_ALGO=ring")
+    (message,) = explained["notes"]
+    assert message.endswith("fell back to NCCL_ALGO=ring")
     assert not as_ring["notes"]
     assert [row["family_s"] for row in explained["rows"]] == [row["family_s"] for row in as_ring["rows"]]
     assert simulated == anchored

@@ -40,10 +40,10 @@ def test_a_slow_log_is_given_its_cause_and_what_settles_it(printed, late):
 
 
 def test_what_cannot_be_explained_is_refused(refused):
-    for words, said in {
+    for words, message in {
         ("nowhere.log",): "no such file",
         (RUN, "--calibration", "none"): "--calibration",
         (RUN, "--cluster", "dgx-h100"): "not of dgx-h100",
         (PUBLISHED / "dgx2_v100_g12_broadcast.json",): "all_reduce, all_gather and reduce_scatter",
     }.items():
-        assert said in refused("explain", *words)
+        assert message in refused("explain", *words)

@@ -30,15 +30,15 @@ def test_a_published_training_is_told_in_a_table(printed):
 
 
 def test_the_same_in_json_adds_up(json_of):
-    found = json_of(f"{OWN} --interval 20min --interval 1h --step 17s")
-    assert found["schema"] == "ringside.goodput/1"
-    assert [row["interval_s"] for row in found["rows"]] == [1207, 3604]
-    for row in found["rows"]:
+    answer = json_of(f"{OWN} --interval 20min --interval 1h --step 17s")
+    assert answer["schema"] == "ringside.goodput/1"
+    assert [row["interval_s"] for row in answer["rows"]] == [1207, 3604]
+    for row in answer["rows"]:
         assert sum(row["spent"].values()) == pytest.approx(1)
         assert row["low99"] < row["simulated"] < row["high99"]
         assert row["expected"] == pytest.approx(row["simulated"], rel=0.01)
-    assert found["mtbf_s"] == pytest.approx(3 * 3600)
-    assert found["published"] is None
+    assert answer["mtbf_s"] == pytest.approx(3 * 3600)
+    assert answer["published"] is None
 
 
 def test_a_picture_is_drawn(printed, tmp_path):

@@ -67,8 +67,8 @@ def test_a_script_that_cannot_be_run_is_refused_with_its_line(ringside, tmp_path
 
 
 def test_what_is_no_script_is_refused(refused, tmp_path):
-    said = "ringside: none.py: no such file; write the name of one with def main(dist): ...\n"
-    assert refused("program none.py -g 2") == said
+    message = "ringside: none.py: no such file; write the name of one with def main(dist): ...\n"
+    assert refused("program none.py -g 2") == message
     refused("program", tmp_path, "-g", "2")
     assert "write gloo or nccl" in refused(
         "program", TOP / "examples/both_send_first.py", "-g", "2", "--library", "mpi"
@@ -169,7 +169,7 @@ def test_jobs_tell_their_slowdown(json_of):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ([HALO, "-g", "4", "--cluster", "star:2"], "4 ranks, but star has 2"),
         ([HALO, "-g", "2", "--cluster", "star:2", "--placement", "0"], "a job of 2 ranks placed on 1"),
@@ -179,8 +179,8 @@ def test_jobs_tell_their_slowdown(json_of):
         ([HALO, "-g", "2", "--cluster", "nowhere"], "unknown cluster 'nowhere'"),
     ],
 )
-def test_bad_questions_are_told_what_to_write(refused, words, said):
-    assert said in refused("program", *words)
+def test_bad_questions_are_told_what_to_write(refused, words, message):
+    assert message in refused("program", *words)
 
 
 def test_a_group_that_nccls_model_does_not_know_is_refused(refused, tmp_path):

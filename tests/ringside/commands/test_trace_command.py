@@ -45,12 +45,12 @@ def test_json_says_what_the_page_lists(json_of):
 
 
 def test_rows_count_every_collective(json_of):
-    found = json_of("trace", DATA / "mi300x8_ddp.json.gz")
-    (trace,) = found["traces"]
-    assert sum(row["count"] for row in found["rows"]) == len(trace["collectives"]) == 17
-    assert found["clocks"] is None
-    assert found["replay"]["own"] is None
-    assert "not modelled" in found["replay"]["own_why"]
+    answer = json_of("trace", DATA / "mi300x8_ddp.json.gz")
+    (trace,) = answer["traces"]
+    assert sum(row["count"] for row in answer["rows"]) == len(trace["collectives"]) == 17
+    assert answer["clocks"] is None
+    assert answer["replay"]["own"] is None
+    assert "not modelled" in answer["replay"]["own_why"]
 
 
 def test_one_rank_says_that_skew_is_not_known(printed):

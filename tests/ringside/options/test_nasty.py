@@ -236,8 +236,8 @@ def desk(tmp_path_factory):
     return laid_out(tmp_path_factory.mktemp("desk"))
 
 
-@pytest.mark.parametrize(("line", "expected", "said"), LINES, ids=[line[:90] for line, *_ in LINES])
-def test_a_command_line_that_nobody_means(ringside, desk, monkeypatch, line, expected, said):
+@pytest.mark.parametrize(("line", "expected", "message"), LINES, ids=[line[:90] for line, *_ in LINES])
+def test_a_command_line_that_nobody_means(ringside, desk, monkeypatch, line, expected, message):
     monkeypatch.chdir(desk)
     # Python's own cache beside a model that is read
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -250,8 +250,8 @@ def test_a_command_line_that_nobody_means(ringside, desk, monkeypatch, line, exp
     assert code == expected, (code, out[-500:], err)
     assert "Traceback" not in out + err
     assert err.strip() or not code
-    assert any(one in " ".join(err.replace("│", " ").split()) for one in said.split("|"))
-    assert not (out and said)
+    assert any(one in " ".join(err.replace("│", " ").split()) for one in message.split("|"))
+    assert not (out and message)
     assert not {"inf", "nan", "Infinity", "NaN"} & set(out.replace(",", " ").split())
     assert after == before or not code
     assert {name: after[name] for name in before} == before

@@ -81,8 +81,8 @@ def test_the_table_says_it(ringside):
 @pytest.mark.parametrize("network", ["", "Fair", "fare"])
 def test_what_is_no_network_is_refused(refused, words, network):
     err = refused(*words, "--network", network)
-    said = err.splitlines()[-1]
-    assert "write one of fifo, fair" in said or (not network and "write a text" in said)
+    message = err.splitlines()[-1]
+    assert "write one of fifo, fair" in message or (not network and "write a text" in message)
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_what_is_no_network_is_refused(refused, words, network):
     ],
 )
 def test_nccls_own_times_know_no_network(refused, words):
-    said = refused(*words, "--network", "fair")
-    assert "do not model the fair network; simulate with --engine simpy, or remove --network" in said
+    message = refused(*words, "--network", "fair")
+    assert "do not model the fair network; simulate with --engine simpy, or remove --network" in message
 
 
 def test_nccls_schedules_are_played_on_it(json_of):

@@ -21,5 +21,5 @@ def test_one_row_is_what_every_rank_has(rows) -> None:
 
 def test_a_file_with_what_is_no_count_is_refused_with_its_place(refused, tmp_path) -> None:
     (tmp_path / "splits").write_text("1 2 3\n1 -2 3\n1 2 3\n")
-    said = refused("simulate all_to_all --cluster star:3 --splits splits")
-    assert "line 2: '-2' is not a count of elements; write 0 or more" in said
+    message = refused("simulate all_to_all --cluster star:3 --splits splits")
+    assert "line 2: '-2' is not a count of elements; write 0 or more" in message

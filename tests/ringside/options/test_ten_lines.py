@@ -56,7 +56,7 @@ def test_the_gpu_of_a_file_is_that_of_a_training_step(asked, mine):
 
 @pytest.mark.parametrize("words", COMMANDS)
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("machine: toaster", "machine: 'toaster': input should be 'pcie-server'"),
         ("machine: pcie-server\ngpus: many", "gpus: 'many'"),
@@ -64,11 +64,11 @@ def test_the_gpu_of_a_file_is_that_of_a_training_step(asked, mine):
         ("machine: pcie-server\nnodes: 2\nnics: 0", "nics is 0"),
     ],
 )
-def test_nonsense_exits_2_in_words(refused, mine, words, text, said):
+def test_nonsense_exits_2_in_words(refused, mine, words, text, message):
     if "--nodes" in words and "nodes: 2" in text:
         words = words.replace("1,4", "4")
     mine.write_text(text, encoding="utf-8")
-    assert said in refused(words)
+    assert message in refused(words)
 
 
 def test_the_example_stands_alone(refused):

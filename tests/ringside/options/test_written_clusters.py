@@ -206,7 +206,7 @@ def test_a_recipe_that_makes_nothing_is_refused_with_its_place(tmp_path: Path) -
     file = tmp_path / "wrong.yaml"
     write(load("star:2"), file)
     text = file.read_text()
-    for recipe, said in (("{maker: sun}", "unknown cluster 'sun'"), ("{dump: words}", "is neither NCCL")):
+    for recipe, message in (("{maker: sun}", "unknown cluster 'sun'"), ("{dump: words}", "is neither NCCL")):
         file.write_text(text.replace("{maker: star, ranks: 2}", recipe))
-        with pytest.raises(TopologyError, match=f"wrong.yaml: recipe: .*{said}"):
+        with pytest.raises(TopologyError, match=f"wrong.yaml: recipe: .*{message}"):
             load(str(file))

@@ -66,13 +66,13 @@ def test_help_states_the_limits_that_hold():
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         (0, ""),
         (1, "1 row without a usable time was left out"),
         (9, "9 rows without a usable time were left out"),
     ],
 )
-def test_rows_that_are_left_out_are_counted(capsys, rows, said):
+def test_rows_that_are_left_out_are_counted(capsys, rows, message):
     console.left_out(rows)
-    assert capsys.readouterr().err == (f"ringside: {said}\n" if said else "")
+    assert capsys.readouterr().err == (f"ringside: {message}\n" if message else "")

@@ -16,10 +16,10 @@ def rows(count):
 
 def test_a_calibration_is_told_as_its_file_has_it(silently):
     Path("rows.jsonl").write_text("".join(to_line(row) + "\n" for row in rows(8)), encoding="utf-8")
-    found = json.loads(silently("calibrate rows.jsonl --cluster star -o fit.yaml --json"))
-    assert found["schema"] == "ringside.calibrate/1"
-    assert (found["output"], found["inputs"]["files"]) == ("fit.yaml", ["rows.jsonl"])
-    (fit,) = found["fits"]
+    answer = json.loads(silently("calibrate rows.jsonl --cluster star -o fit.yaml --json"))
+    assert answer["schema"] == "ringside.calibrate/1"
+    assert (answer["output"], answer["inputs"]["files"]) == ("fit.yaml", ["rows.jsonl"])
+    (fit,) = answer["fits"]
     assert (fit["library"], fit["algorithm"], fit["rows"]) == ("ideal", "ring", 8)
     assert Path("fit.yaml").exists()
 
@@ -32,9 +32,9 @@ def test_records_are_told_as_their_file_has_them(json_of, monkeypatch):
             keep(row)
 
     monkeypatch.setattr("ringside.real.questions.collective_measurement.measure", measure)
-    found = json_of("measure all_reduce -g 2 -o rows.jsonl")
-    assert (found["schema"], found["output"]) == ("ringside.measure/1", "rows.jsonl")
-    assert found["rows"] == [to_fields(row) for row in made]
+    answer = json_of("measure all_reduce -g 2 -o rows.jsonl")
+    assert (answer["schema"], answer["output"]) == ("ringside.measure/1", "rows.jsonl")
+    assert answer["rows"] == [to_fields(row) for row in made]
 
 
 @pytest.mark.parametrize("word", ["ddp", "train", "elastic"])

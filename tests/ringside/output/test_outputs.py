@@ -67,8 +67,8 @@ def test_a_link_stays_one_and_what_it_leads_to_is_written(printed, folder, words
 )
 def test_a_full_device_stays_one_and_is_complained_of(refused, folder, words):
     name = next(word for word in words.split() if word.startswith(("out.", "o.")))
-    said = refused(words.replace(name, "/dev/full"))
-    assert "/dev/full: cannot be written: No space left on device; write another path" in said
+    message = refused(words.replace(name, "/dev/full"))
+    assert "/dev/full: cannot be written: No space left on device; write another path" in message
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
 
 
@@ -118,8 +118,8 @@ def test_runs_that_another_process_adds_meanwhile_stay(ringside, folder, monkeyp
 @pytest.mark.parametrize("command", ["measure ddp", "measure train"])
 def test_steps_that_another_process_is_writing_are_left_to_it(refused, folder, command):
     with held(folder / "out.json"):
-        said = refused(f"{command} -o out.json")
-    assert "out.json: cannot be written: another process is writing it; write another path" in said
+        message = refused(f"{command} -o out.json")
+    assert "out.json: cannot be written: another process is writing it; write another path" in message
     assert sorted(os.listdir(folder)) == ["fit.jsonl"]
 
 
@@ -202,6 +202,6 @@ def test_what_cannot_be_written_is_refused_before_any_work(refused, folder, monk
         words += ["-o", "out.json"]
     elif command == "sweep" and option == "html":
         words += ["-o", "rows"]
-    said = refused(*words)
-    assert any(word in said for word in ("written", "writable", "cannot create")), said
+    message = refused(*words)
+    assert any(word in message for word in ("written", "writable", "cannot create")), message
     assert sorted(os.listdir(folder)) == ["fit.jsonl", "job.py", "study.yaml"]

@@ -153,18 +153,18 @@ def test_a_timeline_of_one_of_nccls_channels_says_of_which(draw):
 
 @pytest.mark.parametrize("cluster", ["star:2 --library mpi", "dgx-h100:2"])
 def test_measured_and_closed_times_have_no_timeline(refused, tmp_path, cluster):
-    said = refused(f"simulate all_reduce --cluster {cluster} --size 1M --timeline t.png")
-    assert "add --engine simpy" in said
+    message = refused(f"simulate all_reduce --cluster {cluster} --size 1M --timeline t.png")
+    assert "add --engine simpy" in message
     assert list(tmp_path.iterdir()) == []
 
 
 def test_each_count_of_nodes_has_the_rows_that_it_has_alone(json_of, printed):
     words = "simulate all_reduce -b 1K -e 1M -f 32 --cluster"
-    found = json_of(f"{words} dgx-h100 --nodes 1,2")
-    assert found["inputs"]["nodes"] == [1, 2]
+    answer = json_of(f"{words} dgx-h100 --nodes 1,2")
+    assert answer["inputs"]["nodes"] == [1, 2]
     for count in (1, 2):
         alone = [{"num_nodes": count, **row} for row in json_of(f"{words} dgx-h100:{count}")["rows"]]
-        assert [row for row in found["rows"] if row["num_nodes"] == count] == alone
+        assert [row for row in answer["rows"] if row["num_nodes"] == count] == alone
     lines = printed(f"{words} star --nodes 2,4").splitlines()
     heads = next(line for line in lines if " nodes " in line and "cluster" not in line)
     assert heads.split()[:3] == ["#", "nodes", "size"]
@@ -178,8 +178,8 @@ def test_a_setting_is_idle_only_where_it_is_on_every_count(ringside):
 
 def test_a_file_has_its_own_ranks(printed, refused):
     printed("simulate all_reduce --cluster star:4 --size 1M --algorithm ring --export ring.xml")
-    said = refused("simulate ring.xml --cluster star --nodes 4,8 --size 1M")
-    assert "the file has 4 ranks; remove --nodes" in said
+    message = refused("simulate ring.xml --cluster star --nodes 4,8 --size 1M")
+    assert "the file has 4 ranks; remove --nodes" in message
 
 
 def test_curves_over_nodes_name_their_sizes_and_the_algorithms_that_win(draw):

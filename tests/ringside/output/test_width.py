@@ -87,8 +87,8 @@ def test_a_path_stays_whole(capsys):
 def test_columns_that_do_not_fit_are_named(capsys):
     heads = [(f"head{number}", "(us)") for number in range(12)]
     console.print_table(["said"], heads, [[1e6] * 12])
-    said, left, *lines = capsys.readouterr().out.splitlines()
-    assert (said, left) == ("# said", "# --all also prints head9, head10, head11")
+    message, left, *lines = capsys.readouterr().out.splitlines()
+    assert (message, left) == ("# said", "# --all also prints head9, head10, head11")
     assert [len(line.removeprefix("#").split()) for line in lines] == [9, 9, 9]
 
 

@@ -173,8 +173,8 @@ def test_a_study_of_changed_files_is_refused_by_name(finished, refused, name, le
         sorted(Path("out").glob("*.parquet"))[-1].unlink()
     kept = {part: part.read_bytes() for part in Path("out").iterdir()}
     changed(finished / name)
-    said = refused("sweep study.yaml -o out --workers 1")
-    assert f"out: {name}: changed since its rows were made; restore them, or write a new" in said
+    message = refused("sweep study.yaml -o out --workers 1")
+    assert f"out: {name}: changed since its rows were made; restore them, or write a new" in message
     assert {part: part.read_bytes() for part in Path("out").iterdir()} == kept
 
 
@@ -219,8 +219,8 @@ def test_a_file_that_changes_while_a_study_runs_ends_it(folder, refused, monkeyp
         "        open('further.py', 'a').write('#')\n",
         encoding="utf-8",
     )
-    said = refused("sweep study.yaml -o out --workers 1")
-    assert "out: further.py: changed since its rows were made" in said
+    message = refused("sweep study.yaml -o out --workers 1")
+    assert "out: further.py: changed since its rows were made" in message
 
 
 def test_a_file_that_changes_between_points_that_are_asked_together_is_no_input(folder):
@@ -252,8 +252,8 @@ def test_a_finished_study_is_printed_from_where_nothing_can_be_written(finished,
 def test_an_unfinished_study_where_nothing_can_be_written_is_refused(finished, refused):
     sorted(Path("out").glob("*.parquet"))[-1].unlink()
     protect()
-    said = refused("sweep study.yaml -o out")
-    assert "out: not writable: Is a directory; write another folder after -o" in said
+    message = refused("sweep study.yaml -o out")
+    assert "out: not writable: Is a directory; write another folder after -o" in message
 
 
 def protect():

@@ -54,17 +54,17 @@ def test_a_throughput_beyond_the_peak_is_refused(train):
     words = ("--model", "resnet50", "--cluster", "dgx-a100:1", "--measured")
     forward = 4.089e9  # products of an image, each a multiplication and an addition
     most = 156e12 / (2 * 3 * forward)
-    said = train(*words, f"{0.97 * most:g}img/s@1")
-    assert "float32 on a100, gradients" in " ".join(said.split())
-    assert "measured on 1 rank," in " ".join(said.split())
+    message = train(*words, f"{0.97 * most:g}img/s@1")
+    assert "float32 on a100, gradients" in " ".join(message.split())
+    assert "measured on 1 rank," in " ".join(message.split())
     with pytest.raises(ValueError, match=r"on 8 ranks is 1\.03 times the peak of a100 in float32"):
         train(*words, f"{8 * 1.03 * most:g}img/s@8")
 
 
 def test_a_global_batch_is_of_strong_scaling_alone(train):
     words = ("--model", "resnet50", "--cluster", "dgx-a100:1")
-    said = train(*words, "--global-batch", "64").replace("#", "")
-    assert "alone; strong alone is of --global-batch 64" in " ".join(said.split())
+    message = train(*words, "--global-batch", "64").replace("#", "")
+    assert "alone; strong alone is of --global-batch 64" in " ".join(message.split())
     assert "--global-batch" not in train(*words)
 
 
@@ -77,10 +77,10 @@ def test_both_bounds_come_first(train):
 
 def test_a_sweep_of_caps_recommends_one(train):
     out = train(*STAR, "--sweep", "bucket-cap-mb=1,25,1000", "--plot", "sweep.svg", "--json")
-    found = json.loads(out)
-    assert [row["bucket_cap_mb"] for row in found["rows"]] == [1, 25, 1000]
-    assert found["recommended_bucket_cap_mb"] == 1
-    assert found["rows"][0]["step_s"] < found["rows"][1]["step_s"]
+    answer = json.loads(out)
+    assert [row["bucket_cap_mb"] for row in answer["rows"]] == [1, 25, 1000]
+    assert answer["recommended_bucket_cap_mb"] == 1
+    assert answer["rows"][0]["step_s"] < answer["rows"][1]["step_s"]
 
 
 def test_a_sweep_of_nodes_loses_efficiency_faster_when_the_batch_is_shared(train):
@@ -133,25 +133,25 @@ def test_measured_steps_are_a_workload_too(train, tmp_path):
 
 def test_powersgd_says_what_it_compresses_and_what_its_first_steps_take(json_of):
     words = ["train", "--model", "bert-base:64", "--cluster", "dgx-a100:1"]
-    found = json_of(*words, "--comm-hook", "powersgd:rank=2,start=10")
-    assert found["inputs"]["comm_hook"] == "powersgd:rank=2,start=10"
-    assert any("first 10 steps PowerSGD averages uncompressed gradients" in note for note in found["notes"])
-    names = [bucket["name"] for bucket in found["rows"][0]["buckets"]]
+    answer = json_of(*words, "--comm-hook", "powersgd:rank=2,start=10")
+    assert answer["inputs"]["comm_hook"] == "powersgd:rank=2,start=10"
+    assert any("first 10 steps PowerSGD averages uncompressed gradients" in note for note in answer["notes"])
+    names = [bucket["name"] for bucket in answer["rows"][0]["buckets"]]
     assert {"bucket 1", "bucket 1 P", "bucket 1 Q"} <= set(names)
-    held, plain = found["memory_bytes"], json_of(*words)["memory_bytes"]
+    held, plain = answer["memory_bytes"], json_of(*words)["memory_bytes"]
     assert held["total"] - plain["total"] == held["compression"] > plain["gradients"]
 
 
 def test_a_cap_for_each_bucket_cuts_them_in_turn(json_of):
-    found = json_of("train --model resnet50 --cluster dgx-a100:1 --bucket-cap-mb-list 1,5,50")
-    sizes = [bucket["nbytes"] for bucket in found["rows"][0]["buckets"]]
+    answer = json_of("train --model resnet50 --cluster dgx-a100:1 --bucket-cap-mb-list 1,5,50")
+    sizes = [bucket["nbytes"] for bucket in answer["rows"][0]["buckets"]]
     assert [size >= cap * 2**20 for size, cap in zip(sizes, (1, 5, 50), strict=False)] == [True] * 3
 
 
 def test_a_file_that_says_nothing_of_activations_is_said_to(train, tmp_path):
-    said = "memory excludes activations, which even.yaml does not state"
-    assert said in train(*STAR)
-    assert json.loads(train(*STAR, "--json"))["notes"] == [said]
+    message = "memory excludes activations, which even.yaml does not state"
+    assert message in train(*STAR)
+    assert json.loads(train(*STAR, "--json"))["notes"] == [message]
     whole = EVEN.replace("gradients: [b]}", "gradients: [b], activation: 4MiB}")
     (tmp_path / "even.yaml").write_text(whole)
     assert "without activations" not in train(*STAR)

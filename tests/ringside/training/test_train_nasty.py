@@ -91,16 +91,16 @@ EXTREMES = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "said"), FILES)
-def test_a_wrong_file_is_refused(refused, tmp_path, old, new, said):
+@pytest.mark.parametrize(("old", "new", "message"), FILES)
+def test_a_wrong_file_is_refused(refused, tmp_path, old, new, message):
     (tmp_path / "x.yaml").write_text(FILE.replace(old, new))
-    assert said in refused("train --model x.yaml --cluster star:4")
+    assert message in refused("train --model x.yaml --cluster star:4")
 
 
-@pytest.mark.parametrize(("line", "said"), MODULES)
-def test_a_wrong_model_of_ones_own_is_refused(refused, tmp_path, line, said):
+@pytest.mark.parametrize(("line", "message"), MODULES)
+def test_a_wrong_model_of_ones_own_is_refused(refused, tmp_path, line, message):
     (tmp_path / "random.py").write_text(f"import torch\nfrom torch import nn\n{line}\n")
-    assert said in refused("train --model random.py:model --cluster star:4")
+    assert message in refused("train --model random.py:model --cluster star:4")
 
 
 @pytest.mark.parametrize("words", EXTREMES)

@@ -84,23 +84,23 @@ def test_a_file_of_actions_may_begin_with_the_mark_that_spreadsheets_write(tmp_p
 
 
 def test_json_adds_up(train: Train) -> None:
-    found = json.loads(train(*PIPELINE, "--json"))
-    assert found["schema"] == "ringside.train/1"
-    assert found["mesh"] == {"tensor": 2, "context": 1, "shard": 2, "replicate": 1, "pipeline": 2}
-    assert found["micro_batches"] == 8
-    assert found["samples"] == 16
-    assert found["throughput"] == pytest.approx(16 / found["step_s"])
-    assert found["tokens_per_s"] == pytest.approx(256 * found["throughput"])
-    assert found["gpu_hours_per_1e9_tokens"] == pytest.approx(8 * 1e9 / found["tokens_per_s"] / 3600)
-    assert found["mfu"] == found["hfu"] > 0
-    for row in found["rows"]:
+    answer = json.loads(train(*PIPELINE, "--json"))
+    assert answer["schema"] == "ringside.train/1"
+    assert answer["mesh"] == {"tensor": 2, "context": 1, "shard": 2, "replicate": 1, "pipeline": 2}
+    assert answer["micro_batches"] == 8
+    assert answer["samples"] == 16
+    assert answer["throughput"] == pytest.approx(16 / answer["step_s"])
+    assert answer["tokens_per_s"] == pytest.approx(256 * answer["throughput"])
+    assert answer["gpu_hours_per_1e9_tokens"] == pytest.approx(8 * 1e9 / answer["tokens_per_s"] / 3600)
+    assert answer["mfu"] == answer["hfu"] > 0
+    for row in answer["rows"]:
         parts = sum(row[name] for name in ("compute_s", "contention_s", "copy_s", "bubble_s", "exposed_s"))
-        assert parts == pytest.approx(found["step_s"])
+        assert parts == pytest.approx(answer["step_s"])
         assert row["memory_bytes"]["total"] == sum(row["memory_bytes"]["pools"].values())
-    bubbles = [row["bubble_s"] for row in found["rows"]]
-    assert found["bubble_share"] == pytest.approx(sum(bubbles) / 2 / found["step_s"])
-    assert found["fits"]
-    assert found["would_fit"] is None
+    bubbles = [row["bubble_s"] for row in answer["rows"]]
+    assert answer["bubble_share"] == pytest.approx(sum(bubbles) / 2 / answer["step_s"])
+    assert answer["fits"]
+    assert answer["would_fit"] is None
 
 
 def test_checkpointing_computes_more_than_the_model_needs_and_keeps_less(train: Train) -> None:
@@ -126,24 +126,24 @@ def test_experts_are_dealt_out_and_the_busiest_rank_sets_the_pace(train: Train, 
 
 
 def test_layers_of_a_vision_transformer_are_units_of_fsdp(train: Train) -> None:
-    found = json.loads(
+    answer = json.loads(
         train(
             "--model", "vit-b-16", "--cluster", "dgx-a100:1", "--strategy", "fsdp", "--batch", "4", "--json"
         )
     )
-    layers = found["rows"][0]["layers"]
+    layers = answer["rows"][0]["layers"]
     assert layers.count("encoder.layers.encoder_layer_11") == 1
     assert not any("mlp" in name for name in layers)
 
 
 def test_what_does_not_fit_is_told_what_would(train: Train) -> None:
     words = ("--model", "llama2-7b:512", "--cluster", "dgx-a100:1", "--micro-batch", "1", "--batch", "2")
-    found = json.loads(train(*words, "--json"))
-    assert not found["fits"]
-    assert found["would_fit"]["options"] == "--strategy fsdp"
-    changed = json.loads(train(*words, *found["would_fit"]["options"].split(), "--json"))
+    answer = json.loads(train(*words, "--json"))
+    assert not answer["fits"]
+    assert answer["would_fit"]["options"] == "--strategy fsdp"
+    changed = json.loads(train(*words, *answer["would_fit"]["options"].split(), "--json"))
     assert changed["fits"]
-    assert changed["memory_bytes"]["total"] == pytest.approx(found["would_fit"]["total"], rel=0.1)
+    assert changed["memory_bytes"]["total"] == pytest.approx(answer["would_fit"]["total"], rel=0.1)
     with pytest.raises(RuntimeError, match="does not fit"):
         train(*words, "--must-fit")
 
@@ -156,10 +156,10 @@ def test_tight_is_neither_and_must_fit_obeys(train: Train, strategy: str) -> Non
     total, memory = held["total"], held["of_gpu"]
     assert memory == 81920 << 20
     for reserve, verdict in ((memory - total, "fits"), (memory - total + 1, "tight")):
-        found = json.loads(train(*words, "--reserve", f"{reserve}", "--json"))
-        assert found["verdict"] == verdict
-        assert found["fits"] == (verdict == "fits")
-        assert found["memory_bytes"]["margin"] == memory - total - reserve
+        answer = json.loads(train(*words, "--reserve", f"{reserve}", "--json"))
+        assert answer["verdict"] == verdict
+        assert answer["fits"] == (verdict == "fits")
+        assert answer["memory_bytes"]["margin"] == memory - total - reserve
         assert f": {verdict}, " in " ".join(
             train(*words, "--reserve", f"{reserve}").replace("\n#", "").split()
         )
@@ -170,14 +170,14 @@ def test_tight_is_neither_and_must_fit_obeys(train: Train, strategy: str) -> Non
 
 @pytest.mark.slow
 def test_a_measured_throughput_sets_the_pace(train: Train) -> None:
-    found = json.loads(train(*GPT, "--tp", "2", "--measured", "100seq/s@8", "--json"))
-    assert found["throughput"] == pytest.approx(100, rel=1e-4)
+    answer = json.loads(train(*GPT, "--tp", "2", "--measured", "100seq/s@8", "--json"))
+    assert answer["throughput"] == pytest.approx(100, rel=1e-4)
 
 
 def test_a_measured_throughput_of_fewer_machines(train: Train) -> None:
     words = ("--model", "gpt2:256", "--batch", "4", "--micro-batch", "2", "--cluster", "dgx-a100:2")
-    found = json.loads(train(*words, "--measured", "100seq/s@8", "--json"))
-    assert 190 < found["throughput"] < 200
+    answer = json.loads(train(*words, "--measured", "100seq/s@8", "--json"))
+    assert 190 < answer["throughput"] < 200
 
 
 def test_pictures_and_traces_show_all_stages(train: Train, tmp_path: Path) -> None:
@@ -211,8 +211,8 @@ def test_a_module_by_name_needs_no_decoder(train: Train, words: tuple[str, ...])
 
 
 def test_plain_words_are_the_step_of_before(train: Train) -> None:
-    found = json.loads(train(*GPT, "--strategy", "ddp", "--tp", "1", "--pp", "1", "--json"))
-    assert found["rows"][0]["buckets"]
+    answer = json.loads(train(*GPT, "--strategy", "ddp", "--tp", "1", "--pp", "1", "--json"))
+    assert answer["rows"][0]["buckets"]
 
 
 def test_a_measured_rate_beyond_the_peak_is_refused() -> None:
@@ -232,19 +232,21 @@ def test_actions_of_a_file_are_the_schedule_that_they_are(train: Train, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--pp", "4"), "has actions of 2 ranks; write `pp` 2"),
         (("--pp", "2", "--virtual", "3"), "has 2 stages on each rank; leave `virtual` out"),
         (("--pp", "2", "--micro-batch", "2"), "passes 8 micro-batches, but a batch of 8 has 4"),
     ],
 )
-def test_actions_of_a_file_must_be_of_the_layout(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+def test_actions_of_a_file_must_be_of_the_layout(
+    tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
     file = tmp_path / "own.csv"
     write_tables(tables("looped_bfs", 2, 2, 8), file)
     pairs = zip(words[::2], words[1::2], strict=True)
     options: dict[str, Any] = {word.strip("-").replace("-", "_"): int(count) for word, count in pairs}
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         ringside.train("gpt2:256", "dgx-a100:1", batch=8, strategy="fsdp", schedule=str(file), **options)
 
 
@@ -255,6 +257,6 @@ def test_the_page_names_every_option_and_every_field(train: Train) -> None:
     page = PAGE.read_text()
     for field in fields(ByLayout):
         assert f"--{field.name.replace('_', '-')}" in page
-    found = json.loads(train(*PIPELINE, "--json"))
-    names = {*found, *found["rows"][0], *found["memory_bytes"]} - {"schema", "inputs", "notes"}
+    answer = json.loads(train(*PIPELINE, "--json"))
+    names = {*answer, *answer["rows"][0], *answer["memory_bytes"]} - {"schema", "inputs", "notes"}
     assert {name for name in names if f"`{name}`" not in page} == set()

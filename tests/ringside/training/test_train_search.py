@@ -22,15 +22,15 @@ Run = Callable[..., str]
 @pytest.mark.slow
 def test_each_ranked_layout_takes_what_train_says_of_it(train: Run) -> None:
     out = train(*SEARCH, "--json")
-    found = json.loads(out)
-    assert found["schema"] == "ringside.train-search/1"
-    assert found["complete"]
-    assert found["considered"] == len(found["rows"]) + len(found["pruned"])
-    assert sum(one["layouts"] for one in found["pruned_by_reason"]) == len(found["pruned"])
-    assert [row["step_s"] for row in found["rows"]] == sorted(row["step_s"] for row in found["rows"])
-    last = found["rows"][-1]["step_s"]
-    assert all(one["at_least_s"] >= last for one in found["pruned"] if one["kind"] == SLOWER)
-    for row in found["rows"]:
+    answer = json.loads(out)
+    assert answer["schema"] == "ringside.train-search/1"
+    assert answer["complete"]
+    assert answer["considered"] == len(answer["rows"]) + len(answer["pruned"])
+    assert sum(one["layouts"] for one in answer["pruned_by_reason"]) == len(answer["pruned"])
+    assert [row["step_s"] for row in answer["rows"]] == sorted(row["step_s"] for row in answer["rows"])
+    last = answer["rows"][-1]["step_s"]
+    assert all(one["at_least_s"] >= last for one in answer["pruned"] if one["kind"] == SLOWER)
+    for row in answer["rows"]:
         same: dict[str, Any] = json.loads(train(*GPT, *shlex.split(row["options"]), "--json"))
         assert row["step_s"] == same["step_s"]
         assert row["mfu"] == pytest.approx(same["mfu"])
@@ -106,6 +106,6 @@ def test_what_nobody_knows_is_a_dash_and_names_stay_as_they_are(train: Run) -> N
 @pytest.mark.slow
 def test_the_page_names_every_field(train: Run) -> None:
     page = PAGE.read_text()
-    found = json.loads(train(*SEARCH, "--json"))
-    fields = {*found, *found["rows"][0], *found["pruned"][0]} - {"schema", "inputs", "notes"}
+    answer = json.loads(train(*SEARCH, "--json"))
+    fields = {*answer, *answer["rows"][0], *answer["pruned"][0]} - {"schema", "inputs", "notes"}
     assert {field for field in fields if f"`{field}`" not in page} == set()

@@ -102,12 +102,12 @@ def test_the_message_names_exactly_what_is_wrong() -> None:
     waves = moves(plan)
     lacking = [*waves[:3], [m for m in waves[3] if m.dst != 2], *waves[4:]]
     doubled = [[*waves[0], waves[0][1]], *waves[1:]]
-    for wrong, said in (
+    for wrong, message in (
         (lacking, "ring all_reduce on 4 ranks: "),
         (doubled, r"chunk 1, rank 1 to rank 2: the contribution of rank 1 .* twice"),
         (waves[:-1], r"at the end rank 0 lacks the contribution of rank \d to chunk \d"),
     ):
-        with pytest.raises(ScheduleError, match=said):
+        with pytest.raises(ScheduleError, match=message):
             prove(with_moves(plan, wrong))
 
 

@@ -32,7 +32,7 @@ def test_an_unknown_collective_is_answered_with_the_known_ones(text: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"kind": "all_reduced"}, "unknown collective"),
         ({"ranks": 0}, "0 ranks"),
@@ -44,8 +44,8 @@ def test_an_unknown_collective_is_answered_with_the_known_ones(text: str) -> Non
         ({"itemsize": -4}, "itemsize"),
     ],
 )
-def test_what_cannot_be_is_refused(arguments: dict[str, object], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_what_cannot_be_is_refused(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Collective(**{"kind": "all_reduce", "ranks": 4, "nbytes": 64, **arguments})  # type: ignore[arg-type]
 
 

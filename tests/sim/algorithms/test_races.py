@@ -176,7 +176,7 @@ Waits = dict[tuple[int, int], tuple[int, int]]
 
 
 @pytest.mark.parametrize(
-    ("plan", "after", "said"),
+    ("plan", "after", "message"),
     [
         (CHAIN, {(0, 1): (0, 1)}, "rank 0 to rank 1 waits for rank 0 to rank 1"),
         (CHAIN, {(0, 1): (1, 0)}, "rank 0 to rank 1 waits for rank 1 to rank 0"),
@@ -189,10 +189,10 @@ Waits = dict[tuple[int, int], tuple[int, int]]
         ),
     ],
 )
-def test_pairs_that_wait_for_each_other_are_named(plan: Schedule, after: Waits, said: str) -> None:
+def test_pairs_that_wait_for_each_other_are_named(plan: Schedule, after: Waits, message: str) -> None:
     prove(plan)
     waiting = replace(plan, after=after)
-    with pytest.raises(ScheduleError, match=f": deadlock: {said}$"):
+    with pytest.raises(ScheduleError, match=f": deadlock: {message}$"):
         prove(waiting)
     with pytest.raises(ScheduleError, match="transfers wait for each other"):
         simulate(waiting, star(4))

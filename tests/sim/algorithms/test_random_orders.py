@@ -44,8 +44,8 @@ def test_mutated_schedules_that_pass_are_right_in_any_order(numbers: range, orde
 def test_nearly_all_that_is_refused_for_its_order_goes_wrong_in_one() -> None:
     wrong = []
     for chance, plan in mutations(range(10_000, 10_600)):
-        said = complaint(plan)
-        if "nothing orders them" in said or "deadlock" in said:
+        message = complaint(plan)
+        if "nothing orders them" in message or "deadlock" in message:
             program = Program(plan)
             wrong.append(not all(right(program, chance) for _ in range(300)))
     # a part that is read too late does no harm where the whole comes behind it

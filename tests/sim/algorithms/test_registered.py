@@ -68,6 +68,6 @@ def test_a_schedule_that_is_too_large_to_be_proved_is_used_and_said_to_be(
     assert not predict(asked, star(9), algorithm="mine").caveat
     monkeypatch.setattr(ringside.sim.algorithms, "MAX_PROVED", transfers - 1)
     ringside.sim.algorithms._proved.cache_clear()
-    said = f"mine all_reduce on 9 ranks is not proved, because it has more than {transfers - 1} transfers"
-    assert said in predict(asked, star(9), algorithm="mine").caveat
+    message = f"mine all_reduce on 9 ranks is not proved, because it has more than {transfers - 1} transfers"
+    assert message in predict(asked, star(9), algorithm="mine").caveat
     assert not predict(asked, star(9), algorithm="ring").caveat

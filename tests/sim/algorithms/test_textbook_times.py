@@ -123,7 +123,7 @@ def test_a_schedule_has_the_name_of_what_it_is(asked: str, kind: str, ranks: int
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "message"),
     [
         (
             "ring:4",
@@ -139,8 +139,8 @@ def test_a_schedule_has_the_name_of_what_it_is(asked: str, kind: str, ranks: int
         ("ring_3d", "unknown algorithm 'ring_3d'; write one of ring, tree"),
     ],
 )
-def test_parameters_that_mean_nothing_are_refused(asked: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_parameters_that_mean_nothing_are_refused(asked: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         schedule(asked, Collective("all_reduce", 8, 64))
 
 

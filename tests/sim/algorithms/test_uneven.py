@@ -93,15 +93,15 @@ def test_nccl_sends_nothing_where_there_is_nothing_and_proves_it(cluster: str, r
 
 
 @pytest.mark.parametrize(
-    ("splits", "said"),
+    ("splits", "message"),
     [
         ([[1, 2], [3]], "rank 1 of 2 splits its data in 1; write a row for each of 2 ranks"),
         ([[1, -2], [3, 4]], "rank 0 has -2 elements for another; write 0 or more"),
         ([], "0 ranks; write 1 or more"),
     ],
 )
-def test_splits_of_other_shapes_are_refused(splits: list[list[int]], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_splits_of_other_shapes_are_refused(splits: list[list[int]], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Collective.uneven(splits)
 
 

@@ -341,7 +341,7 @@ def test_jobs_are_placed(words: list[str], counts: list[int], hosts: list[tuple[
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["0-1"], "1 placements of 2 jobs"),
         (["0-1", "1-2"], "rank 1 of the cluster is used twice"),
@@ -352,6 +352,6 @@ def test_jobs_are_placed(words: list[str], counts: list[int], hosts: list[tuple[
         (["0-1", ""], "'' is not a placement"),
     ],
 )
-def test_what_is_no_placement_is_refused(words: list[str], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_what_is_no_placement_is_refused(words: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         placed(words, [2, 2])

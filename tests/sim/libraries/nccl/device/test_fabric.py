@@ -103,15 +103,15 @@ def test_a_topology_by_name_and_as_a_graph_is_one_question() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"fabric": "ring"}, "fabric (rail_optimized, fat_tree, leaf_spine, torus, dragonfly)"),
         ({"radix": "8"}, "NCCL does not use radix"),
         ({"fabric": "fat_tree", "radix": "0"}, "radix"),
     ],
 )
-def test_a_fabric_that_cannot_be_is_refused(values: dict[str, str], said: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(said)):
+def test_a_fabric_that_cannot_be_is_refused(values: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         find_library("nccl", "dgx-h100:4", values)
 
 

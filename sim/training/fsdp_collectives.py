@@ -1,4 +1,4 @@
-"""FSDP2's gathers of parameters and its reductions, of which each rank keeps its shard.
+"""All-gathers of parameters and reduce-scatters of gradients in FSDP2.
 
 From torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py and _fsdp_collectives.py, PyTorch 2.13: a shard
 is copied into its place in a flat buffer on one stream, gathered in place on another, and copied out into
