@@ -51,7 +51,7 @@ class Gpu(BaseModel):
     nvlinks: int = 0
     pcie: PositiveFloat | None = None
     in_logs: re.Pattern[str] | None = None
-    tflops: dict[Literal["fp32", "tf32", "bf16", "fp16"], PositiveFloat] = {}
+    tflops: dict[Literal["fp32", "tf32", "bf16", "fp16", "fp8", "nvfp4"], PositiveFloat] = {}
     memory: Bytes = 0
     memory_bandwidth: BytesPerSecond = 0.0
     multiprocessors: PositiveInt = 1

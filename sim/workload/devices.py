@@ -16,7 +16,13 @@ from ringside.topologies.names import Lazy, one_of
 
 GIB, MIB = 2**30, 2**20
 
-STORED = {"float32": "float32", "tfloat32": "float32", "bfloat16": "bfloat16", "float16": "float16"}
+NARROW = ("fp8", "mxfp8", "nvfp4")
+"""Precisions of products alone; all else is in bfloat16."""
+
+STORED = {
+    "float32": "float32", "tfloat32": "float32", "bfloat16": "bfloat16", "float16": "float16",
+    **dict.fromkeys(NARROW, "bfloat16"),
+}  # fmt: skip
 """The type of stored activations, by compute precision."""
 
 SHORT = {"fp32": "float32", "tf32": "tfloat32", "bf16": "bfloat16", "fp16": "float16", "half": "float16"}
@@ -101,6 +107,8 @@ class Device:
 
     def peak(self, precision: str) -> float:
         """Return the FLOP/s in ``precision``."""
+        if precision == "mxfp8" and "fp8" in self.flops_per_s:
+            return self.flops_per_s["fp8"]
         if precision not in self.flops_per_s:
             raise ValueError(
                 f"{self.name} has no peak for {precision!r}; write {one_of(self.flops_per_s, precision)}"
@@ -153,7 +161,7 @@ def device_of(cluster: str, values: Mapping[str, str] | None = None) -> Device:
 def _device(gpu: Gpu) -> Device:
     return Device(
         gpu.name,
-        {SHORT[short]: rate * 1e12 for short, rate in gpu.tflops.items()},
+        {full_name(short) or short: rate * 1e12 for short, rate in gpu.tflops.items()},
         gpu.memory_bandwidth,
         gpu.memory,
         gpu.multiprocessors,

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ringside.sim.calibration import Calibration
+from ringside.sim.compute.prices import Computing, prices_on
+from ringside.sim.compute.stacks import STACKS, find_stack
 from ringside.sim.libraries.find import LIBRARIES, Options, default_library, find_library
 from ringside.sim.libraries.library import Library
 from ringside.sim.program.libraries import Libraries
@@ -17,17 +19,17 @@ from ringside.sim.questions.question import Question, choices, option
 from ringside.sim.training.ddp.job import COMM_HOOKS, DataParallel
 from ringside.sim.training.ddp.scaling import DataParallelTraining
 from ringside.sim.training.ddp.step import workload_of
-from ringside.sim.training.layout import COPIES, LayoutError
+from ringside.sim.training.layout import COPIES, FSDP, LayoutError
 from ringside.sim.training.memory import OPTIMIZERS
 from ringside.sim.training.parallel import ParallelTraining
-from ringside.sim.training.tensor.decoder import ATTENTION, ModelOnGpu, decoder_on_gpu
+from ringside.sim.training.tensor.decoder import DecoderOnGpu, ModelOnGpu, decoder_on_gpu
+from ringside.sim.training.tensor.layers import ATTENTION
 from ringside.sim.workload.architecture import Architecture
-from ringside.sim.workload.decoder import DECODERS, Decoder
+from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import DEVICES, Device, device, device_of
 from ringside.sim.workload.models import find_model as named_model
 from ringside.sim.workload.models import is_model
 from ringside.sim.workload.workload import TimedModel, rebatched
-from ringside.topologies.names import one_of
 from ringside.topologies.units import parse_size
 from ringside.validation.questions.layout import ByLayout
 
@@ -79,6 +81,11 @@ class ByBuckets(OfBuckets):
     )  # fmt: skip
     accumulation: int = option("Passes per step, each reduced; with --no-sync only the last.", default=1)
 
+
+STACK_OF = {
+    "distributed_optimizer": "te", "fsdp1": "fsdp1", "hybrid_zero": "internevo",
+}  # fmt: skip
+"""The usual stack of strategies that belong to one framework."""
 
 SAMPLE_UNITS = ("samples", "sample", "img", "images", "image", "seq", "sequences", "sequence")
 """Units of a measured throughput that count samples of the model."""
@@ -176,13 +183,19 @@ class Training(Question):
     dtype: str | None = option(
         "Type of parameters and gradients.", default=None, default_text="the model's own"
     )
-    compute_efficiency: float | None = option(
-        "Share of the GPU's peak that products reach.", default=None, default_text="its usual one"
-    )
-    attention: str = option(
-        "Kernels of attention: fused, without masked scores, or unfused.",
-        metavar=choices(ATTENTION), default="fused",
+    stack: str | None = option(
+        "Software whose kernels run.",
+        metavar=choices(STACKS), default=None, default_text="by strategy",
     )  # fmt: skip
+    compute_efficiency: float | None = option(
+        "Share of the GPU's peak that products reach.", default=None, default_text="by kernel"
+    )
+    attention: str | None = option(
+        "Kernels of attention: one kernel, one that computes masked scores too, or unfused.",
+        metavar=choices(ATTENTION), default=None, default_text="the stack's",
+    )  # fmt: skip
+    dropout: bool = option("Train a decoder with dropout.", default=False)
+    fused_loss: bool = option("Compute a decoder's loss in one kernel.", default=False)
     attention_efficiency: float | None = option(
         "Share of its peak in attention proper.", default=None, default_text="that of products"
     )
@@ -227,24 +240,32 @@ class Training(Question):
         """Return the model as the GPU computes it."""
         if self.batch is not None and self.batch < 1:
             raise ValueError(f"a batch of {self.batch}; write 1 or more samples")
-        if self.attention not in ATTENTION:
-            known = one_of(ATTENTION, self.attention)
-            raise ValueError(f"unknown attention kernel {self.attention!r}; write {known}")
         if is_timed(self.model):
             return self._timed(Path(self.model))
-        model, efficiency = find_model(self.model), self.efficiency_on(gpu)
+        model = find_model(self.model)
         if isinstance(model, Decoder):
             return decoder_on_gpu(
-                model, gpu, batch=self.batch, precision=self.precision, dtype=self.dtype,
-                efficiency=efficiency, attention=self.attention,
-                attention_efficiency=self.attention_efficiency,
+                model, gpu, self.computing_on(gpu), batch=self.batch, dtype=self.dtype,
+                attention=self.attention, dropout=self.dropout, fused_loss=self.fused_loss,
             )  # fmt: skip
-        if self.attention != "fused" or self.attention_efficiency is not None:
-            raise ValueError(
-                f"`attention` and `attention_efficiency` apply to decoders, and {self.model} is none; "
-                "leave them out"
-            )
-        return model.on(gpu, self.batch, self.precision, self.dtype, efficiency)
+        of_decoders = ("stack", "attention", "attention_efficiency", "dropout", "fused_loss")
+        if given := self.changed(*of_decoders):
+            raise ValueError(f"`{given[0]}` applies to decoders, and {self.model} is none; leave it out")
+        return model.on(gpu, self.batch, self.precision, self.dtype, self.efficiency_on(gpu))
+
+    def computing_on(self, gpu: Device) -> Computing:
+        """Return how the GPU computes a decoder."""
+        stack = find_stack(self.stack or self.usual_stack)
+        prices = prices_on(
+            gpu, self.precision, efficiency=self.compute_efficiency,
+            attention_efficiency=self.attention_efficiency,
+        )  # fmt: skip
+        return Computing(prices, stack, stack.overhead if self.compute_efficiency is None else 1.0)
+
+    @property
+    def usual_stack(self) -> str:
+        """The stack of a training that names none."""
+        return "eager"
 
     def _timed(self, path: Path) -> TimedModel:
         if self.precision or self.dtype or self.compute_efficiency:
@@ -259,11 +280,8 @@ class Training(Question):
         return TimedModel(rebatched(whole, self.batch or whole.batch))
 
     def efficiency_on(self, gpu: Device) -> float:
-        """Return the share of the GPU's peak that the model's products reach, by default the usual one."""
-        if self.compute_efficiency is not None:
-            return self.compute_efficiency
-        is_decoder = self.model.partition(":")[0] in DECODERS
-        return (gpu.wide_efficiency if is_decoder else None) or gpu.compute_efficiency
+        """Return the share of the GPU's peak that products reach of a model that is no decoder."""
+        return gpu.compute_efficiency if self.compute_efficiency is None else self.compute_efficiency
 
     def on(self, gpu: Device, model: ModelOnGpu) -> DataParallelTraining:
         """Return the training on such GPUs, which compute the model at their own pace."""
@@ -331,13 +349,31 @@ class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
             text = f"layers as timed in {self.model}, optimizer and copies on {self.gpu.name}"
         else:
             types = self.dtype or "of the model's own types"
-            share = "" if self.throughput else f" at {self.efficiency_on(self.gpu):.0%} of its peak"
-            text = f"{precision} on {self.gpu.name}{share}, gradients {types}"
+            text = f"{precision} on {self.gpu.name}{self._paced}, gradients {types}"
         if self.throughput:
             samples_per_s, ranks = self.throughput
             of_ranks = f"{ranks} rank" if ranks == 1 else f"{ranks} ranks"
             text += f", at the pace of {samples_per_s:g} samples/s measured on {of_ranks}"
         return text
+
+    @property
+    def _paced(self) -> str:
+        """What sets the pace of products, as text; nothing where a measured throughput does."""
+        if not isinstance(self.model_on_gpu, DecoderOnGpu):
+            return "" if self.throughput else f" at {self.efficiency_on(self.gpu):.0%} of its peak"
+        usual = "" if self.stack else ", the usual one"
+        kernels = f" by kernels of stack {self.model_on_gpu.computing.stack.name}{usual}"
+        if self.compute_efficiency is not None and not self.throughput:
+            kernels += f", products at {self.compute_efficiency:.0%} of its peak"
+        return kernels
+
+    @property
+    def usual_stack(self) -> str:
+        """The stack by strategy; Megatron's where it cuts layers or models."""
+        if self.strategy in STACK_OF:
+            return STACK_OF[self.strategy]
+        megatron = self.tp_style != "dtensor" and self.strategy not in FSDP
+        return "te" if megatron and max(self.tp, self.pp, self.cp, self.ep) > 1 else "eager"
 
     def parallel(self) -> ParallelTraining:
         """Return the training under any layout, at the GPUs' own pace."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from ringside.sim.collective import Collective
+from ringside.sim.compute.prices import Computing
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.job import RankModel
 from ringside.sim.training.layers import workload_of
@@ -12,46 +13,46 @@ from ringside.sim.training.tensor.experts import ExpertParallel
 from ringside.sim.training.tensor.layers import Numerics, rank_layers, tied_embedding
 from ringside.sim.workload.architecture import ArchitectureOnGpu
 from ringside.sim.workload.decoder import DECODERS, Decoder
-from ringside.sim.workload.devices import Device, Roofline, stored
+from ringside.sim.workload.devices import Device, stored
 from ringside.sim.workload.workload import TimedModel, Workload
 
 BATCH = 32
 """Default samples per pass of a decoder."""
 
-ATTENTION = ("fused", "causal", "written")
-"""Kernels of attention: scores stay in caches, masked ones are skipped too, or all are written to memory."""
-
 USUAL = Numerics()
-"""Attention that never writes its scores, and computes all of them at the products' pace."""
+"""Attention in one kernel, without dropout."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderOnGpu:
-    """A decoder, and how a GPU computes it; ``batch`` sequences pass at once by default."""
+    """A decoder, and how a GPU computes it; ``batch`` sequences pass at once by default.
+
+    ``dtype`` is the stored type of parameters and gradients.
+    """
 
     decoder: Decoder
     gpu: Device
     batch: int
     precision: str
     dtype: str
-    roofline: Roofline
+    computing: Computing
     numerics: Numerics
 
     def workload(self, batch: int | None = None) -> Workload:
         """Return a training step of ``batch`` sequences."""
-        return decoder_workload(self.decoder, self.roofline, batch or self.batch, self.dtype, self.numerics)
+        return decoder_workload(self.decoder, self.computing, batch or self.batch, self.dtype, self.numerics)
 
     def on_rank(self, layout: Layout, libraries: Libraries, tensor_ranks: tuple[int, ...]) -> RankModel:
         """Return the decoder as one of some tensor-parallel ranks has it."""
         pull = _pull(libraries, tensor_ranks, self.gpu) if layout.async_tp else None
         return decoder_on_rank(
-            self.decoder, layout, self.roofline, self.dtype, numerics=self.numerics, pull=pull
+            self.decoder, layout, self.computing, self.dtype, numerics=self.numerics, pull=pull
         )
 
     @property
     def peak_s(self) -> float:
         """Seconds of a sequence's products, forward and backward, at the GPU's peak, a lower bound."""
-        return self.decoder.training_flops() / self.gpu.peak(self.precision)
+        return self.decoder.training_flops(causal=True) / self.gpu.peak(self.precision)
 
 
 ModelOnGpu = DecoderOnGpu | ArchitectureOnGpu | TimedModel
@@ -61,34 +62,33 @@ ModelOnGpu = DecoderOnGpu | ArchitectureOnGpu | TimedModel
 def decoder_on_gpu(
     decoder: Decoder,
     gpu: Device,
+    computing: Computing,
     *,
     batch: int | None,
-    precision: str | None,
     dtype: str | None,
-    efficiency: float,
-    attention: str,
-    attention_efficiency: float | None,
+    attention: str | None,
+    dropout: bool,
+    fused_loss: bool,
 ) -> DecoderOnGpu:
-    """Return a decoder on a GPU; ``attention`` is one of `ATTENTION`, None the usual value."""
-    dtype, roofline = stored(dtype) or "float32", gpu.roofline(precision, efficiency)
-    of_attention = None
-    if attention_efficiency is not None:
-        gpu.check_efficiency("an attention", attention_efficiency)
-        of_attention = gpu.roofline(precision, attention_efficiency)
-    numerics = Numerics(fused=attention != "written", causal=attention == "causal", attention=of_attention)
-    return DecoderOnGpu(decoder, gpu, batch or BATCH, roofline.precision, dtype, roofline, numerics)
+    """Return a decoder on a GPU; ``attention`` is one of `ATTENTION`, None that of the stack."""
+    usual = "flash" if computing.stack.flash else "unfused"
+    numerics = Numerics(attention=attention or usual, dropout=dropout, fused_loss=fused_loss)
+    return DecoderOnGpu(
+        decoder, gpu, batch or BATCH, computing.roofline.precision, stored(dtype) or "float32", computing,
+        numerics,
+    )  # fmt: skip
 
 
 def decoder_on_rank(
     decoder: Decoder,
     layout: Layout,
-    roofline: Roofline,
+    computing: Computing,
     dtype: str,
     *,
     numerics: Numerics = USUAL,
     pull: Pull | None = None,
 ) -> RankModel:
-    """Return the decoder as a rank has it, on GPUs of this pace; parameters and gradients are of ``dtype``.
+    """Return the decoder as a rank has it; parameters and gradients are of ``dtype``.
 
     ``numerics`` say how attention is computed, ``pull`` how tensor-parallel ranks read each other's memory
     where the layout has them do so. Layers pass activations on, sharded along the sequence
@@ -100,14 +100,14 @@ def decoder_on_rank(
         degree=layout.tp, sequence=layout.sequence_parallel, style=layout.style, pull=pull
     )
     layers = rank_layers(
-        decoder, roofline, micro_batch=layout.micro_batch, parallel=parallel,
+        decoder, computing, micro_batch=layout.micro_batch, parallel=parallel,
         context=ContextParallel(degree=layout.cp, method=layout.cp_method),
         numerics=replace(numerics, dtype=dtype, checkpointing=layout.checkpointing),
         experts=experts,
     )  # fmt: skip
     totals = decoder.totals(layout.checkpointing)
     tokens = layout.micro_batch * decoder.sequence // layout.cp
-    between = tokens * decoder.width * roofline.itemsize
+    between = tokens * decoder.width * computing.itemsize
     if layout.sequence_parallel:
         between //= layout.tp
     return RankModel(
@@ -119,18 +119,18 @@ def decoder_on_rank(
         tokens=decoder.sequence,
         model_flops=totals.model_flops,
         recomputed_flops=totals.recomputed_flops,
-        output_nbytes=tokens * decoder.vocabulary * roofline.itemsize,
+        output_nbytes=tokens * decoder.vocabulary * computing.itemsize,
         tied=tied_embedding(decoder, parallel, dtype) if decoder.tied else None,
     )
 
 
 def decoder_workload(
-    decoder: Decoder, roofline: Roofline, batch: int, dtype: str, numerics: Numerics = USUAL
+    decoder: Decoder, computing: Computing, batch: int, dtype: str, numerics: Numerics = USUAL
 ) -> Workload:
     """Return one training step of ``batch`` sequences on a GPU that has the whole decoder."""
     if batch < 1:
         raise ValueError(f"a batch of {batch}; write 1 or more samples")
-    model = decoder_on_rank(decoder, Layout(micro_batch=batch), roofline, dtype, numerics=numerics)
+    model = decoder_on_rank(decoder, Layout(micro_batch=batch), computing, dtype, numerics=numerics)
     layers = [layer.undivided for layer in model.layers]
     return workload_of(model.name, layers, batch=batch, sample=model.sample)
 

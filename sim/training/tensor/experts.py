@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from ringside.sim.collective import Collective
+from ringside.sim.compute.stacks import Passes
 from ringside.sim.training.layers import Exchange, Kernels, Pass
 from ringside.sim.training.tensor.cut import Cut, Product
 from ringside.sim.training.tensor.passes import DTYPES, PassCosts, merged
@@ -95,7 +96,7 @@ class Mixture:
         """Bytes of activations: experts' scores, experts' inputs, and tensors inside the networks."""
         hidden = self.cut.decoder.width + 3 * self._experts.hidden // self._tensor
         shared = 3 * self._experts.shared * self._experts.hidden // self._tensor
-        itemsize = self.costs.roofline.itemsize
+        itemsize = self.costs.computing.itemsize
         scores = 4 * self._tokens * self._experts.count
         return scores + (self._got * hidden + self.costs.tokens * shared) * itemsize
 
@@ -105,73 +106,81 @@ class Mixture:
         costs = self.costs
         return merged(
             [
-                Kernels(costs.between(2)),
+                Kernels(costs.norm.forward),
                 *self._shared_forward,
-                Kernels(self._router_s + self._ordering_s(self._tokens)),
+                Kernels(costs.product(self._router, tokens=self._tokens) + self._ordering_s(self._tokens)),
                 *self._told,
                 *self._sent,
                 *self._probabilities,
                 *self._tensor_exchange("all_gather"),
                 Kernels(
-                    self._inner_ordering_s + self._products_s + self._activation_s + self._inner_ordering_s
+                    2 * self._inner_ordering_s
+                    + sum(map(self._forward_s, self._products))
+                    + self._activation.forward
                 ),
                 *self._tensor_exchange("reduce_scatter"),
                 *self._sent,
-                Kernels(self._ordering_s(self._tokens) + costs.between(3)),
+                Kernels(self._ordering_s(self._tokens) + costs.residual.forward),
             ]
         )
 
     @property
     def backward(self) -> Pass:
-        """Return all gradients; products for inputs and for weights each take as long as forward's."""
-        return self._back(2)
+        """Return all gradients."""
+        return self._back(weights=True)
 
     @property
     def input_gradient(self) -> Pass:
         """Return backward without gradients of the weights."""
-        return self._back(1)
+        return self._back(weights=False)
 
     @property
     def weight_gradient(self) -> Pass:
         """Return the rest of backward; Megatron gathers the shared experts' input again."""
         again = self.costs.gather(overlaps=True) if self._shared else ()
-        return merged([*again, Kernels(self._products_s + self._shared_s + self._router_s)])
+        costs = self.costs
+        products = sum(map(self._weight_s, self._products))
+        shared = sum(map(costs.weight_gradient, self._shared))
+        router = costs.weight_gradient(self._router, tokens=self._tokens)
+        return merged([*again, Kernels(products + shared + router)])
 
     @property
     def arrival(self) -> list[tuple[tuple[str, ...], float]]:
         """Return the products' parameters in the order of their gradients in backward, with its seconds."""
         up, down = self._products
-        ordering = self._ordering_s(self._tokens)
+        ordering, inner = self._ordering_s(self._tokens), self._inner_ordering_s
         arrival = [
-            (("experts.down.weight",), self.costs.between(3) + ordering + self._inner_ordering_s
-             + 2 * self._expert_s(down)),
-            (("experts.gate_up.weight",), 2 * self._activation_s + 2 * self._expert_s(up)
-             + self._inner_ordering_s),
-            (("router.correction", "router.weight"), ordering + 2 * self._router_s),
+            (("experts.down.weight",), self.costs.residual.backward + ordering + inner
+             + self._gradients_s(down, weights=True)),
+            (("experts.gate_up.weight",), self._activation.backward
+             + self._gradients_s(up, weights=True) + inner),
+            (("router.correction", "router.weight"), ordering + self._router_back_s(weights=True)),
         ]  # fmt: skip
         for one in reversed(self._shared):
-            between = 2 * self._shared_activation_s if one.cut == "columns" else 0.0
-            arrival.append((one.arrival, between + 2 * self.costs.product(one)))
+            between = self._shared_activation.backward if one.cut == "columns" else 0.0
+            arrival.append((one.arrival, between + self.costs.gradients(one)))
         return arrival
 
-    def _back(self, directions: int) -> Pass:
+    def _back(self, *, weights: bool) -> Pass:
         costs = self.costs
-        again = costs.gather(overlaps=True) if self._shared and directions == 2 else ()
+        again = costs.gather(overlaps=True) if self._shared and weights else ()
+        products = sum(self._gradients_s(one, weights=weights) for one in self._products)
+        shared = sum(map(costs.gradients if weights else costs.input_gradient, self._shared))
         return merged(
             [
-                Kernels(costs.between(3) + self._ordering_s(self._tokens)),
+                Kernels(costs.residual.backward + self._ordering_s(self._tokens)),
                 *self._sent,
                 *self._tensor_exchange("all_gather"),
-                Kernels(2 * self._inner_ordering_s + directions * self._products_s + 2 * self._activation_s),
+                Kernels(2 * self._inner_ordering_s + products + self._activation.backward),
                 *self._tensor_exchange("reduce_scatter"),
                 *self._probabilities,
                 *self._sent,
-                Kernels(self._ordering_s(self._tokens) + directions * self._router_s),
+                Kernels(self._ordering_s(self._tokens) + self._router_back_s(weights=weights)),
                 *(costs.gather() if self._shared else ()),
                 *again,
-                Kernels(directions * self._shared_s + 2 * self._shared_activation_s),
+                Kernels(shared + self._shared_activation.backward),
                 *(costs.reduce() if self._shared else ()),
-                Kernels(costs.between(4)),
+                Kernels(costs.norm.backward),
             ]
         )
 
@@ -222,55 +231,62 @@ class Mixture:
         return Product("shared.gate_up", width, 2 * hidden), Product("shared.down", hidden, width, "rows")
 
     @property
-    def _products_s(self) -> float:
-        """Seconds of the experts' products, in any of their directions."""
-        return sum(map(self._expert_s, self._products))
+    def _each(self) -> tuple[int, int]:
+        """Tokens of one of the rank's experts, and the number of experts."""
+        count = self._experts.count // self.parallel.degree
+        return ceil(self._got / count), count
 
-    def _expert_s(self, one: Product) -> float:
+    def _forward_s(self, one: Product) -> float:
         """Return the seconds of one product of all experts."""
-        count, got = self._experts.count // self.parallel.degree, self._got
-        return self.costs.roofline.seconds(
-            2.0 * got * one.inputs * one.outputs,
-            got * (one.inputs + one.outputs) + count * one.inputs * one.outputs,
-        )
+        tokens, count = self._each
+        return self.costs.product(one, tokens=tokens, count=count)
+
+    def _gradients_s(self, one: Product, *, weights: bool) -> float:
+        """Return the seconds of the gradients of a product's inputs, and of its ``weights``."""
+        tokens, count = self._each
+        seconds = self.costs.input_gradient(one, tokens=tokens, count=count)
+        return seconds + self._weight_s(one) if weights else seconds
+
+    def _weight_s(self, one: Product) -> float:
+        tokens, count = self._each
+        return self.costs.weight_gradient(one, tokens=tokens, count=count)
+
+    def _router_back_s(self, *, weights: bool) -> float:
+        seconds = self.costs.input_gradient(self._router, tokens=self._tokens)
+        return seconds + (self.costs.weight_gradient(self._router, tokens=self._tokens) if weights else 0.0)
 
     @property
-    def _activation_s(self) -> float:
-        return self.costs.roofline.seconds(0.0, 3.0 * self._got * self._experts.hidden / self._tensor)
+    def _activation(self) -> Passes:
+        return self._activated(self._got * self._experts.hidden / self._tensor)
 
     @property
-    def _router_s(self) -> float:
-        one, tokens = self._router, self._tokens
-        elements = tokens * (one.inputs + one.outputs) + one.inputs * one.outputs
-        return self.costs.roofline.seconds(2.0 * tokens * one.inputs * one.outputs, elements)
+    def _shared_activation(self) -> Passes:
+        return self._activated(self.costs.tokens * self._experts.shared * self._experts.hidden / self._tensor)
 
-    @property
-    def _shared_s(self) -> float:
-        return sum(map(self.costs.product, self._shared))
-
-    @property
-    def _shared_activation_s(self) -> float:
-        hidden = self._experts.shared * self._experts.hidden / self._tensor
-        return self.costs.roofline.seconds(0.0, 3.0 * self.costs.tokens * hidden)
+    def _activated(self, columns: float) -> Passes:
+        """Return the seconds of the activation function on this many elements."""
+        computing = self.costs.computing
+        return Passes(*(computing.streamed_s(columns, nbytes) for nbytes in computing.stack.gated))
 
     @property
     def _shared_forward(self) -> Pass:
         if not self._shared:
             return ()
-        work = Kernels(self._shared_s + self._shared_activation_s)
+        products = sum(map(self.costs.product, self._shared))
+        work = Kernels(products + self._shared_activation.forward)
         return (*self.costs.gather(), work, *self.costs.reduce())
 
     def _ordering_s(self, tokens: int) -> float:
         """Return the seconds to copy tokens into expert order, once per expert, or to sum them up."""
         copies = 1 + self._experts.active
-        return self.costs.roofline.seconds(0.0, float(copies * tokens * self.cut.decoder.width))
+        return self.costs.computing.streamed_s(tokens * self.cut.decoder.width, 2.0 * copies)
 
     @property
     def _inner_ordering_s(self) -> float:
         """Return the seconds to sort tokens from several ranks by the rank's experts."""
         if self.parallel.degree * self._tensor == 1 or self._experts.count == self.parallel.degree:
             return 0.0
-        return self.costs.roofline.seconds(0.0, 2.0 * self._got * self.cut.decoder.width)
+        return self.costs.computing.streamed_s(self._got * self.cut.decoder.width, 4.0)
 
     @property
     def _told(self) -> Pass:
@@ -283,7 +299,7 @@ class Mixture:
 
     @property
     def _sent(self) -> Pass:
-        itemsize = self.costs.roofline.itemsize
+        itemsize = self.costs.computing.itemsize
         return self._all_to_all(self._routed * self.cut.decoder.width * itemsize, DTYPES[itemsize])
 
     @property
@@ -299,6 +315,6 @@ class Mixture:
         """Gather the tokens of all tensor-parallel ranks, or sum their results."""
         if self._tensor == 1:
             return ()
-        itemsize = self.costs.roofline.itemsize
+        itemsize = self.costs.computing.itemsize
         nbytes = self._got * self.cut.decoder.width * itemsize
         return (Exchange(("tensor",), Collective(kind, self._tensor, nbytes, dtype=DTYPES[itemsize])),)

@@ -8,13 +8,16 @@ fused attention and no dropout.
 
 from dataclasses import dataclass, replace
 
+from ringside.sim.compute.kernels import Flash, Scores, Streaming
+from ringside.sim.compute.prices import Computing
+from ringside.sim.compute.stacks import Passes
 from ringside.sim.training.layers import Kernels, Pass, RankLayer
 from ringside.sim.training.tensor.cut import Attention, ContextParallel, Cut, Product, TensorParallel
 from ringside.sim.training.tensor.experts import ExpertParallel, Mixture
 from ringside.sim.training.tensor.passes import DTYPES, Branch, Columns, PassCosts, exchange, merged
 from ringside.sim.workload.decoder import CHECKPOINTING, Decoder
-from ringside.sim.workload.devices import Roofline
 from ringside.sim.workload.workload import Tensor
+from ringside.topologies.names import one_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,32 +90,43 @@ class Activations:
         return self.between + self.gathered + 4 * self._tokens * self.cut.vocabulary
 
 
+ATTENTION = ("flash", "full", "unfused")
+"""Kernels of attention: one kernel that skips masked scores, one that computes all, or scores are written."""
+
+LOOKED_UP = Passes(4, 8)
+"""Bytes per token and column of an embedding: a row read and written, gradients read and added to a row."""
+
+FUSED_LOSS = Passes(6, 6)
+"""Bytes per logit of a loss in one kernel, which reads them and writes their gradients over them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numerics:
     """How a decoder is computed.
 
     ``dtype`` is the stored type of parameters and their gradients, None for the precision's own.
-    ``checkpointing`` is one of `CHECKPOINTING`. ``fused`` attention never writes its scores; ``causal``
-    attention skips masked ones, and computes at ``attention``'s pace if that is given, as where
-    products are in a narrower type. ``dropout`` keeps masks.
+    ``checkpointing`` is one of `CHECKPOINTING`, ``attention`` one of `ATTENTION`. ``dropout`` keeps masks.
     """
 
     dtype: str | None = None
     checkpointing: str = "none"
-    fused: bool = True
-    causal: bool = False
+    attention: str = "flash"
     dropout: bool = False
-    attention: Roofline | None = None
+    fused_loss: bool = False
 
     def __post_init__(self) -> None:
         if self.checkpointing not in CHECKPOINTING:
             allowed = ", ".join(CHECKPOINTING)
             raise ValueError(f"unknown checkpointing {self.checkpointing!r}; write one of {allowed}")
+        if self.attention not in ATTENTION:
+            raise ValueError(
+                f"unknown attention kernel {self.attention!r}; write {one_of(ATTENTION, self.attention)}"
+            )
 
 
 def rank_layers(
     decoder: Decoder,
-    roofline: Roofline,
+    computing: Computing,
     *,
     micro_batch: int = 1,
     parallel: TensorParallel | None = None,
@@ -122,22 +136,23 @@ def rank_layers(
 ) -> tuple[RankLayer, ...]:
     """Return one rank's part of the decoder: embedding, layers, and head with the loss.
 
-    ``roofline`` is the pace of one GPU (`ringside.sim.workload.devices.Device.roofline`), ``micro_batch``
-    counts sequences. All ranks of the tensor-parallel group have equal parts; of the context-parallel group
-    this is the busiest rank's. A tied embedding stands in the embedding alone: if the
-    head is on another rank, that one has a copy (`tied_embedding`).
+    ``computing`` is how one GPU computes it, ``micro_batch`` counts sequences. All ranks of the
+    tensor-parallel group have equal parts; of the context-parallel group this is the busiest rank's. A tied
+    embedding stands in the embedding alone: if the head is on another rank, that one has a copy
+    (`tied_embedding`).
     """
     if micro_batch < 1:
         raise ValueError(f"a micro-batch of {micro_batch} sequences; write 1 or more")
     making = _Making(
-        Cut(decoder, parallel or TensorParallel(), context or ContextParallel()), roofline, micro_batch,
+        Cut(decoder, parallel or TensorParallel(), context or ContextParallel()), computing, micro_batch,
         numerics or Numerics(), experts or ExpertParallel(),
     )  # fmt: skip
-    return (
-        making.embedding(),
-        *(making.layer(number) for number in range(decoder.layers)),
-        making.head(),
+    alike = {decoder.has_experts(number): number for number in reversed(range(decoder.layers))}
+    made = {kind: making.layer(number) for kind, number in alike.items()}
+    layers = (
+        replace(made[decoder.has_experts(number)], name=f"layer {number}") for number in range(decoder.layers)
     )
+    return (making.embedding(), *layers, making.head())
 
 
 def tied_embedding(decoder: Decoder, parallel: TensorParallel, dtype: str) -> Tensor:
@@ -167,14 +182,14 @@ _COPIED = {"output.bias", "down.bias", "positions.weight", "router.weight", "rou
 @dataclass(frozen=True, slots=True)
 class _Making:
     cut: Cut
-    roofline: Roofline
+    computing: Computing
     batch: int
     numerics: Numerics
     experts: ExpertParallel
 
     @property
     def _dtype(self) -> str:
-        return self.numerics.dtype or DTYPES[self.roofline.itemsize]
+        return self.numerics.dtype or DTYPES[self.computing.itemsize]
 
     @property
     def _tokens(self) -> int:
@@ -182,14 +197,14 @@ class _Making:
 
     @property
     def _costs(self) -> PassCosts:
-        return PassCosts(self.roofline, self.cut.parallel, self._tokens, self.cut.decoder.width)
+        return PassCosts(self.computing, self.cut.parallel, self._tokens, self.cut.decoder.width)
 
     @property
     def _kept(self) -> Activations:
         how = self.numerics
         return Activations(
-            cut=self.cut, batch=self.batch, itemsize=self.roofline.itemsize, dropout=how.dropout,
-            fused=how.fused,
+            cut=self.cut, batch=self.batch, itemsize=self.computing.itemsize, dropout=how.dropout,
+            fused=how.attention != "unfused",
         )  # fmt: skip
 
     def _parameters(self, *products: Product) -> tuple[Tensor, ...]:
@@ -204,14 +219,19 @@ class _Making:
             mixture = Mixture(self._costs, self.cut, self.experts)
             return mixture, mixture.parameters(self._dtype), mixture.experts(self._dtype)
         up, down = self.cut.feed_forward
-        activation = (Kernels(self._activation_s),), (Kernels(2 * self._activation_s),)
+        forward_s, backward_s = self._activation
+        activation = (Kernels(forward_s),), (Kernels(backward_s),)
         return Branch(Columns(self._costs, up), *activation, down), self._parameters(*up, down), ()
 
     def layer(self, number: int) -> RankLayer:
         """Return one layer."""
         before, after = self.cut.attention
         proper = self._attention
-        attention = Branch(Columns(self._costs, before), proper.forward, proper.backward, after)
+        turned = self._turned
+        attention = Branch(
+            Columns(self._costs, before), (Kernels(turned.forward), *proper.forward),
+            (*proper.backward, Kernels(turned.backward)), after,
+        )  # fmt: skip
         feed_forward, parameters, experts = self._feed_forward(number)
         latent = self.cut.decoder.latent
         narrow = (
@@ -254,36 +274,59 @@ class _Making:
 
     def _arrival(self, norm: tuple[Tensor, ...]) -> tuple[tuple[str, ...], float]:
         """Return a norm's tensors, in the order in which autograd finishes their gradients, and seconds."""
-        return tuple(tensor.name for tensor in norm), self._costs.between(4)
+        return tuple(tensor.name for tensor in norm), self._costs.norm.backward
 
     @property
     def _attention(self) -> Attention:
+        forward_s, backward_s = self._core
         return Attention(
-            context=self.cut.context, roofline=self.roofline, dtype=DTYPES[self.roofline.itemsize],
-            forward_s=self._attention_s, backward_s=2 * self._attention_s,
+            context=self.cut.context, roofline=self.computing.roofline, dtype=DTYPES[self.computing.itemsize],
+            forward_s=forward_s, backward_s=backward_s,
             query=self._tokens * self.cut.query, key_value=self._tokens * self.cut.key_value,
         )  # fmt: skip
 
     @property
-    def _attention_s(self) -> float:
-        """Return the seconds of attention proper on all tokens: two products with the scores.
+    def _core(self) -> Passes:
+        """Seconds of attention proper on all tokens: two products with the scores."""
+        decoder, how, computing = self.cut.decoder, self.numerics, self.computing
+        heads, scored = self.batch * self.cut.heads, self.cut.scored // self.cut.heads
+        if how.attention != "unfused":
+            flash = Flash(heads, decoder.sequence, scored, how.attention == "flash")
+            return Passes(computing.seconds(flash), computing.seconds(flash._replace(backward=True)))
+        products = Scores(heads, decoder.sequence, scored)
+        passes = computing.stack.scores if how.dropout else computing.stack.undropped
 
-        Scores go to memory unless fused.
-        """
-        decoder, how = self.cut.decoder, self.numerics
-        tokens = self.batch * decoder.sequence
-        scores = tokens * decoder.sequence * (0.5 if how.causal else 1.0)
-        flops = 2.0 * scores * self.cut.scored
-        products = (how.attention or self.roofline).seconds(flops, float(tokens * self.cut.attended))
-        if how.fused:
-            return products
-        # scaling and mask, softmax and dropout each read and write the scores
-        return products + self.roofline.seconds(0.0, 6.0 * tokens * decoder.sequence * self.cut.heads)
+        def seconds(products: Scores, nbytes: float) -> float:
+            more = nbytes * heads * decoder.sequence**2 - 2 * products.elements
+            return computing.seconds(products, Streaming(more * computing.itemsize / 2, 4))
+
+        return Passes(
+            seconds(products, passes.forward), seconds(products._replace(backward=True), passes.backward)
+        )
 
     @property
-    def _activation_s(self) -> float:
-        tensors = 3 if self.cut.decoder.gated else 2
-        return self.roofline.seconds(0.0, float(tensors * self._tokens * self.cut.hidden))
+    def _turned(self) -> Passes:
+        """Seconds of rotary positions, and in backward of joining gradients of queries, keys and values."""
+        cut, stack, streamed_s = self.cut, self.computing.stack, self.computing.streamed_s
+        query, key_value = self._tokens * cut.query, self._tokens * cut.key_value
+        rotary = Passes(0, 0) if cut.decoder.positions else stack.rotary
+        joined_s = streamed_s(query + 2 * key_value, stack.joined, 0)
+        forward_s, backward_s = (streamed_s(query + key_value, nbytes, 0) for nbytes in rotary)
+        return Passes(forward_s, backward_s + joined_s)
+
+    @property
+    def _activation(self) -> Passes:
+        """Seconds of the activation function."""
+        stack, hidden = self.computing.stack, self._tokens * self.cut.hidden
+        nbytes = stack.gated if self.cut.decoder.gated else stack.plain
+        return Passes(*(self.computing.streamed_s(hidden, one, 0) for one in nbytes))
+
+    @property
+    def _loss(self) -> Passes:
+        """Seconds of the loss."""
+        nbytes = FUSED_LOSS if self.numerics.fused_loss else self.computing.stack.loss
+        logits = self._tokens * self.cut.vocabulary
+        return Passes(*(self.computing.streamed_s(logits, one, 4) for one in nbytes))
 
     def embedding(self) -> RankLayer:
         """Return the embedding: a rank looks up its own entries and all ranks sum up."""
@@ -292,17 +335,18 @@ class _Making:
         if decoder.positions:
             count = decoder.positions * decoder.width
             rows.append(Tensor("positions.weight", count, self._dtype, rows=decoder.positions))
-        looked_up = self.roofline.seconds(0.0, 2.0 * len(rows) * self._tokens * decoder.width)
+        columns = len(rows) * self._tokens * decoder.width
+        looked_up = Passes(*(self.computing.streamed_s(columns, nbytes) for nbytes in LOOKED_UP))
         # learned positions are added before Megatron cuts the sequence
         cut = self.cut.parallel.sequence and not (decoder.positions and self.cut.parallel.style == "megatron")
         gathered = costs.exchange("all_gather") if self.cut.parallel.sequence else ()
         return RankLayer(
             name="embedding",
             parameters=tuple(rows),
-            forward=(Kernels(looked_up), *costs.exchange("reduce_scatter" if cut else "all_reduce")),
-            backward=(*gathered, Kernels(2 * looked_up)),
+            forward=(Kernels(looked_up.forward), *costs.exchange("reduce_scatter" if cut else "all_reduce")),
+            backward=(*gathered, Kernels(looked_up.backward)),
             input_gradient=gathered,
-            weight_gradient=(Kernels(2 * looked_up),),
+            weight_gradient=(Kernels(looked_up.backward),),
             kept_nbytes=self._kept.embedding,
             wrapped=False,
         )
@@ -312,24 +356,26 @@ class _Making:
         decoder, cut = self.cut.decoder, self.cut
         product = Product("head", decoder.width, cut.vocabulary)
         columns = Columns(self._costs, (product,))
-        loss_s = self.roofline.seconds(0.0, 2.0 * self._tokens * cut.vocabulary)
+        loss = self._loss
         weight: tuple[Tensor, ...] = () if decoder.tied else product.parameters(self._dtype, bias=False)
         norm = cut.norm("norm", self._dtype)
         return RankLayer(
             name="head",
             parameters=(*norm, *weight),
-            forward=merged([*columns.forward, *self._loss_exchanges(), Kernels(loss_s)]),
-            backward=merged([Kernels(2 * loss_s), *columns.backward]),
-            input_gradient=merged([Kernels(2 * loss_s), *columns.input_gradient]),
+            forward=merged([*columns.forward, *self._loss_exchanges(), Kernels(loss.forward)]),
+            backward=merged([Kernels(loss.backward), *columns.backward]),
+            input_gradient=merged([Kernels(loss.backward), *columns.input_gradient]),
             weight_gradient=merged(
                 [
                     *(self._costs.gather(overlaps=True) if cut.parallel.style == "megatron" else ()),
-                    Kernels(columns.seconds),
+                    Kernels(columns.weights_s),
                 ]
             ),
             kept_nbytes=self._kept.head,
             wrapped=False,
-            arrival=_shares([(product.arrival, 2 * loss_s + 2 * columns.seconds), self._arrival(norm)]),
+            arrival=_shares(
+                [(product.arrival, loss.backward + self._costs.gradients(product)), self._arrival(norm)]
+            ),
         )
 
     def _loss_exchanges(self) -> Pass:
@@ -338,8 +384,8 @@ class _Making:
         if parallel.degree == 1:
             return ()
         if parallel.gathers_logits:
-            nbytes = self._tokens * self.cut.vocabulary * parallel.degree * self.roofline.itemsize
-            return (exchange(parallel.degree, "all_gather", nbytes, DTYPES[self.roofline.itemsize]),)
+            nbytes = self._tokens * self.cut.vocabulary * parallel.degree * self.computing.itemsize
+            return (exchange(parallel.degree, "all_gather", nbytes, DTYPES[self.computing.itemsize]),)
         return (exchange(parallel.degree, "all_reduce", 4 * self._tokens, "float32"),) * 3
 
 

@@ -2,39 +2,72 @@
 
 A branch is a norm, products cut by columns, the part between (attention proper, an activation function), a
 product cut by rows, and the residual sum. Backward does the work of each product twice, once
-for the gradient of its input, once for that of its weight, and all other work twice.
+for the gradient of its input, once for that of its weight.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ringside.sim.collective import Collective
+from ringside.sim.compute.kernels import Gemm
+from ringside.sim.compute.prices import Computing
+from ringside.sim.compute.stacks import Passes
 from ringside.sim.training.layers import Exchange, Kernels, Pass
 from ringside.sim.training.tensor.cut import Product, TensorParallel
-from ringside.sim.workload.devices import Roofline
 
 DTYPES = {2: "bfloat16", 4: "float32"}
 
 
 @dataclass(frozen=True, slots=True)
 class PassCosts:
-    """Times on a rank: ``tokens`` of ``width`` in a micro-batch, at ``roofline``'s pace."""
+    """Times on a rank: ``tokens`` of ``width`` in a micro-batch, as a GPU computes them."""
 
-    roofline: Roofline
+    computing: Computing
     parallel: TensorParallel
     tokens: int
     width: int
 
-    def product(self, product: Product) -> float:
-        """Return the seconds of a product, in any of its three directions."""
-        inputs, outputs = product.inputs, product.outputs
-        elements = self.tokens * (inputs + outputs) + inputs * outputs
-        return self.roofline.seconds(2.0 * self.tokens * inputs * outputs, elements)
+    def product(self, product: Product, *, tokens: int | None = None, count: int = 1) -> float:
+        """Return the seconds of a product in forward; ``tokens`` are each of ``count`` products'."""
+        rows = self.tokens if tokens is None else tokens
+        return self.computing.seconds(Gemm(rows, product.outputs, product.inputs, count))
 
-    def between(self, tensors: int) -> float:
-        """Return the seconds of a kernel between products that reads and writes ``tensors`` token tensors."""
+    def input_gradient(self, product: Product, *, tokens: int | None = None, count: int = 1) -> float:
+        """Return the seconds of the gradient of a product's input."""
+        rows = self.tokens if tokens is None else tokens
+        return self.computing.seconds(Gemm(rows, product.inputs, product.outputs, count))
+
+    def weight_gradient(self, product: Product, *, tokens: int | None = None, count: int = 1) -> float:
+        """Return the seconds of the gradient of a product's weight."""
+        rows = self.tokens if tokens is None else tokens
+        added = self.computing.stack.accumulates
+        return self.computing.seconds(Gemm(product.outputs, product.inputs, rows, count, added))
+
+    def gradients(self, product: Product) -> float:
+        """Return the seconds of both gradients."""
+        return self.input_gradient(product) + self.weight_gradient(product)
+
+    @property
+    def norm(self) -> Passes:
+        """Seconds of a norm, in backward with the sum of the branch's gradients."""
+        stack = self.computing.stack
+        return Passes(*(
+            self.computing.streamed_s(self._between, nbytes, launches / 2)
+            for nbytes, launches in zip(stack.norm, stack.launches, strict=True)
+        ))  # fmt: skip
+
+    @property
+    def residual(self) -> Passes:
+        """Seconds of the sum with what went around a branch; its launches count among the norm's."""
+        return Passes(*(
+            self.computing.streamed_s(self._between, nbytes, 0) for nbytes in self.computing.stack.residual
+        ))  # fmt: skip
+
+    @property
+    def _between(self) -> float:
+        """Elements between products on this rank."""
         spread = self.parallel.degree if self.parallel.sequence else 1
-        return self.roofline.seconds(0.0, tensors * self.tokens * self.width / spread)
+        return self.tokens * self.width / spread
 
     def hidden(self, products: Sequence[Product], *, gradient: bool = False) -> float:
         """Return the seconds of products, or their inputs' gradients, that pull or push tokens in pieces.
@@ -42,10 +75,11 @@ class PassCosts:
         The first piece is waited for; the others are copied beside the products of earlier ones.
         """
         pull, degree = self.parallel.pull, self.parallel.degree
+        one_s = self.input_gradient if gradient else self.product
         if pull is None or degree == 1:
-            return sum(map(self.product, products))
+            return sum(map(one_s, products))
         seconds = sum(
-            self.product(one) * pull.lost(self.tokens, one.inputs if gradient else one.outputs, degree)
+            one_s(one) * pull.lost(self.tokens, one.inputs if gradient else one.outputs, degree)
             for one in products
         )
         piece = self._nbytes / degree / pull.bytes_per_s
@@ -72,11 +106,11 @@ class PassCosts:
 
     @property
     def _dtype(self) -> str:
-        return DTYPES[self.roofline.itemsize]
+        return DTYPES[self.computing.itemsize]
 
     @property
     def _nbytes(self) -> int:
-        return self.tokens * self.width * self.roofline.itemsize
+        return self.tokens * self.width * self.computing.itemsize
 
 
 def exchange(degree: int, kind: str, nbytes: int, dtype: str, *, overlaps: bool = False) -> Exchange:
@@ -92,15 +126,15 @@ class Columns:
     products: tuple[Product, ...]
 
     @property
-    def seconds(self) -> float:
-        """Seconds of the products."""
-        return sum(map(self.costs.product, self.products))
+    def weights_s(self) -> float:
+        """Seconds of the gradients of the products' weights."""
+        return sum(map(self.costs.weight_gradient, self.products))
 
     @property
     def forward(self) -> Pass:
         """Return the norm, the gather of all tokens, the products."""
         return (
-            Kernels(self.costs.between(2)),
+            Kernels(self.costs.norm.forward),
             *self.costs.gather(),
             Kernels(self.costs.hidden(self.products)),
         )
@@ -108,33 +142,33 @@ class Columns:
     @property
     def backward(self) -> Pass:
         """Return gradients of inputs, whose sum is exchanged, and of weights; then the norm's."""
-        costs, norm = self.costs, Kernels(self.costs.between(4))
+        costs, norm = self.costs, Kernels(self.costs.norm.backward)
         if costs.parallel.style == "megatron":
             return (
                 *costs.gather(overlaps=True),
-                Kernels(self.seconds),
+                Kernels(sum(map(costs.input_gradient, self.products))),
                 *costs.reduce(overlaps=True),
-                Kernels(self.seconds),
+                Kernels(self.weights_s),
                 norm,
             )
         if costs.parallel.sequence:
             return (
-                Kernels(costs.hidden(self.products, gradient=True) + self.seconds),
+                Kernels(costs.hidden(self.products, gradient=True) + self.weights_s),
                 *costs.reduce(),
                 norm,
             )
-        return (*self._apart(2), norm)
+        return (*self._apart(costs.gradients), norm)
 
     @property
     def input_gradient(self) -> Pass:
         """Return the part of backward that the previous layer waits for."""
-        norm = Kernels(self.costs.between(4))
+        norm = Kernels(self.costs.norm.backward)
         if self.costs.parallel.style == "dtensor" and not self.costs.parallel.sequence:
-            return (*self._apart(1), norm)
+            return (*self._apart(self.costs.input_gradient), norm)
         return (Kernels(self.costs.hidden(self.products, gradient=True)), *self.costs.reduce(), norm)
 
-    def _apart(self, directions: int) -> Pass:
-        """Return the products' input gradients, each summed separately, the last product's first.
+    def _apart(self, seconds: Callable[[Product], float]) -> Pass:
+        """Return the products' gradients, those of the inputs summed separately, the last product's first.
 
         The first sum overlaps with the next product; then both are waited for, to be added.
         """
@@ -142,7 +176,7 @@ class Columns:
             part
             for number, product in enumerate(reversed(self.products))
             for part in (
-                Kernels(directions * self.costs.product(product)),
+                Kernels(seconds(product)),
                 *self.costs.reduce(overlaps=number == 0 and len(self.products) > 1),
             )
         )
@@ -163,7 +197,13 @@ class Branch:
         costs = self.columns.costs
         row = costs.hidden((self.row,))
         return merged(
-            [*self.columns.forward, *self.core, Kernels(row), *costs.reduce(), Kernels(costs.between(3))]
+            [
+                *self.columns.forward,
+                *self.core,
+                Kernels(row),
+                *costs.reduce(),
+                Kernels(costs.residual.forward),
+            ]
         )
 
     @property
@@ -172,9 +212,9 @@ class Branch:
         costs = self.columns.costs
         return merged(
             [
-                Kernels(costs.between(3)),
+                Kernels(costs.residual.backward),
                 *costs.gather(),
-                Kernels(costs.hidden((self.row,), gradient=True) + costs.product(self.row)),
+                Kernels(costs.hidden((self.row,), gradient=True) + costs.weight_gradient(self.row)),
                 *self.core_backward,
                 *self.columns.backward,
             ]
@@ -186,7 +226,7 @@ class Branch:
         costs = self.columns.costs
         return merged(
             [
-                Kernels(costs.between(3)),
+                Kernels(costs.residual.backward),
                 *costs.gather(),
                 Kernels(costs.hidden((self.row,), gradient=True)),
                 *self.core_backward,
@@ -199,8 +239,8 @@ class Branch:
         """Return the products' parameters in the order of their gradients in backward, with its seconds."""
         costs = self.columns.costs
         core = sum(part.seconds for part in self.core_backward if isinstance(part, Kernels))
-        first = costs.between(3) + 2 * costs.product(self.row)
-        columns = [(one.arrival, 2 * costs.product(one)) for one in reversed(self.columns.products)]
+        first = costs.residual.backward + costs.gradients(self.row)
+        columns = [(one.arrival, costs.gradients(one)) for one in reversed(self.columns.products)]
         (names, seconds), *others = columns
         return [(self.row.arrival, first), (names, core + seconds), *others]
 
@@ -209,7 +249,7 @@ class Branch:
         """Return the rest of backward; Megatron gathers the columns' input again."""
         costs = self.columns.costs
         again = costs.gather(overlaps=True) if costs.parallel.style == "megatron" else ()
-        return merged([*again, Kernels(costs.product(self.row)), Kernels(self.columns.seconds)])
+        return merged([*again, Kernels(costs.weight_gradient(self.row)), Kernels(self.columns.weights_s)])
 
 
 def merged(parts: Iterable[Kernels | Exchange]) -> Pass:

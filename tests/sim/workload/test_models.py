@@ -1,5 +1,6 @@
 import pytest
 
+from ringside.sim.compute.prices import Computing, Prices, prices_on
 from ringside.sim.training.tensor.decoder import decoder_workload
 from ringside.sim.workload.architecture import workload
 from ringside.sim.workload.decoder import DECODERS, decoder
@@ -91,7 +92,7 @@ def test_a_decoder_without_experts_is_passed_whole() -> None:
 @pytest.mark.parametrize("name", DECODERS)
 def test_a_decoder_and_its_workload_are_one_model(name: str) -> None:
     model = decoder(f"{name}:512")
-    found = decoder_workload(model, Roofline(1e9, 1e300, 2), 1, "float32")
+    found = decoder_workload(model, Computing(Prices(roofline=Roofline(1e9, 1e300, 2))), 1, "float32")
     assert model.num_parameters == found.num_parameters
     assert model.flops() == pytest.approx(1e9 * found.totals.forward_s, rel=1e-12)
     assert model.training_flops() == pytest.approx(
@@ -149,7 +150,10 @@ def test_a_workload_keeps_the_gradients_in_their_dtype() -> None:
             encoder.num_parameters,
         ),
         (
-            *(decoder_workload(gpt, gpu.roofline("bfloat16"), 4, dtype) for dtype in ("float32", "bfloat16")),
+            *(
+                decoder_workload(gpt, Computing(prices_on(gpu, "bf16")), 4, dtype)
+                for dtype in ("float32", "bfloat16")
+            ),
             gpt.num_parameters,
         ),
     ):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ringside.sim.compute.prices import Computing, Prices, prices_on
 from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer
 from ringside.sim.training.step import Utilization
 from ringside.sim.training.tensor.cut import Cut, Pull, TensorParallel
@@ -18,7 +19,7 @@ from ringside.sim.training.tensor.layers import Activations, Numerics, rank_laye
 from ringside.sim.workload.decoder import DECODERS, Decoder, decoder
 from ringside.sim.workload.devices import Roofline, device
 
-PACE = Roofline(1e12, 1e12, 2)
+PACE = Computing(Prices(roofline=Roofline(1e12, 1e12, 2)))
 TINY = Decoder(
     name="tiny", layers=2, width=64, heads=8, key_value_heads=4, hidden=128, vocabulary=1024, sequence=32,
     longest=32, gated=True, norm="rms", biases=False,
@@ -65,10 +66,11 @@ def test_ranks_together_have_the_model_and_copies_of_what_is_not_cut(
 
 @given(st.sampled_from([1, 2, 4]), st.sampled_from(["megatron", "dtensor"]), st.sampled_from([1, 3]))
 def test_products_are_shared_out_and_none_is_added(degree: int, style: str, micro_batch: int) -> None:
-    arithmetic = Roofline(1.0, 1e300, 2)
+    arithmetic = Computing(Prices(roofline=Roofline(1.0, 1e300, 2)))
 
     def flops(parallel: TensorParallel, way: str) -> float:
-        layers = rank_layers(TINY, arithmetic, micro_batch=micro_batch, parallel=parallel)
+        how = Numerics(attention="full")
+        layers = rank_layers(TINY, arithmetic, micro_batch=micro_batch, parallel=parallel, numerics=how)
         return sum(seconds(getattr(layer, way)) for layer in layers)
 
     cut = TensorParallel(degree=degree, style=style)
@@ -145,7 +147,7 @@ def test_one_rank_exchanges_nothing() -> None:
 
 def test_asynchronous_tensor_parallelism_hides_copies_behind_products() -> None:
     model = decoder("llama3-70b:8192")
-    pace = device("h100").roofline("bfloat16")
+    pace = Computing(prices_on(device("h100"), "bf16"))
 
     def layer(pull: Pull | None) -> RankLayer:
         parallel = TensorParallel(degree=8, style="dtensor", sequence=True, pull=pull)

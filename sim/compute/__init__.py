@@ -1,0 +1,1 @@
+"""What a GPU computes in training: kernels, the stacks that launch them, and their prices."""

@@ -1,0 +1,181 @@
+"""What kernels cost on one GPU.
+
+Products and attention have measured rates where a grid is shipped, else tiles in waves and data sheets.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Protocol
+
+from ringside.sim.compute.grids import attention_rates, product_rates
+
+from ringside.sim.compute.kernels import Flash, Gemm, Kernel, Scores, Streaming
+from ringside.sim.compute.stacks import STACKS, Stack
+from ringside.sim.workload.devices import COMPUTE_EFFICIENCY, NARROW, Device, Roofline
+
+STREAMS = 0.75
+"""Share of memory bandwidth that memory-bound kernels reach in training.
+
+SimuMax's system files have 0.75 of A100's (0.91 of 1,600 of 1,935 GB/s) and 0.67 of B200's
+(github.com/MooreThreads/SimuMax)."""
+
+LAUNCH_S = 10e-6
+"""Seconds of a memory-bound kernel beyond its bytes; published figures are 3 us (aiconfigurator) to 40 us
+for a group of kernels (SimuMax)."""
+
+ACCUMULATED = 0.955
+"""Rate of a gradient's product that adds to float32 results, over that of a plain one.
+
+SimuMax's medians are 0.707 over 0.741 on A100 and 0.476 over 0.494 on B200."""
+
+BACKWARD = 2.9
+"""Seconds of flash attention's backward over forward's.
+
+2.5 times the FLOPs (Dao, arXiv:2307.08691) at 0.86 of the rate; SimuMax measured 2.9 on A100, 3.0 on B200."""
+
+ATTENTION = 0.5
+"""Share of the peak of flash attention on GPUs without a measured grid."""
+
+BATCHED = 0.6
+"""Share of the peak of batched products of scores, in attention that writes them."""
+
+
+class GemmRates(Protocol):
+    """Measured rates of products."""
+
+    def flops_per_s(self, m: int, n: int, k: int) -> float:
+        """Return the FLOP/s of a product of m x k by k x n elements."""
+        ...
+
+
+class FlashRates(Protocol):
+    """Measured rates of causal flash attention, forward."""
+
+    def flops_per_s(self, heads: int, sequence: int, head_dim: int) -> float:
+        """Return the FLOP/s on the half square, of ``heads`` heads of all sequences together."""
+        ...
+
+
+TILE, FULL_WAVE = 128, 0.75
+"""Side of a tile of a product, and the share of the peak in a full wave of tiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waves:
+    """Rates of products on a GPU without a grid: tiles in waves over its multiprocessors."""
+
+    peak: float
+    multiprocessors: int
+
+    def flops_per_s(self, m: int, n: int, k: int) -> float:
+        """Return the FLOP/s: idle multiprocessors of the last wave are lost."""
+        tiles = ceil(m / TILE) * ceil(n / TILE)
+        waves = ceil(tiles / self.multiprocessors)
+        return FULL_WAVE * self.peak * tiles / (waves * self.multiprocessors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """The rates of kernels on one GPU; without more it is the ``roofline``.
+
+    ``products`` and ``flash`` are measured rates. ``attention`` and ``batched`` are flat rates (FLOP/s) of
+    flash attention and of products with scores, by default those of other products. ``backward`` is the time
+    of flash attention's backward over forward's. A memory-bound kernel takes ``launch_s`` besides its bytes.
+    """
+
+    roofline: Roofline
+    products: GemmRates | None = None
+    flash: FlashRates | None = None
+    attention: float | None = None
+    batched: float | None = None
+    backward: float = 2.0
+    launch_s: float = 0.0
+
+    def seconds(self, kernel: Kernel) -> float:
+        """Return the seconds of a kernel."""
+        if isinstance(kernel, Streaming):
+            return kernel.nbytes / self.roofline.bytes_per_s + kernel.launches * self.launch_s
+        streamed = kernel.elements * self.roofline.itemsize / self.roofline.bytes_per_s
+        if isinstance(kernel, Gemm):
+            return max(kernel.flops / self._gemm_rate(kernel), streamed)
+        if isinstance(kernel, Scores):
+            return max(kernel.flops / (self.batched or self.roofline.flops_per_s), streamed)
+        computed = kernel.flops / self._flash_rate(kernel)
+        return max(computed, streamed) * (self.backward if kernel.backward else 1.0)
+
+    def _gemm_rate(self, kernel: Gemm) -> float:
+        if self.products is None:
+            return self.roofline.flops_per_s
+        rate = self.products.flops_per_s(kernel.m * kernel.products, kernel.n, kernel.k)
+        return rate * ACCUMULATED if kernel.accumulates else rate
+
+    def _flash_rate(self, kernel: Flash) -> float:
+        if self.flash is None:
+            return self.attention or self.roofline.flops_per_s
+        return self.flash.flops_per_s(kernel.heads, kernel.sequence, kernel.scored // 2)
+
+
+_GRIDS = {"bfloat16": "bf16", "float16": "bf16", "mxfp8": "fp8"}
+"""The precision of the grid that stands for another."""
+
+
+def prices_on(
+    gpu: Device,
+    precision: str | None,
+    *,
+    efficiency: float | None = None,
+    attention_efficiency: float | None = None,
+) -> Prices:
+    """Return the prices on a GPU of products in ``precision``, and of all else in 16 bits.
+
+    With an ``efficiency`` products run at that share of the peak, and attention too unless
+    ``attention_efficiency`` says otherwise.
+    """
+    flat = gpu.roofline(precision, COMPUTE_EFFICIENCY if efficiency is None else efficiency, STREAMS)
+    attention = None
+    if attention_efficiency is not None:
+        gpu.check_efficiency("an attention", attention_efficiency)
+        attention = gpu.peak(flat.precision) * attention_efficiency
+    if efficiency is not None:
+        return Prices(roofline=flat, attention=attention, backward=BACKWARD, launch_s=LAUNCH_S)
+    wide = gpu.peak("bfloat16" if flat.precision in NARROW else flat.precision)
+    grid = product_rates(gpu.name, _GRIDS.get(flat.precision, flat.precision))
+    return Prices(
+        roofline=flat,
+        products=grid or Waves(gpu.peak(flat.precision), gpu.multiprocessors),
+        flash=attention_rates(gpu.name) if attention is None else None,
+        attention=attention or ATTENTION * wide,
+        batched=BATCHED * wide,
+        backward=BACKWARD,
+        launch_s=LAUNCH_S,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Computing:
+    """How a GPU computes a model: the stack that launches kernels, and what they cost.
+
+    ``overhead`` is the time of training over that of its kernels.
+    """
+
+    prices: Prices
+    stack: Stack = STACKS["eager"]
+    overhead: float = 1.0
+
+    @property
+    def roofline(self) -> Roofline:
+        """The GPU's flat rates, and the size of an element."""
+        return self.prices.roofline
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element of activations."""
+        return self.roofline.itemsize
+
+    def seconds(self, *kernels: Kernel) -> float:
+        """Return the seconds of kernels, one after another."""
+        return self.overhead * sum(map(self.prices.seconds, kernels))
+
+    def streamed_s(self, columns: float, nbytes: float, launches: float = 1.0) -> float:
+        """Return the seconds that move ``nbytes`` bytes, counted for 16 bits, for each of some elements."""
+        return self.seconds(Streaming(columns * nbytes * self.itemsize / 2, launches)) if nbytes else 0.0

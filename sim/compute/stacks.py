@@ -1,0 +1,159 @@
+"""Stacks of training software: which kernels each launches for a decoder's layer besides its products.
+
+Bytes are of 16-bit activations per token and column: a tensor that is read or written once counts 2. They
+follow from the kernels that each stack's source launches, an elementwise step in eager PyTorch as one kernel
+each; those of ``eager`` and ``transformers`` agree with recordings on fake tensors
+(tests/sim/compute/test_recorded.py).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from ringside.topologies.names import one_of
+
+FUSED, OTHERS = 1.03, 1.175
+"""Training over the sum of its kernels alone: of Megatron-core with TransformerEngine, and of other stacks.
+
+Fitted to published steps (`ringside.validation.scorecard.absolute`)."""
+
+
+class Passes(NamedTuple):
+    """A figure of forward, and of backward."""
+
+    forward: float
+    backward: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """A stack by name, with the bytes per token and column of what it launches.
+
+    ``norm`` includes the sum of the branch's gradients in backward, ``residual`` is the sum with what went
+    around the branch. ``rotary`` acts on queries and keys, ``gated`` and ``plain`` on the hidden width of
+    the feed-forward network, ``joined`` copies gradients of queries, keys and values into one tensor.
+    ``loss`` counts bytes per logit, ``scores`` bytes per score of attention that writes them, with dropout,
+    and ``undropped`` without. ``launches`` are a layer's kernels of these kinds. ``flash`` says that
+    attention usually is one kernel, ``accumulates`` that products add gradients to float32 ones. ``overhead``
+    is the time of training over that of its kernels.
+    """
+
+    name: str
+    meaning: str
+    overhead: float
+    norm: Passes
+    residual: Passes
+    rotary: Passes
+    gated: Passes
+    plain: Passes
+    joined: float
+    loss: Passes
+    scores: Passes
+    undropped: Passes
+    launches: Passes
+    flash: bool
+    accumulates: bool
+
+    def layer_nbytes(self, *, width: int, key_value: int, hidden: int, gated: bool, rotary: bool) -> float:
+        """Return the bytes of a token in one layer, forward and backward, besides products and attention."""
+        between = 2 * sum(self.norm) + 2 * sum(self.residual)
+        turned = sum(self.rotary) * (width + key_value) if rotary else 0.0
+        activation = sum(self.gated if gated else self.plain) * hidden
+        return between * width + turned + self.joined * (width + 2 * key_value) + activation
+
+
+_TE = Stack(
+    name="te",
+    meaning="Megatron-core with TransformerEngine, from 2024",
+    overhead=FUSED,
+    norm=Passes(4, 12),
+    residual=Passes(6, 0),
+    rotary=Passes(4, 4),
+    gated=Passes(6, 10),
+    plain=Passes(4, 6),
+    joined=4,
+    loss=Passes(14, 10),
+    scores=Passes(13, 19),
+    undropped=Passes(8, 12),
+    launches=Passes(14, 24),
+    flash=True,
+    accumulates=True,
+)
+_MEGATRON = replace(
+    _TE,
+    name="megatron",
+    meaning="Megatron-LM of 2020 to 2022, whose attention writes its scores",
+    overhead=OTHERS,
+    residual=Passes(7, 5),
+    plain=Passes(4, 8),
+    loss=Passes(38, 14),
+    launches=Passes(12, 18),
+    flash=False,
+)
+_FSDP1 = replace(
+    _TE,
+    name="fsdp1",
+    meaning="llm-foundry on FSDP1",
+    overhead=OTHERS,
+    loss=Passes(18, 26),
+    accumulates=False,
+)
+_EAGER = replace(
+    _FSDP1,
+    name="eager",
+    meaning="PyTorch as written, with its fused RMSNorm",
+    norm=Passes(10, 18),
+    rotary=Passes(20, 20),
+    gated=Passes(10, 18),
+)
+_TRANSFORMERS = replace(
+    _EAGER,
+    name="transformers",
+    meaning="Hugging Face's models as written",
+    norm=Passes(36, 98),
+    rotary=Passes(20, 28),
+    launches=Passes(30, 54),
+)
+_COMPILE = replace(
+    _FSDP1,
+    name="compile",
+    meaning="torch.compile of each layer",
+    norm=Passes(4, 10),
+    residual=Passes(4, 0),
+    rotary=Passes(8, 8),
+    loss=Passes(8, 8),
+)
+_INTERNEVO = replace(
+    _TE, name="internevo", meaning="InternEvo with fused kernels", overhead=OTHERS, loss=Passes(6, 6)
+)
+_NANOTRON = replace(_FSDP1, name="nanotron", meaning="nanotron", gated=Passes(10, 18), loss=Passes(38, 14))
+_ALEPH_RMS = replace(
+    _INTERNEVO,
+    name="aleph-rms",
+    meaning="Aleph Alpha's scaling with an RMSNorm kernel",
+    rotary=Passes(20, 28),
+    gated=Passes(10, 18),
+    loss=Passes(38, 14),
+)
+_ALEPH = replace(
+    _ALEPH_RMS,
+    name="aleph",
+    meaning="Aleph Alpha's scaling with RMSNorm as written",
+    norm=Passes(36, 98),
+    launches=Passes(30, 50),
+)
+
+STACKS: Mapping[str, Stack] = {
+    stack.name: stack
+    for stack in (
+        _TE, _MEGATRON, _EAGER, _TRANSFORMERS, _COMPILE, _FSDP1, _INTERNEVO, _NANOTRON, _ALEPH, _ALEPH_RMS
+    )
+}  # fmt: skip
+"""Every stack by name."""
+
+
+def find_stack(name: str) -> Stack:
+    """Return the stack of that name."""
+    if name not in STACKS:
+        raise ValueError(f"unknown stack {name!r}; write {one_of(STACKS, name)}")
+    return STACKS[name]
