@@ -17,9 +17,9 @@ def step_s(model: str = SMALL, **options: Any) -> float:
 
 
 def test_a_kernel_of_attention_that_does_more_takes_longer() -> None:
-    causal, fused, written = (step_s(attention=kernel) for kernel in ("causal", "fused", "written"))
-    assert causal < fused < written
-    assert step_s(attention_efficiency=0.3) > fused > step_s(attention_efficiency=0.9)
+    flash, full, unfused = (step_s(attention=kernel) for kernel in ("flash", "full", "unfused"))
+    assert flash < full < unfused < step_s(attention="unfused", dropout=True)
+    assert step_s(attention_efficiency=0.1) > flash > step_s(attention_efficiency=0.9)
 
 
 @pytest.mark.parametrize("strategy", ["fsdp", "fsdp1"])
@@ -63,10 +63,10 @@ def test_a_shape_keeps_what_hangs_together() -> None:
         ({"model": "llama2-7b:depth=3"}, "unknown part of a shape 'depth'; write one of layers, width"),
         ({"model": "llama2-7b:layers=x"}, "layers is 'x'; write for example layers=32"),
         ({"model": "llama2-7b:heads=33"}, "does not divide by 33 heads"),
-        ({"attention": "flash"}, "unknown attention kernel 'flash'; write one of fused, causal, written"),
+        ({"attention": "causal"}, "unknown attention kernel 'causal'; write one of flash, full, unfused"),
         (
-            {"model": "resnet50", "attention": "causal"},
-            "apply to decoders, and resnet50 is none; leave them out",
+            {"model": "resnet50", "attention": "flash"},
+            "`attention` applies to decoders, and resnet50 is none; leave it out",
         ),
         ({"attention_efficiency": 1.5}, "write a share from 1e-06 to 1"),
         ({"tp_style": "dtensor"}, "`tp_style` needs tensor-parallel ranks; add `tp` 2"),

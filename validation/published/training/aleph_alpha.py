@@ -115,7 +115,7 @@ class LlamaLayout(NamedTuple):
         return StepTime(
             model=self._model, cluster=f"dgx-a100:{-(-gpus // 8)}",
             ranks=gpus, precision="bf16", dtype="bf16",
-            compute_efficiency=1.0, attention="fused" if self.kernel.startswith("flash") else "written",
+            compute_efficiency=1.0, attention="flash" if self.kernel.startswith("flash") else "unfused",
             optimizer="sgd", gradient_as_bucket_view=True, spread=0.0, contention=0.0,
             tp=self.tensor, sequence_parallel=self._cuts_tokens, pp=self.pipeline,
             checkpointing=self.checkpointing, batch=self.micro_batches * self.micro_batch,

@@ -63,7 +63,7 @@ def training(row: TorchtitanRun, efficiency: float, spread: float | None = None)
     return StepTime(
         model=f"llama3.1-8b:{row.sequence},longest=262144", cluster=f"dgx-{row.gpu}:{row.gpus // 8}",
         device="h100-96gb" if row.gpu == "h100" else row.gpu, precision="bf16", compute_efficiency=efficiency,
-        attention="causal", attention_efficiency=ATTENTION, spread=spread,
+        attention="flash", attention_efficiency=ATTENTION, spread=spread,
         strategy="fsdp", param_dtype="float8_e4m3fn" if row.float8_gather else None,
         tp=row.tensor, sequence_parallel=row.tensor > 1, async_tp=row.async_tp,
         tp_style="dtensor" if row.tensor > 1 else None,
