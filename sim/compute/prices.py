@@ -112,7 +112,9 @@ class Prices:
     def _flash_rate(self, kernel: Flash) -> float:
         if self.flash is None:
             return self.attention or self.roofline.flops_per_s
-        return self.flash.flops_per_s(kernel.heads, kernel.sequence, kernel.scored // 2)
+        # a whole square has fewer blocks that a mask cuts, like a causal one of twice the length
+        sequence = kernel.sequence * (1 if kernel.causal else 2)
+        return self.flash.flops_per_s(kernel.heads, sequence, kernel.scored // 2)
 
 
 _GRIDS = {"bfloat16": "bf16", "float16": "bf16", "mxfp8": "fp8"}
