@@ -8,7 +8,6 @@ from math import ceil
 from typing import Protocol
 
 from ringside.sim.compute.grids import attention_rates, product_rates
-
 from ringside.sim.compute.kernels import Flash, Gemm, Kernel, Scores, Streaming
 from ringside.sim.compute.stacks import STACKS, Stack
 from ringside.sim.workload.devices import COMPUTE_EFFICIENCY, NARROW, Device, Roofline

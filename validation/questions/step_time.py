@@ -225,11 +225,13 @@ class DataParallelSteps:
     def totals(self) -> dict[str, Any]:
         """A GPU's memory, whether the training fits, and the step's figures if there is one."""
         names = ("ranks", "samples", "step_s", "throughput") if len(self.steps) == 1 else ()
+        within = within_s(self.question, self.steps[0].step.step_s) if names else {}
         return {
             "memory_bytes": {**asdict(self.memory), "total": self.fit.nbytes, **_margin(self.fit)},
             "fits": self.fit.verdict == FITS,
             "verdict": self.fit.verdict,
             **{name: self.steps[0].figures[name] for name in names},
+            **within,
             **({"disturbed": self.disturbed.content()} if self.disturbed else {}),
         }
 
@@ -284,6 +286,7 @@ class StepUnderLayout:
             "samples": step.samples,
             "tokens": step.tokens,
             "step_s": step.step_s,
+            **within_s(self.question, step.step_s),
             "throughput": step.throughput,
             "tokens_per_s": step.tokens_per_s,
             "mfu": self.mfu,
@@ -303,6 +306,13 @@ class StepUnderLayout:
     def rows(self) -> list[dict[str, Any]]:
         """The stages: seconds, bytes."""
         return [_row(place, stage) for place, stage in enumerate(self.step.stages)]
+
+
+def within_s(question: TrainingOnCluster, step_s: float) -> dict[str, float]:
+    """Return the ends between which four of five steps lie; none of layers with times of their own."""
+    if question.band is None:
+        return {}
+    return {"step_lo_s": step_s / question.band, "step_hi_s": step_s * question.band}
 
 
 def _row(place: int, stage: StageTime) -> dict[str, Any]:

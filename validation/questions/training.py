@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside.sim.calibration import Calibration
+from ringside.sim.compute.doubt import band
 from ringside.sim.compute.prices import Computing, prices_on
 from ringside.sim.compute.stacks import STACKS, find_stack
 from ringside.sim.libraries.find import LIBRARIES, Options, default_library, find_library
@@ -355,6 +356,17 @@ class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
             of_ranks = f"{ranks} rank" if ranks == 1 else f"{ranks} ranks"
             text += f", at the pace of {samples_per_s:g} samples/s measured on {of_ranks}"
         return text
+
+    @property
+    def band(self) -> float | None:
+        """The factor by which four of five steps are at most faster or slower; None for timed layers."""
+        model = self.model_on_gpu
+        if isinstance(model, TimedModel):
+            return None
+        named = self.stack is not None or self.compute_efficiency is not None
+        return band(
+            measured=self.throughput is not None, named=named, is_decoder=isinstance(model, DecoderOnGpu)
+        )
 
     @property
     def _paced(self) -> str:

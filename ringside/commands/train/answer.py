@@ -9,7 +9,7 @@ from ringside.sim.libraries.library import Library
 from ringside.sim.training.ddp.scaling import ScaledStep
 from ringside.sim.training.memory import FITS, TIGHT, MemoryFit
 from ringside.topologies.units import format_duration
-from ringside.validation.questions.step_time import DataParallelSteps, StepUnderLayout
+from ringside.validation.questions.step_time import DataParallelSteps, StepTime, StepUnderLayout
 from ringside.validation.questions.training import FORMULA
 
 HEADS = (
@@ -136,7 +136,7 @@ class StepsAnswer:
         purposes = ", ".join(f"{name} {gib(size)}" for name, size in asdict(steps.memory).items() if size)
         hook = (question.comm_hook or "").partition(":")[0]
         return [
-            f"the step takes {lower} if everything overlaps, {upper} if nothing does",
+            f"the step takes {lower} if everything overlaps, {upper} if nothing does{within(question)}",
             f"{question.strategy} of {first.workload} on {steps.where}; collectives of "
             f"{steps.steps[0].library.name}"
             f"{_caveat(steps.steps[0].library)}",
@@ -148,6 +148,13 @@ class StepsAnswer:
             "step = compute + slowed (by collectives beside it) + copy (of buckets) + exposed",
             self._scaling(),
         ]
+
+
+def within(question: StepTime) -> str:
+    """Return the band of four of five steps as the end of a sentence; nothing where it is unknown."""
+    if question.band is None:
+        return ""
+    return f"; four of five such steps take {1 / question.band:.2f} to {question.band:.2f} times that"
 
 
 def gib(nbytes: int) -> str:
@@ -287,7 +294,7 @@ class ParallelAnswer:
         schedule = f", {layout.schedule}" if mesh.pipeline > 1 else ""
         stages = f" with {layout.virtual} stages a rank" if layout.virtual > 1 else ""
         lines = [
-            f"the step takes {format_duration(step.step_s, 4)}: {', '.join(self._rates())}",
+            f"the step takes {format_duration(step.step_s, 4)}: {', '.join(self._rates())}{within(question)}",
             f"{layout.strategy} of {step.workload} on {answer.where}: "
             f"{' x '.join(degrees) or 'one rank'}{schedule}{stages}; collectives of "
             f"{question.libraries.name}",

@@ -1,0 +1,27 @@
+"""How far a predicted step may be off: the factor that four of five measured steps lie within.
+
+Deviations are those of log time on published steps, each source judged without its own rows
+(`ringside.validation.scorecard.absolute`).
+"""
+
+from math import exp, hypot
+
+from ringside.sim.libraries.gaussian import EIGHTY
+
+BETWEEN, WITHIN = 0.09, 0.07
+"""Between the sources of published steps, and within one source."""
+
+UNNAMED = 0.12
+"""Further deviation where the stack is not named: stacks' kernels differ in what they move."""
+
+ELSEWHERE = 0.25
+"""Of models other than decoders, whose convolutions and kernels are priced by shares of the peaks."""
+
+
+def band(*, measured: bool, named: bool, is_decoder: bool) -> float:
+    """Return the factor of a step, of whose series a row is ``measured`` or whose stack is ``named``."""
+    if measured:
+        return exp(EIGHTY * WITHIN)
+    if not is_decoder:
+        return exp(EIGHTY * ELSEWHERE)
+    return exp(EIGHTY * hypot(BETWEEN, WITHIN, 0.0 if named else UNNAMED))
