@@ -25,17 +25,22 @@ class Passes(NamedTuple):
     backward: float
 
 
+LAYER_NORM = Passes(4, 12)
+"""Bytes of a layer norm in one kernel, in backward with the sum of the branch's gradients."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
     """A stack by name, with the bytes per token and column of what it launches.
 
-    ``norm`` includes the sum of the branch's gradients in backward, ``residual`` is the sum with what went
-    around the branch. ``rotary`` acts on queries and keys, ``gated`` and ``plain`` on the hidden width of
-    the feed-forward network, ``joined`` copies gradients of queries, keys and values into one tensor.
-    ``loss`` counts bytes per logit, ``scores`` bytes per score of attention that writes them, with dropout,
-    and ``undropped`` without. ``launches`` are a layer's kernels of these kinds. ``flash`` says that
-    attention usually is one kernel, ``accumulates`` that products add gradients to float32 ones. ``overhead``
-    is the time of training over that of its kernels.
+    ``norm`` is an RMSNorm, in backward with the sum of the branch's gradients; all stacks have one kernel for
+    `LAYER_NORM`. ``residual`` is the sum with what went around the branch, ``dropped`` the same with dropout.
+    ``biased`` counts backward's bytes per output column of a product with a bias. ``rotary`` acts on queries
+    and keys, ``gated`` and ``plain`` on the hidden width of the feed-forward network, ``joined`` copies
+    gradients of queries, keys and values into one tensor. ``loss`` counts bytes per logit, ``scores`` bytes
+    per score of attention that writes them, with dropout, and ``undropped`` without. ``launches`` are a
+    layer's kernels of these kinds. ``flash`` says that attention usually is one kernel, ``accumulates`` that
+    products add gradients to float32 ones. ``overhead`` is the time of training over that of its kernels.
     """
 
     name: str
@@ -43,6 +48,8 @@ class Stack:
     overhead: float
     norm: Passes
     residual: Passes
+    dropped: Passes
+    biased: float
     rotary: Passes
     gated: Passes
     plain: Passes
@@ -54,12 +61,10 @@ class Stack:
     flash: bool
     accumulates: bool
 
-    def layer_nbytes(self, *, width: int, key_value: int, hidden: int, gated: bool, rotary: bool) -> float:
-        """Return the bytes of a token in one layer, forward and backward, besides products and attention."""
-        between = 2 * sum(self.norm) + 2 * sum(self.residual)
-        turned = sum(self.rotary) * (width + key_value) if rotary else 0.0
-        activation = sum(self.gated if gated else self.plain) * hidden
-        return between * width + turned + self.joined * (width + 2 * key_value) + activation
+    def launching(self, *, layer_norm: bool, dropout: bool) -> "Stack":
+        """Return the stack with the norm of a model, and with its sums of dropout."""
+        norm = LAYER_NORM if layer_norm else self.norm
+        return replace(self, norm=norm, residual=self.dropped if dropout else self.residual)
 
 
 _TE = Stack(
@@ -68,6 +73,8 @@ _TE = Stack(
     overhead=FUSED,
     norm=Passes(4, 12),
     residual=Passes(6, 0),
+    dropped=Passes(7, 5),
+    biased=0,
     rotary=Passes(4, 4),
     gated=Passes(6, 10),
     plain=Passes(4, 6),
@@ -84,7 +91,7 @@ _MEGATRON = replace(
     name="megatron",
     meaning="Megatron-LM of 2020 to 2022, whose attention writes its scores",
     overhead=OTHERS,
-    residual=Passes(7, 5),
+    biased=2,
     plain=Passes(4, 8),
     loss=Passes(38, 14),
     launches=Passes(12, 18),
@@ -95,6 +102,8 @@ _FSDP1 = replace(
     name="fsdp1",
     meaning="llm-foundry on FSDP1",
     overhead=OTHERS,
+    dropped=Passes(11, 5),
+    biased=2,
     loss=Passes(18, 26),
     accumulates=False,
 )
@@ -120,6 +129,7 @@ _COMPILE = replace(
     meaning="torch.compile of each layer",
     norm=Passes(4, 10),
     residual=Passes(4, 0),
+    dropped=Passes(5, 5),
     rotary=Passes(8, 8),
     loss=Passes(8, 8),
 )

@@ -23,8 +23,8 @@ from ringside.sim.training.ddp.step import workload_of
 from ringside.sim.training.layout import COPIES, FSDP, LayoutError
 from ringside.sim.training.memory import OPTIMIZERS
 from ringside.sim.training.parallel import ParallelTraining
+from ringside.sim.training.tensor.costs import ATTENTION
 from ringside.sim.training.tensor.decoder import DecoderOnGpu, ModelOnGpu, decoder_on_gpu
-from ringside.sim.training.tensor.layers import ATTENTION
 from ringside.sim.workload.architecture import Architecture
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import DEVICES, Device, device, device_of

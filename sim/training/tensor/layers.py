@@ -8,16 +8,14 @@ fused attention and no dropout.
 
 from dataclasses import dataclass, replace
 
-from ringside.sim.compute.kernels import Flash, Scores, Streaming
 from ringside.sim.compute.prices import Computing
-from ringside.sim.compute.stacks import Passes
 from ringside.sim.training.layers import Kernels, Pass, RankLayer
+from ringside.sim.training.tensor.costs import KernelCosts, Numerics
 from ringside.sim.training.tensor.cut import Attention, ContextParallel, Cut, Product, TensorParallel
 from ringside.sim.training.tensor.experts import ExpertParallel, Mixture
 from ringside.sim.training.tensor.passes import DTYPES, Branch, Columns, PassCosts, exchange, merged
-from ringside.sim.workload.decoder import CHECKPOINTING, Decoder
+from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.workload import Tensor
-from ringside.topologies.names import one_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,40 +88,6 @@ class Activations:
         return self.between + self.gathered + 4 * self._tokens * self.cut.vocabulary
 
 
-ATTENTION = ("flash", "full", "unfused")
-"""Kernels of attention: one kernel that skips masked scores, one that computes all, or scores are written."""
-
-LOOKED_UP = Passes(4, 8)
-"""Bytes per token and column of an embedding: a row read and written, gradients read and added to a row."""
-
-FUSED_LOSS = Passes(6, 6)
-"""Bytes per logit of a loss in one kernel, which reads them and writes their gradients over them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Numerics:
-    """How a decoder is computed.
-
-    ``dtype`` is the stored type of parameters and their gradients, None for the precision's own.
-    ``checkpointing`` is one of `CHECKPOINTING`, ``attention`` one of `ATTENTION`. ``dropout`` keeps masks.
-    """
-
-    dtype: str | None = None
-    checkpointing: str = "none"
-    attention: str = "flash"
-    dropout: bool = False
-    fused_loss: bool = False
-
-    def __post_init__(self) -> None:
-        if self.checkpointing not in CHECKPOINTING:
-            allowed = ", ".join(CHECKPOINTING)
-            raise ValueError(f"unknown checkpointing {self.checkpointing!r}; write one of {allowed}")
-        if self.attention not in ATTENTION:
-            raise ValueError(
-                f"unknown attention kernel {self.attention!r}; write {one_of(ATTENTION, self.attention)}"
-            )
-
-
 def rank_layers(
     decoder: Decoder,
     computing: Computing,
@@ -143,9 +107,12 @@ def rank_layers(
     """
     if micro_batch < 1:
         raise ValueError(f"a micro-batch of {micro_batch} sequences; write 1 or more")
+    numerics = numerics or Numerics()
+    stack = computing.stack.launching(layer_norm=decoder.norm == "layer", dropout=numerics.dropout)
+    computing = replace(computing, stack=stack)
     making = _Making(
         Cut(decoder, parallel or TensorParallel(), context or ContextParallel()), computing, micro_batch,
-        numerics or Numerics(), experts or ExpertParallel(),
+        numerics, experts or ExpertParallel(),
     )  # fmt: skip
     alike = {decoder.has_experts(number): number for number in reversed(range(decoder.layers))}
     made = {kind: making.layer(number) for kind, number in alike.items()}
@@ -200,6 +167,10 @@ class _Making:
         return PassCosts(self.computing, self.cut.parallel, self._tokens, self.cut.decoder.width)
 
     @property
+    def _beside(self) -> KernelCosts:
+        return KernelCosts(self.cut, self.computing, self.batch, self.numerics)
+
+    @property
     def _kept(self) -> Activations:
         how = self.numerics
         return Activations(
@@ -219,7 +190,7 @@ class _Making:
             mixture = Mixture(self._costs, self.cut, self.experts)
             return mixture, mixture.parameters(self._dtype), mixture.experts(self._dtype)
         up, down = self.cut.feed_forward
-        forward_s, backward_s = self._activation
+        forward_s, backward_s = self._beside.activation
         activation = (Kernels(forward_s),), (Kernels(backward_s),)
         return Branch(Columns(self._costs, up), *activation, down), self._parameters(*up, down), ()
 
@@ -227,7 +198,7 @@ class _Making:
         """Return one layer."""
         before, after = self.cut.attention
         proper = self._attention
-        turned = self._turned
+        turned = self._beside.turned
         attention = Branch(
             Columns(self._costs, before), (Kernels(turned.forward), *proper.forward),
             (*proper.backward, Kernels(turned.backward)), after,
@@ -278,55 +249,12 @@ class _Making:
 
     @property
     def _attention(self) -> Attention:
-        forward_s, backward_s = self._core
+        forward_s, backward_s = self._beside.core
         return Attention(
             context=self.cut.context, roofline=self.computing.roofline, dtype=DTYPES[self.computing.itemsize],
             forward_s=forward_s, backward_s=backward_s,
             query=self._tokens * self.cut.query, key_value=self._tokens * self.cut.key_value,
         )  # fmt: skip
-
-    @property
-    def _core(self) -> Passes:
-        """Seconds of attention proper on all tokens: two products with the scores."""
-        decoder, how, computing = self.cut.decoder, self.numerics, self.computing
-        heads, scored = self.batch * self.cut.heads, self.cut.scored // self.cut.heads
-        if how.attention != "unfused":
-            flash = Flash(heads, decoder.sequence, scored, how.attention == "flash")
-            return Passes(computing.seconds(flash), computing.seconds(flash._replace(backward=True)))
-        products = Scores(heads, decoder.sequence, scored)
-        passes = computing.stack.scores if how.dropout else computing.stack.undropped
-
-        def seconds(products: Scores, nbytes: float) -> float:
-            more = nbytes * heads * decoder.sequence**2 - 2 * products.elements
-            return computing.seconds(products, Streaming(more * computing.itemsize / 2, 4))
-
-        return Passes(
-            seconds(products, passes.forward), seconds(products._replace(backward=True), passes.backward)
-        )
-
-    @property
-    def _turned(self) -> Passes:
-        """Seconds of rotary positions, and in backward of joining gradients of queries, keys and values."""
-        cut, stack, streamed_s = self.cut, self.computing.stack, self.computing.streamed_s
-        query, key_value = self._tokens * cut.query, self._tokens * cut.key_value
-        rotary = Passes(0, 0) if cut.decoder.positions else stack.rotary
-        joined_s = streamed_s(query + 2 * key_value, stack.joined, 0)
-        forward_s, backward_s = (streamed_s(query + key_value, nbytes, 0) for nbytes in rotary)
-        return Passes(forward_s, backward_s + joined_s)
-
-    @property
-    def _activation(self) -> Passes:
-        """Seconds of the activation function."""
-        stack, hidden = self.computing.stack, self._tokens * self.cut.hidden
-        nbytes = stack.gated if self.cut.decoder.gated else stack.plain
-        return Passes(*(self.computing.streamed_s(hidden, one, 0) for one in nbytes))
-
-    @property
-    def _loss(self) -> Passes:
-        """Seconds of the loss."""
-        nbytes = FUSED_LOSS if self.numerics.fused_loss else self.computing.stack.loss
-        logits = self._tokens * self.cut.vocabulary
-        return Passes(*(self.computing.streamed_s(logits, one, 4) for one in nbytes))
 
     def embedding(self) -> RankLayer:
         """Return the embedding: a rank looks up its own entries and all ranks sum up."""
@@ -335,8 +263,7 @@ class _Making:
         if decoder.positions:
             count = decoder.positions * decoder.width
             rows.append(Tensor("positions.weight", count, self._dtype, rows=decoder.positions))
-        columns = len(rows) * self._tokens * decoder.width
-        looked_up = Passes(*(self.computing.streamed_s(columns, nbytes) for nbytes in LOOKED_UP))
+        looked_up = self._beside.looked_up(len(rows))
         # learned positions are added before Megatron cuts the sequence
         cut = self.cut.parallel.sequence and not (decoder.positions and self.cut.parallel.style == "megatron")
         gathered = costs.exchange("all_gather") if self.cut.parallel.sequence else ()
@@ -356,7 +283,7 @@ class _Making:
         decoder, cut = self.cut.decoder, self.cut
         product = Product("head", decoder.width, cut.vocabulary)
         columns = Columns(self._costs, (product,))
-        loss = self._loss
+        loss = self._beside.loss
         weight: tuple[Tensor, ...] = () if decoder.tied else product.parameters(self._dtype, bias=False)
         norm = cut.norm("norm", self._dtype)
         return RankLayer(

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from ringside.sim.compute.prices import Computing, Prices
 from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer
+from ringside.sim.training.tensor.costs import Numerics
 from ringside.sim.training.tensor.cut import TensorParallel
 from ringside.sim.training.tensor.experts import ExpertParallel
-from ringside.sim.training.tensor.layers import Numerics, rank_layers, replicated_parameters
+from ringside.sim.training.tensor.layers import rank_layers, replicated_parameters
 from ringside.sim.workload.decoder import Decoder, Experts, Latent, decoder
 from ringside.sim.workload.devices import Roofline
 
