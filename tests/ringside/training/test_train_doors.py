@@ -20,7 +20,7 @@ from ringside.sim.workload.devices import STORED, device_of
 from ringside.validation.questions.layout import ByLayout
 from ringside.validation.questions.training import Training, find_model
 
-QUESTIONS = 3
+QUESTIONS, IN_A_PROOF = 1, 5
 """Random ones of each strategy that are answered."""
 
 MODELS = (
@@ -59,11 +59,16 @@ def answered(train: Callable[..., str]) -> Train:
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "count",
+    [pytest.param(QUESTIONS, marks=pytest.mark.slow), pytest.param(IN_A_PROOF, marks=pytest.mark.proof)],
+)
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_an_option_at_its_resolved_default_changes_nothing(strategy: str, answered: Train) -> None:
+def test_an_option_at_its_resolved_default_changes_nothing(
+    strategy: str, count: int, answered: Train
+) -> None:
     chance = np.random.default_rng(STRATEGIES.index(strategy))
-    for words in questions(strategy, chance):
+    for words in questions(strategy, chance, count):
         usual = resolved(words)
         assert usual
         answer, step = answered(words), in_python(words)
@@ -74,7 +79,7 @@ def test_an_option_at_its_resolved_default_changes_nothing(strategy: str, answer
             assert in_python({**words, **more}) == step, (words, more)
 
 
-def questions(strategy: str, chance: np.random.Generator) -> Iterator[Words]:
+def questions(strategy: str, chance: np.random.Generator, count: int) -> Iterator[Words]:
     """Draw options of valid trainings under the strategy; every other one has a default layout."""
     found = 0
     for number in range(400):
@@ -85,7 +90,7 @@ def questions(strategy: str, chance: np.random.Generator) -> Iterator[Words]:
             **({"batch": int(chance.choice([1, 2, 4]))}
                if strategy not in AT_ONCE or chance.random() < 0.7 else {}),
         }  # fmt: skip
-        if number % 2 and found:
+        if number % 2:
             words |= _layout(chance)
         try:
             in_python(words)
@@ -93,7 +98,7 @@ def questions(strategy: str, chance: np.random.Generator) -> Iterator[Words]:
             continue
         yield words
         found += 1
-        if found == QUESTIONS:
+        if found == count:
             return
     raise AssertionError(f"{found} questions of {strategy} can be answered")
 
@@ -127,13 +132,13 @@ def resolved(words: Words) -> Words:
     mesh = layout.layout().mesh(ranks, libraries.machine)
     group = mesh.together(0, *DATA)
     alone = all(words.get(name, 1) == 1 for name in ("tp", "cp", "pp", "ep"))
-    on_gpu, efficiency = training.model_on(gpu), training.efficiency_on(gpu)
+    on_gpu = training.model_on(gpu)
     batch = on_gpu.batch
     usual: Words = {
         "strategy": "ddp", "tp": 1, "cp": 1, "pp": 1, "ep": 1, "ep_imbalance": 1.0, "checkpointing": "none",
         "optimizer": "adam", "network": "fifo", "library": library, "ranks": ranks, "device": gpu.name,
         "batch": batch, "dtype": "float32", "precision": on_gpu.precision,
-        "compute_efficiency": efficiency, "attention": "fused", "spread": SPREAD,
+        "spread": SPREAD,
         "contention": contention(libraries.of(group), gpu) if len(group) > 1 else 0.0,
         # torch's wrapper of whole models, and the one process, pass what they are given; all else one sample
         "micro_batch": batch if strategy in AT_ONCE and alone else 1,
@@ -141,7 +146,9 @@ def resolved(words: Words) -> Words:
     }  # fmt: skip
     model = find_model(words["model"])
     if isinstance(model, Decoder):
-        usual["attention_efficiency"] = efficiency
+        usual |= {"attention": "flash", "dropout": False, "fused_loss": False}
+    else:
+        usual["compute_efficiency"] = training.efficiency_on(gpu)
     if ":" not in words["model"]:
         assert isinstance(model, Decoder)
         usual["seq"] = model.sequence
