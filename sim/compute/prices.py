@@ -140,11 +140,12 @@ def prices_on(
     if efficiency is not None:
         return Prices(roofline=flat, attention=attention, backward=BACKWARD, launch_s=LAUNCH_S)
     wide = gpu.peak("bfloat16" if flat.precision in NARROW else flat.precision)
+    has_grid = attention is None and flat.itemsize == 2
     grid = product_rates(gpu.name, _GRIDS.get(flat.precision, flat.precision))
     return Prices(
         roofline=flat,
         products=grid or Waves(gpu.peak(flat.precision), gpu.multiprocessors),
-        flash=attention_rates(gpu.name) if attention is None else None,
+        flash=attention_rates(gpu.name) if has_grid else None,
         attention=attention or ATTENTION * wide,
         batched=BATCHED * wide,
         backward=BACKWARD,

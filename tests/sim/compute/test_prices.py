@@ -1,0 +1,83 @@
+"""Prices: no kernel beats its peak or its bytes, and more work takes no less time."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ringside.sim.compute.doubt import band
+from ringside.sim.compute.kernels import Flash, Gemm, Kernel, Scores, Streaming
+from ringside.sim.compute.prices import Computing, Prices, prices_on
+from ringside.sim.compute.stacks import find_stack
+from ringside.sim.workload.devices import DEVICES, device
+
+GPUS = st.sampled_from(sorted(DEVICES))
+PRECISIONS = st.sampled_from(["bf16", "fp16", "fp32", "fp8", "mxfp8", "nvfp4"])
+WIDTHS = st.sampled_from([64, 100, 512, 1000, 4096, 5120, 14336, 128256])
+GEMMS = st.builds(Gemm, WIDTHS, WIDTHS, WIDTHS, st.sampled_from([1, 8]), st.booleans())
+FLASH = st.builds(
+    Flash, st.sampled_from([1, 8, 64]), st.sampled_from([128, 2048, 8192]), st.sampled_from([128, 256]),
+    st.booleans(), st.booleans(),
+)  # fmt: skip
+
+
+NOISE = 0.1
+"""Measured grids contradict themselves by as much: a larger product that took less."""
+
+
+def priced(gpu: str, precision: str, **how: float) -> Prices | None:
+    try:
+        return prices_on(device(gpu), precision, **how)
+    except ValueError:
+        return None
+
+
+@given(GPUS, PRECISIONS, st.one_of(GEMMS, FLASH))
+def test_no_kernel_beats_its_peak_or_its_bytes(gpu: str, precision: str, kernel: Kernel) -> None:
+    prices = priced(gpu, precision)
+    if prices is None or isinstance(kernel, Streaming):
+        return
+    assert prices.seconds(kernel) >= kernel.flops / device(gpu).peak(prices.roofline.precision)
+    assert prices.seconds(kernel) >= kernel.elements * prices.roofline.itemsize / prices.roofline.bytes_per_s
+
+
+@given(GPUS, PRECISIONS, GEMMS, st.sampled_from(["m", "n", "k"]))
+def test_twice_the_work_takes_no_less(gpu: str, precision: str, gemm: Gemm, side: str) -> None:
+    prices = priced(gpu, precision)
+    if prices is not None:
+        twice = gemm._replace(**{side: 2 * getattr(gemm, side)})
+        assert prices.seconds(twice) >= prices.seconds(gemm) * (1 - NOISE)
+
+
+@given(GPUS, GEMMS)
+def test_an_efficiency_is_a_flat_share_of_the_peak(gpu: str, gemm: Gemm) -> None:
+    prices = priced(gpu, "bf16", efficiency=0.4)
+    if prices is not None:
+        flops_s = gemm.flops / (0.4 * device(gpu).peak("bfloat16"))
+        assert prices.seconds(gemm) == pytest.approx(
+            max(flops_s, gemm.elements * 2 / prices.roofline.bytes_per_s)
+        )
+
+
+def test_scores_are_written_at_least_once() -> None:
+    prices = prices_on(device("a100"), "bf16")
+    flash, scores = Flash(32, 4096, 256), Scores(32, 4096, 256)
+    assert prices.seconds(scores) > prices.seconds(flash)
+    assert prices.seconds(scores._replace(backward=True)) > prices.seconds(scores)
+
+
+def test_the_overhead_of_a_stack_is_on_every_kernel() -> None:
+    prices, gemm = prices_on(device("h100"), "bf16"), Gemm(4096, 4096, 4096)
+    stack = find_stack("te")
+    slower = Computing(prices, stack, stack.overhead)
+    assert slower.seconds(gemm) == pytest.approx(stack.overhead * Computing(prices, stack).seconds(gemm))
+    assert replace(slower, overhead=2.0).streamed_s(1000, 4) == 2 * Computing(prices, stack).streamed_s(
+        1000, 4
+    )
+
+
+def test_the_less_is_known_the_wider_a_band() -> None:
+    known = band(measured=True, named=False, is_decoder=True)
+    named, unnamed = (band(measured=False, named=one, is_decoder=True) for one in (True, False))
+    assert 1 < known < named < unnamed < band(measured=False, named=True, is_decoder=False)
