@@ -38,7 +38,7 @@ def test_sequences_are_shared_and_exchanges_hidden_where_asked(train: Train) -> 
     words = ("--model", "llama3-8b:2048", "--cluster", "dgx-h100:1", "--batch", "1", "--strategy", "fsdp")
     shared = train(*words, "--cp", "4", "--cp-method", "ulysses", "--all").splitlines()
     assert "context 4 by ulysses x shard 2" in shared[1]
-    tensor = (*words, "--tp", "4", "--sequence-parallel", "--batch", "8", "--micro-batch", "8")
+    tensor = (*words, *"--tp 4 --tp-style dtensor --sequence-parallel --batch 8 --micro-batch 8".split())
     blocking, hiding = (json.loads(train(*tensor, *more, "--json")) for more in ((), ("--async-tp",)))
     assert hiding["step_s"] < blocking["step_s"]
     assert hiding["exposed_by_s"]["tensor"] < blocking["exposed_by_s"]["tensor"] / 10

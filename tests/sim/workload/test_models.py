@@ -1,6 +1,7 @@
 import pytest
 
 from ringside.sim.compute.prices import Computing, Prices, prices_on
+from ringside.sim.training.tensor.costs import Numerics
 from ringside.sim.training.tensor.decoder import decoder_workload
 from ringside.sim.workload.architecture import workload
 from ringside.sim.workload.decoder import DECODERS, decoder
@@ -92,7 +93,8 @@ def test_a_decoder_without_experts_is_passed_whole() -> None:
 @pytest.mark.parametrize("name", DECODERS)
 def test_a_decoder_and_its_workload_are_one_model(name: str) -> None:
     model = decoder(f"{name}:512")
-    found = decoder_workload(model, Computing(Prices(roofline=Roofline(1e9, 1e300, 2))), 1, "float32")
+    computing = Computing(Prices(roofline=Roofline(1e9, 1e300, 2)))
+    found = decoder_workload(model, computing, 1, "float32", Numerics(attention="full"))
     assert model.num_parameters == found.num_parameters
     assert model.flops() == pytest.approx(1e9 * found.totals.forward_s, rel=1e-12)
     assert model.training_flops() == pytest.approx(
