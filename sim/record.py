@@ -24,6 +24,9 @@ DDP_SCHEMA = "ringside.ddp/1"
 TRAINING_SCHEMA = "ringside.training/1"
 """Schema of steps of other strategies: `ringside.real.training.record`."""
 
+COMPUTE_SCHEMA = "ringside.compute/1"
+"""Schema of measured rates of computing: `ringside.sim.compute.grids`."""
+
 
 Steps = TypeVar("Steps")
 
@@ -155,17 +158,18 @@ def add(record: Record, path: Path) -> None:
 
 
 def schema_of(path: Path) -> str | None:
-    """Return the schema of a file of training steps; None for any other file."""
+    """Return the schema of a file of training steps or rates; None for any other file."""
     try:
         with regular(path).open("rb") as file:
             begin = file.read(64)
     except OSError:
         return None
-    return next((schema for schema in (DDP_SCHEMA, TRAINING_SCHEMA) if schema.encode() in begin), None)
+    schemas = (DDP_SCHEMA, TRAINING_SCHEMA, COMPUTE_SCHEMA)
+    return next((schema for schema in schemas if schema.encode() in begin), None)
 
 
 def read_steps(path: Path, schema: str, adapter: TypeAdapter[Steps], command: str) -> Steps:
-    """Return a file's training steps; raise `RecordError` with all errors and the command that makes one."""
+    """Return what a file contains; raise `RecordError` with all errors and the command that makes one."""
     again = f"make one with {command}"
     try:
         content = json.loads(regular(path).read_text(encoding="utf-8"))

@@ -14,13 +14,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, TypeAdapter
 
 from ringside.sim.compute.interpolation import Grid, Points
-from ringside.sim.record import read_steps
+from ringside.sim.record import COMPUTE_SCHEMA, read_steps
 
 FOLDER = Path(__file__).parent / "rates"
 """The shipped grids: ``products/GPU.csv`` and ``attention/GPU.csv``."""
-
-SCHEMA = "ringside.compute/1"
-"""Schema of a file of measured rates."""
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp8_block", "mxfp8", "nvfp4"]
 """The type of a product's factors."""
@@ -68,7 +65,7 @@ class AttentionRates:
 def product_rates(gpu: str, precision: str) -> ProductRates | None:
     """Return the shipped rates of a GPU's products in a precision; None where it was not measured."""
     grid = _grid("products", gpu, SAME_RATE.get(precision, precision))
-    return grid and ProductRates(grid)
+    return None if grid is None else ProductRates(grid)
 
 
 def attention_rates(gpu: str) -> AttentionRates | None:
@@ -77,7 +74,7 @@ def attention_rates(gpu: str) -> AttentionRates | None:
     A100 was measured with heads of 128 only, and has their rates for all.
     """
     grid = _grid("attention", gpu, "bf16")
-    return grid and AttentionRates(grid)
+    return None if grid is None else AttentionRates(grid)
 
 
 @cache
@@ -113,7 +110,9 @@ class RatesFile:
     device: str
     source: str
     date: str
-    products: dict[Precision, Annotated[tuple[ProductPoint, ...], Field(min_length=1)]]
+    products: Annotated[
+        dict[Precision, Annotated[tuple[ProductPoint, ...], Field(min_length=1)]], Field(min_length=1)
+    ]
     grouped: dict[Precision, Annotated[tuple[GroupedPoint, ...], Field(min_length=1)]] = field(
         default_factory=dict
     )
@@ -123,7 +122,7 @@ class RatesFile:
 
     def dumps(self) -> str:
         """Return the file's text, JSON."""
-        return json.dumps({"schema": SCHEMA, **asdict(self)}) + "\n"
+        return json.dumps({"schema": COMPUTE_SCHEMA, **asdict(self)}) + "\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +138,7 @@ class Rates:
 
 def read_rates(path: Path) -> Rates:
     """Read a file of measured rates; raise ValueError with everything that is wrong with it."""
-    file = read_steps(path, SCHEMA, TypeAdapter(RatesFile), "ringside measure compute")
+    file = read_steps(path, COMPUTE_SCHEMA, TypeAdapter(RatesFile), "ringside measure compute")
     return Rates(
         device=file.device,
         products={name: ProductRates(_points(points)) for name, points in file.products.items()},
