@@ -15,6 +15,7 @@ if not os.path.isdir(os.path.join(__path__[0], "sim")):
 
 if TYPE_CHECKING:
     from ringside.real.questions.collective_measurement import CollectiveMeasurement as CollectiveMeasurement
+    from ringside.real.questions.compute_measurement import ComputeMeasurement as ComputeMeasurement
     from ringside.real.questions.elastic_measurement import ElasticMeasurement as ElasticMeasurement
     from ringside.real.questions.program_run import ProgramRun as ProgramRun
     from ringside.real.questions.training_measurement import TrainingMeasurement as TrainingMeasurement
@@ -91,6 +92,7 @@ else:
         "CollectiveValidation": "ringside.validation.questions.emulated_validation",
         "Compared": "ringside.validation.compare",
         "Comparison": "ringside.validation.questions.comparison",
+        "ComputeMeasurement": "ringside.real.questions.compute_measurement",
         "Coverage": "ringside.sim.questions.coverage",
         "DataParallel": "ringside.sim.training.ddp.job",
         "DdpMeasurement": "ringside.validation.questions.ddp_measurement",

@@ -35,6 +35,7 @@ COMMANDS = {
     "measure": "Measure a collective for real.",
     "measure ddp": "Measure steps of DistributedDataParallel, with a model or with sleeping layers.",
     "measure train": "Measure steps of FSDP2, pipelines, tensor, context and expert parallelism.",
+    "measure compute": "Measure rates of products, attention and memory of this CPU or GPU.",
     "measure elastic": "Kill ranks of a real job; compare its goodput with the prediction.",
     "calibrate": "Fit a cluster's parameters to measurements.",
     "compare": "Compare predictions with measurements: records and nccl-tests, or measured training steps.",

@@ -17,7 +17,7 @@ from ringside.sim.record import Record, to_fields
 from ringside.topologies.names import one_of
 from ringside.topologies.units import parse_size
 
-OTHERS = ("ddp", "train", "elastic")
+OTHERS = ("ddp", "train", "compute", "elastic")
 """Other measurements, each a question and a command of its own."""
 
 

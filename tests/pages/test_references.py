@@ -143,9 +143,11 @@ def test_every_key_of_a_record_is_there(what, expected):
 
 def test_every_key_of_a_run_is_there():
     from ringside.real.training.record import TrainingRecord
+    from ringside.sim.compute.grids import RatesFile
     from ringside.sim.goodput.elastic import ElasticRun
 
     assert set(named(JSON, "<!-- fields: training -->")) == {field.name for field in fields(TrainingRecord)}
+    assert set(named(JSON, "<!-- fields: compute -->")) >= {field.name for field in fields(RatesFile)}
     derived = {"goodput", "redone"}
     assert set(named(JSON, "<!-- fields: elastic -->")) == {f.name for f in fields(ElasticRun)} | derived
 

@@ -113,6 +113,7 @@ def test_choices_that_are_written_by_hand_are_those_that_hold():
         ("measure", "--model --kills --tp --comm-hook"),
         ("measure ddp", "--begin --kills --tp --nnodes"),
         ("measure train", "--backend --begin --kills --comm-hook --plot"),
+        ("measure compute", "--backend --begin --ranks --emulate"),
         ("measure elastic", "--backend --begin --model --emulate"),
         ("validate ddp", "--family"),
         ("validate training", "--plot"),

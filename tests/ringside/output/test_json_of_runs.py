@@ -37,6 +37,6 @@ def test_records_are_told_as_their_file_has_them(json_of, monkeypatch):
     assert answer["rows"] == [to_fields(row) for row in made]
 
 
-@pytest.mark.parametrize("word", ["ddp", "train", "elastic"])
+@pytest.mark.parametrize("word", ["ddp", "train", "compute", "elastic"])
 def test_other_measurements_have_their_words_behind_their_name(refused, word):
     assert f"write ringside measure {word}" in refused("measure", "-o", "x.json", word)

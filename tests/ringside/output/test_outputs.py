@@ -147,6 +147,7 @@ ASKED = {
     "measure": "all_reduce --size 1K",
     "measure ddp": "",
     "measure train": "",
+    "measure compute": "",
     "measure elastic": "",
     "calibrate": "fit.jsonl --cluster star",
     "compare": "fit.jsonl --cluster star",
