@@ -168,8 +168,6 @@ class Layout:
             )
         if self.tp_style and self.tp == 1:
             raise LayoutError("`tp_style` needs tensor-parallel ranks; add `tp` 2, or leave it out")
-        if self.async_tp and self.tp_style == "megatron":
-            raise LayoutError("`async_tp` is torch's, and `tp_style` is megatron; remove one of them")
         if self.async_tp and not self.sequence_parallel:
             raise LayoutError(
                 "`async_tp` splits the gathers and scatters of sequence parallelism; add `sequence_parallel`"
@@ -256,11 +254,11 @@ class Layout:
 
     @property
     def style(self) -> str:
-        """The style of products: Megatron-LM's by default with tensor parallelism."""
+        """The style of products: Megatron-LM's by default with tensor parallelism, torch's with `async_tp`."""
         if self.tp_style:
             return self.tp_style
-        fuses = self.tp > 1 or self.strategy in FUSING
-        return "megatron" if fuses and not self.async_tp else "dtensor"
+        fuses = self.strategy in FUSING or (self.tp > 1 and not self.async_tp)
+        return "megatron" if fuses else "dtensor"
 
     @property
     def stages(self) -> int:

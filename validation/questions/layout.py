@@ -51,7 +51,7 @@ class ByLayout(Question):
         "How context-parallel ranks exchange keys and values.",
         metavar=choices(METHODS), default=None, default_text="the framework's own",
     )  # fmt: skip
-    async_tp: bool = option("Hide tensor-parallel exchanges behind products (torch).", default=False)
+    async_tp: bool = option("Hide tensor-parallel exchanges behind products.", default=False)
     pp: int = option("Pipeline-parallel ranks, which share the layers.", default=1)
     shard: int | None = option(
         "hsdp, hybrid_zero: number of ranks in a sharding group.",

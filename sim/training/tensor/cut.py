@@ -168,7 +168,7 @@ TILE = 128, 256
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """Reads of other ranks' memory during compute, as in torch's asynchronous tensor parallelism.
+    """Reads of other ranks' memory during compute, as in asynchronous tensor parallelism.
 
     A copy runs at ``bytes_per_s``; ranks meet before and after, ``barrier_s`` each time. Products are
     computed in pieces, each in waves of `TILE` on the ``multiprocessors``: each piece loses the idle part of
@@ -198,7 +198,8 @@ class TensorParallel:
     ``style`` is ``megatron``, which fuses products of one input and computes weights' gradients while those
     of inputs are exchanged, or ``dtensor``, torch's, with separate products. ``sequence`` adds sequence
     parallelism, for which Megatron gathers inputs again in backward and DTensor keeps them. With ``pull``
-    DTensor splits its gathers and scatters and hides them behind the products. ``gathers_logits`` says that
+    gathers and scatters are split and hidden behind the products, as by TransformerEngine's user buffers
+    and by torch. ``gathers_logits`` says that
     the loss needs the whole vocabulary on each rank, as DTensor's loss does by default.
     """
 
@@ -213,8 +214,8 @@ class TensorParallel:
             raise ValueError(f"tensor parallelism among {self.degree} ranks; write 1 or more")
         if self.style not in STYLES:
             raise ValueError(f"unknown tensor-parallel style {self.style!r}; write {' or '.join(STYLES)}")
-        if self.pull and not (self.style == "dtensor" and self.sequence):
-            raise ValueError("asynchronous tensor parallelism needs style dtensor and sequence parallelism")
+        if self.pull and not self.sequence:
+            raise ValueError("asynchronous tensor parallelism needs sequence parallelism")
 
 
 class Product(NamedTuple):

@@ -143,7 +143,7 @@ class Columns:
     def backward(self) -> Pass:
         """Return gradients of inputs, whose sum is exchanged, and of weights; then the norm's."""
         costs, norm = self.costs, Kernels(self.costs.norm.backward)
-        if costs.parallel.style == "megatron":
+        if costs.parallel.style == "megatron" and not costs.parallel.pull:
             return (
                 *costs.gather(overlaps=True),
                 Kernels(sum(map(costs.input_gradient, self.products))),

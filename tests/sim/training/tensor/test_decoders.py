@@ -172,7 +172,7 @@ def test_asynchronous_tensor_parallelism_hides_copies_behind_products() -> None:
         ("llama3-8b:31", {"degree": 2, "sequence": True}, "31 tokens of a sequence do not divide by 2"),
         ("llama3-8b", {"degree": 0}, "among 0 ranks; write 1 or more"),
         ("llama3-8b", {"style": "colossal"}, "write megatron or dtensor"),
-        ("llama3-8b", {"degree": 2, "pull": Pull(1e9)}, "needs style dtensor"),
+        ("llama3-8b", {"degree": 2, "pull": Pull(1e9)}, "needs sequence parallelism"),
     ],
 )
 def test_what_does_not_divide_is_refused_with_what_would_fit(
