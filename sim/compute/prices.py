@@ -3,13 +3,13 @@
 Products and attention have measured rates where a grid is shipped, else tiles in waves and data sheets.
 """
 
-from dataclasses import dataclass
-from math import ceil
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ringside.sim.compute.grids import attention_rates, product_rates
+from ringside.sim.compute.grids import GroupedRates, Rates, attention_rates, product_rates
 from ringside.sim.compute.kernels import Flash, Gemm, Kernel, Scores, Streaming
 from ringside.sim.compute.stacks import STACKS, Stack
+from ringside.sim.compute.waves import NBYTES, wave_rate
 from ringside.sim.workload.devices import COMPUTE_EFFICIENCY, NARROW, Device, Roofline
 
 STREAMS = 0.75
@@ -55,35 +55,36 @@ class FlashRates(Protocol):
         ...
 
 
-TILE, FULL_WAVE = 128, 0.75
-"""Side of a tile of a product, and the share of the peak in a full wave of tiles."""
-
-
 @dataclass(frozen=True, slots=True)
 class Waves:
-    """Rates of products on a GPU without a grid: tiles in waves over its multiprocessors."""
+    """Rates of products on a GPU without a grid; fields are parameters of `wave_rate`."""
 
     peak: float
     multiprocessors: int
+    bandwidth: float
+    itemsize: float
 
     def flops_per_s(self, m: int, n: int, k: int) -> float:
-        """Return the FLOP/s: idle multiprocessors of the last wave are lost."""
-        tiles = ceil(m / TILE) * ceil(n / TILE)
-        waves = ceil(tiles / self.multiprocessors)
-        return FULL_WAVE * self.peak * tiles / (waves * self.multiprocessors)
+        """Return the FLOP/s of a product of m x k by k x n elements."""
+        return wave_rate(
+            m, n, k, peak=self.peak, multiprocessors=self.multiprocessors, bandwidth=self.bandwidth,
+            itemsize=self.itemsize,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
     """The rates of kernels on one GPU; without more it is the ``roofline``.
 
-    ``products`` and ``flash`` are measured rates. ``attention`` and ``batched`` are flat rates (FLOP/s) of
-    flash attention and of products with scores, by default those of other products. ``backward`` is the time
-    of flash attention's backward over forward's. A memory-bound kernel takes ``launch_s`` besides its bytes.
+    ``products``, ``grouped`` (several in one launch) and ``flash`` are measured rates. ``attention`` and
+    ``batched`` are flat rates (FLOP/s) of flash attention and of products with scores, by default those of
+    other products. ``backward`` is the time of flash attention's backward over forward's. A memory-bound
+    kernel takes ``launch_s`` besides its bytes.
     """
 
     roofline: Roofline
     products: GemmRates | None = None
+    grouped: GroupedRates | None = None
     flash: FlashRates | None = None
     attention: float | None = None
     batched: float | None = None
@@ -105,7 +106,10 @@ class Prices:
     def _gemm_rate(self, kernel: Gemm) -> float:
         if self.products is None:
             return self.roofline.flops_per_s
-        rate = self.products.flops_per_s(kernel.m * kernel.products, kernel.n, kernel.k)
+        if self.grouped is not None and kernel.products > 1:
+            rate = self.grouped.flops_per_s(kernel.products, kernel.m, kernel.n, kernel.k)
+        else:
+            rate = self.products.flops_per_s(kernel.m * kernel.products, kernel.n, kernel.k)
         return rate * ACCUMULATED if kernel.accumulates else rate
 
     def _flash_rate(self, kernel: Flash) -> float:
@@ -126,11 +130,12 @@ def prices_on(
     *,
     efficiency: float | None = None,
     attention_efficiency: float | None = None,
+    rates: Rates | None = None,
 ) -> Prices:
     """Return the prices on a GPU of products in ``precision``, and of all else in 16 bits.
 
     With an ``efficiency`` products run at that share of the peak, and attention too unless
-    ``attention_efficiency`` says otherwise.
+    ``attention_efficiency`` says otherwise. One's own ``rates`` go before those of shipped grids.
     """
     flat = gpu.roofline(precision, COMPUTE_EFFICIENCY if efficiency is None else efficiency, STREAMS)
     attention = None
@@ -141,11 +146,20 @@ def prices_on(
         return Prices(roofline=flat, attention=attention, backward=BACKWARD, launch_s=LAUNCH_S)
     wide = gpu.peak("bfloat16" if flat.precision in NARROW else flat.precision)
     has_grid = attention is None and flat.itemsize == 2
-    grid = product_rates(gpu.name, _GRIDS.get(flat.precision, flat.precision))
+    if rates is not None and rates.streaming is not None:
+        flat = replace(flat, bytes_per_s=rates.streaming)
+    name = _GRIDS.get(flat.precision, flat.precision)
+    own = rates.products.get(name) if rates else None
+    grid = own or product_rates(gpu.name, name)
+    waves = Waves(
+        gpu.peak(flat.precision), gpu.multiprocessors, flat.bytes_per_s,
+        NBYTES.get(flat.precision, flat.itemsize),
+    )  # fmt: skip
     return Prices(
         roofline=flat,
-        products=grid or Waves(gpu.peak(flat.precision), gpu.multiprocessors),
-        flash=attention_rates(gpu.name) if has_grid else None,
+        products=grid or waves,
+        grouped=rates.grouped.get(name) if rates and own else None,
+        flash=(rates and rates.attention) or attention_rates(gpu.name) if has_grid else None,
         attention=attention or ATTENTION * wide,
         batched=BATCHED * wide,
         backward=BACKWARD,
@@ -154,7 +168,7 @@ def prices_on(
 
 
 @dataclass(frozen=True, slots=True)
-class Computing:
+class StackOnGpu:
     """How a GPU computes a model: the stack that launches kernels, and what they cost.
 
     ``overhead`` is the time of training over that of its kernels.

@@ -18,14 +18,14 @@ FUSED, OTHERS = 1.03, 1.175
 Fitted to published steps (`ringside.validation.scorecard.absolute`)."""
 
 
-class Passes(NamedTuple):
+class PerPass(NamedTuple):
     """A figure of forward, and of backward."""
 
     forward: float
     backward: float
 
 
-LAYER_NORM = Passes(4, 12)
+LAYER_NORM = PerPass(4, 12)
 """Bytes of a layer norm in one kernel, in backward with the sum of the branch's gradients."""
 
 
@@ -46,18 +46,18 @@ class Stack:
     name: str
     meaning: str
     overhead: float
-    norm: Passes
-    residual: Passes
-    dropped: Passes
+    norm: PerPass
+    residual: PerPass
+    dropped: PerPass
     biased: float
-    rotary: Passes
-    gated: Passes
-    plain: Passes
+    rotary: PerPass
+    gated: PerPass
+    plain: PerPass
     joined: float
-    loss: Passes
-    scores: Passes
-    undropped: Passes
-    launches: Passes
+    loss: PerPass
+    scores: PerPass
+    undropped: PerPass
+    launches: PerPass
     flash: bool
     accumulates: bool
 
@@ -71,18 +71,18 @@ _TE = Stack(
     name="te",
     meaning="Megatron-core with TransformerEngine, from 2024",
     overhead=FUSED,
-    norm=Passes(4, 12),
-    residual=Passes(6, 0),
-    dropped=Passes(7, 5),
+    norm=PerPass(4, 12),
+    residual=PerPass(6, 0),
+    dropped=PerPass(7, 5),
     biased=0,
-    rotary=Passes(4, 4),
-    gated=Passes(6, 10),
-    plain=Passes(4, 6),
+    rotary=PerPass(4, 4),
+    gated=PerPass(6, 10),
+    plain=PerPass(4, 6),
     joined=4,
-    loss=Passes(14, 10),
-    scores=Passes(13, 19),
-    undropped=Passes(8, 12),
-    launches=Passes(14, 24),
+    loss=PerPass(14, 10),
+    scores=PerPass(13, 19),
+    undropped=PerPass(8, 12),
+    launches=PerPass(14, 24),
     flash=True,
     accumulates=True,
 )
@@ -92,9 +92,9 @@ _MEGATRON = replace(
     meaning="Megatron-LM of 2020 to 2022, whose attention writes its scores",
     overhead=OTHERS,
     biased=2,
-    plain=Passes(4, 8),
-    loss=Passes(38, 14),
-    launches=Passes(12, 18),
+    plain=PerPass(4, 8),
+    loss=PerPass(38, 14),
+    launches=PerPass(12, 18),
     flash=False,
 )
 _FSDP1 = replace(
@@ -102,55 +102,55 @@ _FSDP1 = replace(
     name="fsdp1",
     meaning="llm-foundry on FSDP1",
     overhead=OTHERS,
-    dropped=Passes(11, 5),
+    dropped=PerPass(11, 5),
     biased=2,
-    loss=Passes(18, 26),
+    loss=PerPass(18, 26),
     accumulates=False,
 )
 _EAGER = replace(
     _FSDP1,
     name="eager",
     meaning="PyTorch as written, with its fused RMSNorm",
-    norm=Passes(10, 18),
-    rotary=Passes(20, 20),
-    gated=Passes(10, 18),
+    norm=PerPass(10, 18),
+    rotary=PerPass(20, 20),
+    gated=PerPass(10, 18),
 )
 _TRANSFORMERS = replace(
     _EAGER,
     name="transformers",
     meaning="Hugging Face's models as written",
-    norm=Passes(36, 98),
-    rotary=Passes(20, 28),
-    launches=Passes(30, 54),
+    norm=PerPass(36, 98),
+    rotary=PerPass(20, 28),
+    launches=PerPass(30, 54),
 )
 _COMPILE = replace(
     _FSDP1,
     name="compile",
     meaning="torch.compile of each layer",
-    norm=Passes(4, 10),
-    residual=Passes(4, 0),
-    dropped=Passes(5, 5),
-    rotary=Passes(8, 8),
-    loss=Passes(8, 8),
+    norm=PerPass(4, 10),
+    residual=PerPass(4, 0),
+    dropped=PerPass(5, 5),
+    rotary=PerPass(8, 8),
+    loss=PerPass(8, 8),
 )
 _INTERNEVO = replace(
-    _TE, name="internevo", meaning="InternEvo with fused kernels", overhead=OTHERS, loss=Passes(6, 6)
+    _TE, name="internevo", meaning="InternEvo with fused kernels", overhead=OTHERS, loss=PerPass(6, 6)
 )
-_NANOTRON = replace(_FSDP1, name="nanotron", meaning="nanotron", gated=Passes(10, 18), loss=Passes(38, 14))
+_NANOTRON = replace(_FSDP1, name="nanotron", meaning="nanotron", gated=PerPass(10, 18), loss=PerPass(38, 14))
 _ALEPH_RMS = replace(
     _INTERNEVO,
     name="aleph-rms",
     meaning="Aleph Alpha's scaling with an RMSNorm kernel",
-    rotary=Passes(20, 28),
-    gated=Passes(10, 18),
-    loss=Passes(38, 14),
+    rotary=PerPass(20, 28),
+    gated=PerPass(10, 18),
+    loss=PerPass(38, 14),
 )
 _ALEPH = replace(
     _ALEPH_RMS,
     name="aleph",
     meaning="Aleph Alpha's scaling with RMSNorm as written",
-    norm=Passes(36, 98),
-    launches=Passes(30, 50),
+    norm=PerPass(36, 98),
+    launches=PerPass(30, 50),
 )
 
 STACKS: Mapping[str, Stack] = {

@@ -13,15 +13,15 @@ from math import ceil
 TILE = 128
 """Rows and columns of an output tile; with tiles of 128 x 256 the errors are the same within a point."""
 
-SLOW_SHARE = 0.86
+SLOW_SHARE = 0.89
 """Share of the peak that a full wave reaches where multiprocessors are slow."""
 
-LIMIT = 59e12
+LIMIT = 69e12
 """FLOP/s that add to a multiprocessor's: one of peak p takes as long as at ``SLOW_SHARE`` p and at this.
 
 The faster its tensor cores, the more it waits for its operands, and the more often power is the limit."""
 
-BLOCK_SHARE = 0.64
+BLOCK_SHARE = 0.67
 """Share of the peak of a full wave in ``fp8_block``, where each block of 128 has a scale."""
 
 CAST_NBYTES = 5

@@ -254,7 +254,7 @@ class Layout:
 
     @property
     def style(self) -> str:
-        """The style of products: Megatron-LM's by default with tensor parallelism, torch's with `async_tp`."""
+        """The style of products: by default Megatron-LM's with tensor parallelism, or torch's."""
         if self.tp_style:
             return self.tp_style
         fuses = self.strategy in FUSING or (self.tp > 1 and not self.async_tp)

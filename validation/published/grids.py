@@ -2,10 +2,10 @@
 
 ``python -m ringside.validation.published.grids FOLDER`` writes them from the tables in a folder, and prints
 the median errors that thinning makes: at other multiples of a tile's 128 rows, and at all other values of m.
-The tables are Apache-2.0 (github.com/ai-dynamo/aiconfigurator): ``systems/data`` of the
-wheel aiconfigurator-core 0.12.0, or files whose names join its folders by underscores. A figure is the mean
-time of the two runtimes; one that takes more than twice as long as the other is limited by its host, and
-left out. Attention is TensorRT-LLM's, which fits training better than vLLM's.
+The tables are Apache-2.0 (github.com/ai-dynamo/aiconfigurator): ``systems/data`` of the wheel
+aiconfigurator-core 0.12.0, or files whose names join its folders by underscores. A figure is the time of the
+faster of two runtimes, as training's libraries choose among many kernels. Attention is TensorRT-LLM's, which
+fits training better than vLLM's.
 """
 
 import sys
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 from pathlib import Path
-from statistics import fmean, median
+from statistics import median
 from typing import Any, NamedTuple
 
 from ringside.sim.compute.grids import FOLDER, product_rates
@@ -60,23 +60,20 @@ ATTENTION = (
 )
 """Columns of the tables; ``latency`` is in milliseconds."""
 
-HOST_LIMITED = 2.0
-"""Times over the fastest runtime's from which the host limits a runtime."""
-
 Sizes = tuple[int, int, int]
 Table = Mapping[Sizes, float]
 """FLOP/s by sizes: m, n, k of products; heads, sequence and head size of attention."""
 
 
 def product_table(runtimes: Iterable[Table]) -> Table:
-    """Return the rates of the mean times, from milliseconds of each runtime by m, n, k."""
-    times: dict[Sizes, list[float]] = {}
+    """Return the rates of the faster runtime, from milliseconds of each by m, n, k."""
+    times: dict[Sizes, float] = {}
     for table in runtimes:
         for sizes, milliseconds in table.items():
-            times.setdefault(sizes, []).append(milliseconds)
+            times[sizes] = min(milliseconds, times.get(sizes, milliseconds))
     return {
-        (m, n, k): 2e3 * m * n * k / fmean(one for one in several if one <= HOST_LIMITED * min(several))
-        for (m, n, k), several in times.items()
+        (m, n, k): 2e3 * m * n * k / milliseconds
+        for (m, n, k), milliseconds in times.items()
         if n >= NARROWEST and k >= NARROWEST
     }
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from ringside.sim.calibration import Calibration
 from ringside.sim.compute.doubt import band
-from ringside.sim.compute.prices import Computing, prices_on
-from ringside.sim.compute.stacks import STACKS, find_stack
 from ringside.sim.libraries.find import LIBRARIES, Options, default_library, find_library
 from ringside.sim.libraries.library import Library
 from ringside.sim.program.libraries import Libraries
@@ -23,15 +21,15 @@ from ringside.sim.training.ddp.step import workload_of
 from ringside.sim.training.layout import COPIES, FSDP, LayoutError
 from ringside.sim.training.memory import OPTIMIZERS
 from ringside.sim.training.parallel import ParallelTraining
-from ringside.sim.training.tensor.costs import ATTENTION
 from ringside.sim.training.tensor.decoder import DecoderOnGpu, ModelOnGpu, decoder_on_gpu
 from ringside.sim.workload.architecture import Architecture
 from ringside.sim.workload.decoder import Decoder
-from ringside.sim.workload.devices import DEVICES, Device, device, device_of
+from ringside.sim.workload.devices import DEVICES, NARROW, Device, device, device_of
 from ringside.sim.workload.models import find_model as named_model
 from ringside.sim.workload.models import is_model
 from ringside.sim.workload.workload import TimedModel, rebatched
 from ringside.topologies.units import parse_size
+from ringside.validation.questions.kernels import STACK_OF, OfKernels
 from ringside.validation.questions.layout import ByLayout
 
 
@@ -80,13 +78,8 @@ class ByBuckets(OfBuckets):
         f"{', '.join(COMM_HOOKS)}; powersgd:rank=4,start=10.",
         metavar="HOOK", default=None, default_text="none",
     )  # fmt: skip
-    accumulation: int = option("Passes per step, each reduced; with --no-sync only the last.", default=1)
+    accumulation: int = option("PerPass per step, each reduced; with --no-sync only the last.", default=1)
 
-
-STACK_OF = {
-    "distributed_optimizer": "te", "fsdp1": "fsdp1", "hybrid_zero": "internevo",
-}  # fmt: skip
-"""The usual stack of strategies that belong to one framework."""
 
 SAMPLE_UNITS = ("samples", "sample", "img", "images", "image", "seq", "sequences", "sequence")
 """Units of a measured throughput that count samples of the model."""
@@ -158,7 +151,7 @@ def find_model(text: str) -> Architecture | Decoder:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training(Question):
+class Training(OfKernels):
     """The trained model, and its numerics.
 
     ``seq`` becomes part of ``model``. ``batch`` is of one rank and one pass, None for the model's own.
@@ -178,27 +171,8 @@ class Training(Question):
     device: str | None = option(
         f"One of {', '.join(DEVICES)}.", metavar="GPU", default=None, default_text="the cluster's"
     )
-    precision: str | None = option(
-        "Type in which products are computed: bf16, ...", default=None, default_text="as the model usually is"
-    )
     dtype: str | None = option(
         "Type of parameters and gradients.", default=None, default_text="the model's own"
-    )
-    stack: str | None = option(
-        "Software whose kernels run.",
-        metavar=choices(STACKS), default=None, default_text="by strategy",
-    )  # fmt: skip
-    compute_efficiency: float | None = option(
-        "Share of the GPU's peak that products reach.", default=None, default_text="by kernel"
-    )
-    attention: str | None = option(
-        "Kernels of attention: one kernel, one that computes masked scores too, or unfused.",
-        metavar=choices(ATTENTION), default=None, default_text="the stack's",
-    )  # fmt: skip
-    dropout: bool = option("Train a decoder with dropout.", default=False)
-    fused_loss: bool = option("Compute a decoder's loss in one kernel.", default=False)
-    attention_efficiency: float | None = option(
-        "Share of its peak in attention proper.", default=None, default_text="that of products"
     )
     measured: tuple[float, int] | str | None = option(
         "Measured throughput: 2616img/s@1, 116000tok/s@16", metavar="RATE@RANKS", default=None
@@ -249,24 +223,10 @@ class Training(Question):
                 model, gpu, self.computing_on(gpu), batch=self.batch, dtype=self.dtype,
                 attention=self.attention, dropout=self.dropout, fused_loss=self.fused_loss,
             )  # fmt: skip
-        of_decoders = ("stack", "attention", "attention_efficiency", "dropout", "fused_loss")
-        if given := self.changed(*of_decoders):
+        of_decoders = ("stack", "attention", "attention_efficiency", "dropout", "fused_loss", "products")
+        if given := self.changed(*of_decoders) + ["precision"] * (self.precision in NARROW):
             raise ValueError(f"`{given[0]}` applies to decoders, and {self.model} is none; leave it out")
         return model.on(gpu, self.batch, self.precision, self.dtype, self.efficiency_on(gpu))
-
-    def computing_on(self, gpu: Device) -> Computing:
-        """Return how the GPU computes a decoder."""
-        stack = find_stack(self.stack or self.usual_stack)
-        prices = prices_on(
-            gpu, self.precision, efficiency=self.compute_efficiency,
-            attention_efficiency=self.attention_efficiency,
-        )  # fmt: skip
-        return Computing(prices, stack, stack.overhead if self.compute_efficiency is None else 1.0)
-
-    @property
-    def usual_stack(self) -> str:
-        """The stack of a training that names none."""
-        return "eager"
 
     def _timed(self, path: Path) -> TimedModel:
         if self.precision or self.dtype or self.compute_efficiency:
@@ -363,10 +323,8 @@ class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
         model = self.model_on_gpu
         if isinstance(model, TimedModel):
             return None
-        named = self.stack is not None or self.compute_efficiency is not None
-        return band(
-            measured=self.throughput is not None, named=named, is_decoder=isinstance(model, DecoderOnGpu)
-        )
+        named, decoder = bool(self.stack or self.compute_efficiency), isinstance(model, DecoderOnGpu)
+        return band(measured=self.throughput is not None, named=named, is_decoder=decoder)
 
     @property
     def _paced(self) -> str:

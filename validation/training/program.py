@@ -7,7 +7,7 @@ from math import inf
 
 from ringside.real.training.job import ExpertLayers, Sleeping, TrainingJob
 from ringside.sim.collective import Collective
-from ringside.sim.compute.prices import Computing, Prices
+from ringside.sim.compute.prices import Prices, StackOnGpu
 from ringside.sim.libraries.rules import GLOO
 from ringside.sim.program import Operation, Program
 from ringside.sim.training.ddp.job import Costs, DataParallel
@@ -68,7 +68,7 @@ def _layer(job: TrainingJob, model: ExpertLayers, position: int) -> RankLayer:
 HOST_S = 5e-4
 """Seconds by which some hosts lag in each layer: more than a latency, but negligible."""
 
-_UNKNOWN = Computing(Prices(roofline=Roofline(1e10, 1e10, 4)))
+_UNKNOWN = StackOnGpu(Prices(roofline=Roofline(1e10, 1e10, 4)))
 """A pace for decoders that compute on CPUs, whose times are not predicted."""
 
 

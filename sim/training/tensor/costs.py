@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from ringside.sim.compute.kernels import Flash, Scores, Streaming
-from ringside.sim.compute.prices import Computing
-from ringside.sim.compute.stacks import Passes
+from ringside.sim.compute.prices import StackOnGpu
+from ringside.sim.compute.stacks import PerPass
 from ringside.sim.training.tensor.cut import Cut
 from ringside.sim.workload.decoder import CHECKPOINTING
 from ringside.topologies.names import one_of
@@ -12,10 +12,10 @@ from ringside.topologies.names import one_of
 ATTENTION = ("flash", "full", "unfused")
 """Kernels of attention: one kernel that skips masked scores, one that computes all, or scores are written."""
 
-LOOKED_UP = Passes(4, 8)
+LOOKED_UP = PerPass(4, 8)
 """Bytes per token and column of an embedding: a row read and written, gradients read and added to a row."""
 
-FUSED_LOSS = Passes(6, 6)
+FUSED_LOSS = PerPass(6, 6)
 """Bytes per logit of a loss in one kernel, which reads them and writes their gradients over them."""
 
 
@@ -48,7 +48,7 @@ class KernelCosts:
     """Seconds of a micro-batch of ``batch`` sequences on one rank."""
 
     cut: Cut
-    computing: Computing
+    computing: StackOnGpu
     batch: int
     numerics: Numerics
 
@@ -57,13 +57,13 @@ class KernelCosts:
         return self.cut.tokens(self.batch)
 
     @property
-    def core(self) -> Passes:
+    def core(self) -> PerPass:
         """Seconds of attention proper on all tokens: two products with the scores."""
         decoder, how, computing = self.cut.decoder, self.numerics, self.computing
         heads, scored = self.batch * self.cut.heads, self.cut.scored // self.cut.heads
         if how.attention != "unfused":
             flash = Flash(heads, decoder.sequence, scored, how.attention == "flash")
-            return Passes(computing.seconds(flash), computing.seconds(flash._replace(backward=True)))
+            return PerPass(computing.seconds(flash), computing.seconds(flash._replace(backward=True)))
         products = Scores(heads, decoder.sequence, scored)
         passes = computing.stack.scores if how.dropout else computing.stack.undropped
 
@@ -71,27 +71,27 @@ class KernelCosts:
             more = nbytes * heads * decoder.sequence**2 - 2 * products.elements
             return computing.seconds(products, Streaming(more * computing.itemsize / 2, 4))
 
-        return Passes(
+        return PerPass(
             seconds(products, passes.forward), seconds(products._replace(backward=True), passes.backward)
         )
 
     @property
-    def turned(self) -> Passes:
+    def turned(self) -> PerPass:
         """Seconds of rotary positions, and in backward of joining gradients of queries, keys and values."""
         cut, stack, streamed_s = self.cut, self.computing.stack, self.computing.streamed_s
         query, key_value = self._tokens * cut.query, self._tokens * cut.key_value
-        rotary = Passes(0, 0) if cut.decoder.positions else stack.rotary
+        rotary = PerPass(0, 0) if cut.decoder.positions else stack.rotary
         forward_s, backward_s = (streamed_s(query + key_value, nbytes, 0) for nbytes in rotary)
         joined_s = streamed_s(query + 2 * key_value, stack.joined, 0)
-        return Passes(forward_s, backward_s + joined_s + self._biases_s(query + 2 * key_value))
+        return PerPass(forward_s, backward_s + joined_s + self._biases_s(query + 2 * key_value))
 
     @property
-    def activation(self) -> Passes:
+    def activation(self) -> PerPass:
         """Seconds of the activation function."""
         stack, hidden = self.computing.stack, self._tokens * self.cut.hidden
         nbytes = stack.gated if self.cut.decoder.gated else stack.plain
         forward_s, backward_s = (self.computing.streamed_s(hidden, one, 0) for one in nbytes)
-        return Passes(forward_s, backward_s + self._biases_s(hidden * (2 if self.cut.decoder.gated else 1)))
+        return PerPass(forward_s, backward_s + self._biases_s(hidden * (2 if self.cut.decoder.gated else 1)))
 
     def _biases_s(self, columns: int) -> float:
         """Return the seconds of the gradients of biases, of a branch with ``columns`` behind its norm."""
@@ -101,13 +101,13 @@ class KernelCosts:
         return self.computing.streamed_s(columns + after, self.computing.stack.biased, 0)
 
     @property
-    def loss(self) -> Passes:
+    def loss(self) -> PerPass:
         """Seconds of the loss."""
         nbytes = FUSED_LOSS if self.numerics.fused_loss else self.computing.stack.loss
         logits = self._tokens * self.cut.vocabulary
-        return Passes(*(self.computing.streamed_s(logits, one, 4) for one in nbytes))
+        return PerPass(*(self.computing.streamed_s(logits, one, 4) for one in nbytes))
 
-    def looked_up(self, rows: int) -> Passes:
+    def looked_up(self, rows: int) -> PerPass:
         """Return the seconds of embeddings that look up ``rows`` rows for each token."""
         columns = rows * self._tokens * self.cut.decoder.width
-        return Passes(*(self.computing.streamed_s(columns, nbytes) for nbytes in LOOKED_UP))
+        return PerPass(*(self.computing.streamed_s(columns, nbytes) for nbytes in LOOKED_UP))

@@ -198,9 +198,8 @@ class TensorParallel:
     ``style`` is ``megatron``, which fuses products of one input and computes weights' gradients while those
     of inputs are exchanged, or ``dtensor``, torch's, with separate products. ``sequence`` adds sequence
     parallelism, for which Megatron gathers inputs again in backward and DTensor keeps them. With ``pull``
-    gathers and scatters are split and hidden behind the products, as by TransformerEngine's user buffers
-    and by torch. ``gathers_logits`` says that
-    the loss needs the whole vocabulary on each rank, as DTensor's loss does by default.
+    gathers and scatters are hidden behind the products, as by TransformerEngine's user buffers and by torch.
+    ``gathers_logits`` says that the loss needs the whole vocabulary on each rank, as DTensor's by default.
     """
 
     degree: int = 1

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from ringside.sim.collective import Collective
-from ringside.sim.compute.prices import Computing
+from ringside.sim.compute.prices import StackOnGpu
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.job import RankModel
 from ringside.sim.training.layers import workload_of
@@ -36,7 +36,7 @@ class DecoderOnGpu:
     batch: int
     precision: str
     dtype: str
-    computing: Computing
+    computing: StackOnGpu
     numerics: Numerics
 
     def workload(self, batch: int | None = None) -> Workload:
@@ -63,7 +63,7 @@ ModelOnGpu = DecoderOnGpu | ArchitectureOnGpu | TimedModel
 def decoder_on_gpu(
     decoder: Decoder,
     gpu: Device,
-    computing: Computing,
+    computing: StackOnGpu,
     *,
     batch: int | None,
     dtype: str | None,
@@ -83,7 +83,7 @@ def decoder_on_gpu(
 def decoder_on_rank(
     decoder: Decoder,
     layout: Layout,
-    computing: Computing,
+    computing: StackOnGpu,
     dtype: str,
     *,
     numerics: Numerics = USUAL,
@@ -126,7 +126,7 @@ def decoder_on_rank(
 
 
 def decoder_workload(
-    decoder: Decoder, computing: Computing, batch: int, dtype: str, numerics: Numerics = USUAL
+    decoder: Decoder, computing: StackOnGpu, batch: int, dtype: str, numerics: Numerics = USUAL
 ) -> Workload:
     """Return one training step of ``batch`` sequences on a GPU that has the whole decoder."""
     if batch < 1:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from ringside.sim.collective import Collective
-from ringside.sim.compute.stacks import Passes
+from ringside.sim.compute.stacks import PerPass
 from ringside.sim.training.layers import Exchange, Kernels, Pass
 from ringside.sim.training.tensor.cut import Cut, Product
 from ringside.sim.training.tensor.passes import DTYPES, PassCosts, merged
@@ -256,17 +256,17 @@ class Mixture:
         return seconds + (self.costs.weight_gradient(self._router, tokens=self._tokens) if weights else 0.0)
 
     @property
-    def _activation(self) -> Passes:
+    def _activation(self) -> PerPass:
         return self._activated(self._got * self._experts.hidden / self._tensor)
 
     @property
-    def _shared_activation(self) -> Passes:
+    def _shared_activation(self) -> PerPass:
         return self._activated(self.costs.tokens * self._experts.shared * self._experts.hidden / self._tensor)
 
-    def _activated(self, columns: float) -> Passes:
+    def _activated(self, columns: float) -> PerPass:
         """Return the seconds of the activation function on this many elements."""
         computing = self.costs.computing
-        return Passes(*(computing.streamed_s(columns, nbytes) for nbytes in computing.stack.gated))
+        return PerPass(*(computing.streamed_s(columns, nbytes) for nbytes in computing.stack.gated))
 
     @property
     def _shared_forward(self) -> Pass:

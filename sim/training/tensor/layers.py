@@ -8,7 +8,7 @@ fused attention and no dropout.
 
 from dataclasses import dataclass, replace
 
-from ringside.sim.compute.prices import Computing
+from ringside.sim.compute.prices import StackOnGpu
 from ringside.sim.training.layers import Kernels, Pass, RankLayer
 from ringside.sim.training.tensor.costs import KernelCosts, Numerics
 from ringside.sim.training.tensor.cut import Attention, ContextParallel, Cut, Product, TensorParallel
@@ -90,7 +90,7 @@ class Activations:
 
 def rank_layers(
     decoder: Decoder,
-    computing: Computing,
+    computing: StackOnGpu,
     *,
     micro_batch: int = 1,
     parallel: TensorParallel | None = None,
@@ -149,7 +149,7 @@ _COPIED = {"output.bias", "down.bias", "positions.weight", "router.weight", "rou
 @dataclass(frozen=True, slots=True)
 class _Making:
     cut: Cut
-    computing: Computing
+    computing: StackOnGpu
     batch: int
     numerics: Numerics
     experts: ExpertParallel

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from ringside.sim.collective import Collective
 from ringside.sim.compute.kernels import Gemm
-from ringside.sim.compute.prices import Computing
-from ringside.sim.compute.stacks import Passes
+from ringside.sim.compute.prices import StackOnGpu
+from ringside.sim.compute.stacks import PerPass
 from ringside.sim.training.layers import Exchange, Kernels, Pass
 from ringside.sim.training.tensor.cut import Product, TensorParallel
 
@@ -22,7 +22,7 @@ DTYPES = {2: "bfloat16", 4: "float32"}
 class PassCosts:
     """Times on a rank: ``tokens`` of ``width`` in a micro-batch, as a GPU computes them."""
 
-    computing: Computing
+    computing: StackOnGpu
     parallel: TensorParallel
     tokens: int
     width: int
@@ -48,18 +48,18 @@ class PassCosts:
         return self.input_gradient(product) + self.weight_gradient(product)
 
     @property
-    def norm(self) -> Passes:
+    def norm(self) -> PerPass:
         """Seconds of a norm, in backward with the sum of the branch's gradients."""
         stack = self.computing.stack
-        return Passes(*(
+        return PerPass(*(
             self.computing.streamed_s(self._between, nbytes, launches / 2)
             for nbytes, launches in zip(stack.norm, stack.launches, strict=True)
         ))  # fmt: skip
 
     @property
-    def residual(self) -> Passes:
+    def residual(self) -> PerPass:
         """Seconds of the sum with what went around a branch; its launches count among the norm's."""
-        return Passes(*(
+        return PerPass(*(
             self.computing.streamed_s(self._between, nbytes, 0) for nbytes in self.computing.stack.residual
         ))  # fmt: skip
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ringside.sim.compute.doubt import band
 from ringside.sim.compute.kernels import Flash, Gemm, Kernel, Scores, Streaming
-from ringside.sim.compute.prices import Computing, Prices, prices_on
+from ringside.sim.compute.prices import Prices, StackOnGpu, prices_on
 from ringside.sim.compute.stacks import find_stack
 from ringside.sim.workload.devices import DEVICES, device
 
@@ -70,9 +70,9 @@ def test_scores_are_written_at_least_once() -> None:
 def test_the_overhead_of_a_stack_is_on_every_kernel() -> None:
     prices, gemm = prices_on(device("h100"), "bf16"), Gemm(4096, 4096, 4096)
     stack = find_stack("te")
-    slower = Computing(prices, stack, stack.overhead)
-    assert slower.seconds(gemm) == pytest.approx(stack.overhead * Computing(prices, stack).seconds(gemm))
-    assert replace(slower, overhead=2.0).streamed_s(1000, 4) == 2 * Computing(prices, stack).streamed_s(
+    slower = StackOnGpu(prices, stack, stack.overhead)
+    assert slower.seconds(gemm) == pytest.approx(stack.overhead * StackOnGpu(prices, stack).seconds(gemm))
+    assert replace(slower, overhead=2.0).streamed_s(1000, 4) == 2 * StackOnGpu(prices, stack).streamed_s(
         1000, 4
     )
 

@@ -8,7 +8,7 @@ import pytest
 
 import ringside
 from ringside.sim.compute.kernels import Kernel, Streaming
-from ringside.sim.compute.prices import Computing, Prices
+from ringside.sim.compute.prices import Prices, StackOnGpu
 from ringside.sim.compute.stacks import STACKS, find_stack
 from ringside.sim.training.layers import Kernels
 from ringside.sim.training.tensor.costs import Numerics
@@ -31,7 +31,7 @@ class Bytes(Prices):
 
 def moved(stack: str, decoder: Decoder, **how: Any) -> float:
     """Return the bytes of one layer, forward and backward, per token and column."""
-    computing = Computing(Bytes(roofline=Roofline(1.0, 1.0, 2)), find_stack(stack))
+    computing = StackOnGpu(Bytes(roofline=Roofline(1.0, 1.0, 2)), find_stack(stack))
     layer = rank_layers(decoder, computing, numerics=Numerics(**how))[1]
     parts = (*layer.forward, *layer.backward)
     total = sum(part.seconds for part in parts if isinstance(part, Kernels))

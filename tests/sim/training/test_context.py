@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringside.sim.compute.prices import Computing, prices_on
+from ringside.sim.compute.prices import StackOnGpu, prices_on
 from ringside.sim.program.check import PROVED, check
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.ddp.job import Costs
@@ -113,7 +113,7 @@ def test_exchanges_hide_behind_blocks_but_for_the_last_gradients(degree, method,
 
 def job(layout, ranks=8):
     pull = Pull(1e11, multiprocessors=108) if layout.async_tp else None
-    model = decoder_on_rank(SMALL, layout, Computing(prices_on(GPU, "bf16")), "float32", pull=pull)
+    model = decoder_on_rank(SMALL, layout, StackOnGpu(prices_on(GPU, "bf16")), "float32", pull=pull)
     return ParallelJob(
         model=model, layout=layout, mesh=layout.mesh(ranks, 8), batch=2, precision="bfloat16",
         optimizer=find_optimizer("adam"), costs=Costs(memory_bandwidth=GPU.streaming),
@@ -188,7 +188,7 @@ def test_layouts_that_cannot_be_are_refused(words, complaint):
 )
 def test_tokens_and_heads_that_do_not_divide_are_refused(layout, complaint):
     with pytest.raises(ValueError, match=complaint):
-        decoder_on_rank(SMALL, layout, Computing(prices_on(GPU, "bf16")), "float32")
+        decoder_on_rank(SMALL, layout, StackOnGpu(prices_on(GPU, "bf16")), "float32")
 
 
 def test_meshes_that_do_not_divide_are_refused():

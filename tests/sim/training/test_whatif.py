@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ringside.sim.compute.prices import Computing, prices_on
+from ringside.sim.compute.prices import StackOnGpu, prices_on
 from ringside.sim.libraries import nccl
 from ringside.sim.libraries.nccl.library import Nccl
 from ringside.sim.program.groups import ProcessGroup, TimedGroup, process_group
@@ -53,7 +53,7 @@ def test_a_bucket_sweep_over_thousands_of_gpus_takes_seconds(
     began = time.process_time()
     found = find_model(model)
     if isinstance(found, Decoder):
-        work = decoder_workload(found, Computing(prices_on(device(gpu), "bf16")), batch, "float32")
+        work = decoder_workload(found, StackOnGpu(prices_on(device(gpu), "bf16")), batch, "float32")
     else:
         work = workload(found, device(gpu), batch, "bfloat16")
     many = process_group(Nccl(nccl.communicator(machine, nodes)))

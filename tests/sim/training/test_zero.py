@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringside.sim.collective import Collective
-from ringside.sim.compute.prices import Computing, prices_on
+from ringside.sim.compute.prices import StackOnGpu, prices_on
 from ringside.sim.program import Call, Operation, Wait
 from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.job import ParallelJob
@@ -69,7 +69,7 @@ def step(sharing: object, own: RankList, layers: list[RankLayer], micro_batches:
 
 def job(strategy: str, *, decoder: Decoder = SMALL, batch: int = 4, ranks: int = 8, **words: int) -> Writing:
     layout = Layout(strategy=strategy, **words)  # type: ignore[arg-type]
-    model = decoder_on_rank(decoder, layout, Computing(prices_on(GPU, "bf16")), "float32")
+    model = decoder_on_rank(decoder, layout, StackOnGpu(prices_on(GPU, "bf16")), "float32")
     return Writing(
         ParallelJob(
             model=model, layout=layout, mesh=layout.mesh(ranks, 8), batch=batch, optimizer=ADAM,

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention, silu
 
 from ringside.real.model.architecture import architecture as traced
-from ringside.sim.compute.prices import Computing, Prices
+from ringside.sim.compute.prices import Prices, StackOnGpu
 from ringside.sim.training.tensor.decoder import decoder_workload
 from ringside.sim.workload.architecture import Architecture
 from ringside.sim.workload.decoder import DECODERS, Decoder, decoder
@@ -315,7 +315,7 @@ def test_a_decoder_is_what_the_module_is(name: str) -> None:
     with torch.device("meta"):
         found = traced(make(), torch.zeros(2, *shape, dtype=torch.long))
     model = decoder(name)
-    table, read = (decoder_workload(model, Computing(Prices(roofline=Roofline(*rates, 2))), 1, "float32")
+    table, read = (decoder_workload(model, StackOnGpu(Prices(roofline=Roofline(*rates, 2))), 1, "float32")
                    for rates in ((1e9, 1e300), (1e300, 2e9)))  # fmt: skip
 
     assert tuple(replace(one, name=hugging_face(one.name, model)) for one in table.parameters) == (

@@ -1,6 +1,6 @@
 import pytest
 
-from ringside.sim.compute.prices import Computing, Prices, prices_on
+from ringside.sim.compute.prices import Prices, StackOnGpu, prices_on
 from ringside.sim.training.tensor.costs import Numerics
 from ringside.sim.training.tensor.decoder import decoder_workload
 from ringside.sim.workload.architecture import workload
@@ -93,7 +93,7 @@ def test_a_decoder_without_experts_is_passed_whole() -> None:
 @pytest.mark.parametrize("name", DECODERS)
 def test_a_decoder_and_its_workload_are_one_model(name: str) -> None:
     model = decoder(f"{name}:512")
-    computing = Computing(Prices(roofline=Roofline(1e9, 1e300, 2)))
+    computing = StackOnGpu(Prices(roofline=Roofline(1e9, 1e300, 2)))
     found = decoder_workload(model, computing, 1, "float32", Numerics(attention="full"))
     assert model.num_parameters == found.num_parameters
     assert model.flops() == pytest.approx(1e9 * found.totals.forward_s, rel=1e-12)
@@ -153,7 +153,7 @@ def test_a_workload_keeps_the_gradients_in_their_dtype() -> None:
         ),
         (
             *(
-                decoder_workload(gpt, Computing(prices_on(gpu, "bf16")), 4, dtype)
+                decoder_workload(gpt, StackOnGpu(prices_on(gpu, "bf16")), 4, dtype)
                 for dtype in ("float32", "bfloat16")
             ),
             gpt.num_parameters,

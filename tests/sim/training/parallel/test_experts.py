@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringside.sim.collective import ITEMSIZE
-from ringside.sim.compute.prices import Computing, prices_on
+from ringside.sim.compute.prices import StackOnGpu, prices_on
 from ringside.sim.program import Call
 from ringside.sim.program.check import PROVED, check
 from ringside.sim.program.libraries import Libraries
@@ -35,7 +35,7 @@ MIXTURE = Decoder(
 
 
 def job(layout: Layout, ranks: int, batch: int = 2, **more: object) -> ParallelJob:
-    model = decoder_on_rank(MIXTURE, layout, Computing(prices_on(GPU, "bf16")), "float32")
+    model = decoder_on_rank(MIXTURE, layout, StackOnGpu(prices_on(GPU, "bf16")), "float32")
     found = ParallelJob(
         model=model, layout=layout, mesh=layout.mesh(ranks, 8), batch=batch, optimizer=find_optimizer("adam"),
         costs=Costs(memory_bandwidth=GPU.streaming), precision="bfloat16",
@@ -121,7 +121,7 @@ def test_a_stage_without_experts_is_shared_as_any_other(strategy: str) -> None:
     assert MIXTURE.experts
     model = replace(MIXTURE, experts=replace(MIXTURE.experts, dense_layers=2))
     layout = Layout(strategy=strategy, pp=2, schedule="zbv", virtual=2, ep=2)
-    on_rank = decoder_on_rank(model, layout, Computing(prices_on(GPU, "bf16")), "float32")
+    on_rank = decoder_on_rank(model, layout, StackOnGpu(prices_on(GPU, "bf16")), "float32")
     made = job(layout, 8, 4, model=on_rank)
     assert check(Writing(made).program()).verdict == PROVED
     first, last = (summed(made, rank) for rank in (0, 4))
@@ -250,9 +250,9 @@ def test_words_of_experts_are_refused_where_there_are_none() -> None:
         with pytest.raises(
             LayoutError, match=f"{option} needs a mixture of experts, and dense is none; leave"
         ):
-            decoder_on_rank(dense, Layout(**words), Computing(prices_on(GPU, "bf16")), "float32")  # type: ignore[arg-type]
+            decoder_on_rank(dense, Layout(**words), StackOnGpu(prices_on(GPU, "bf16")), "float32")  # type: ignore[arg-type]
     with pytest.raises(LayoutError, match=r"`tp` 2 has each rank send its own .* add `sequence_parallel`"):
-        decoder_on_rank(MIXTURE, Layout(tp=2), Computing(prices_on(GPU, "bf16")), "float32")
+        decoder_on_rank(MIXTURE, Layout(tp=2), StackOnGpu(prices_on(GPU, "bf16")), "float32")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringside.sim.compute.prices import Computing, prices_on
+from ringside.sim.compute.prices import StackOnGpu, prices_on
 from ringside.sim.program import Call, Program
 from ringside.sim.program.check import PROVED, check
 from ringside.sim.program.groups import process_group
@@ -48,7 +48,7 @@ HELD = {"distributed_optimizer": {"gradients"}, "zero_redundancy": {"gradients",
 def job(
     layout: Layout, ranks: int, batch: int, model: RankModel | None = None, **more: object
 ) -> ParallelJob:
-    made = model or decoder_on_rank(SMALL, layout, Computing(prices_on(GPU, "bf16")), "float32")
+    made = model or decoder_on_rank(SMALL, layout, StackOnGpu(prices_on(GPU, "bf16")), "float32")
     costs = Costs(memory_bandwidth=GPU.streaming)
     found = ParallelJob(
         model=made, layout=layout, mesh=layout.mesh(ranks, 8), batch=batch, optimizer=find_optimizer("adam"),
@@ -111,7 +111,7 @@ def test_ddp_by_a_layout_is_the_step_of_before(
 ) -> None:
     found_model = find_model(model)
     if isinstance(found_model, Decoder):
-        pace = Computing(prices_on(GPU, "bf16"))
+        pace = StackOnGpu(prices_on(GPU, "bf16"))
         work = decoder_workload(found_model, pace, 8, "float32")
         parts = decoder_on_rank(found_model, Layout(micro_batch=8), pace, "float32")
     else:
@@ -259,7 +259,7 @@ def test_more_micro_batches_leave_a_smaller_bubble(schedule: str, virtual: int) 
 def test_the_bubble_of_1f1b_is_the_textbooks() -> None:
     """Narayanan et al., arXiv:2104.04473, section 2.2: (p - 1) / (m + p - 1) where stages are alike."""
     layout = Layout(pp=4)
-    whole = decoder_on_rank(SMALL, layout, Computing(prices_on(GPU, "bf16")), "float32")
+    whole = decoder_on_rank(SMALL, layout, StackOnGpu(prices_on(GPU, "bf16")), "float32")
     alike = [layer for layer in whole.layers if layer.name.startswith("layer ")]
     parts = replace(whole, layers=tuple(alike), between_nbytes=(0,) * 7, tied=None)
     made = job(layout, 4, 8, parts, costs=Costs(memory_bandwidth=inf))
@@ -269,7 +269,7 @@ def test_the_bubble_of_1f1b_is_the_textbooks() -> None:
 
 def test_what_is_sent_by_each_strategy() -> None:
     """Bytes that a rank hands to collectives of data parallelism in a step."""
-    parts = decoder_on_rank(SMALL, Layout(), Computing(prices_on(GPU, "bf16")), "float32")
+    parts = decoder_on_rank(SMALL, Layout(), StackOnGpu(prices_on(GPU, "bf16")), "float32")
     nbytes = sum(layer.nbytes for layer in parts.layers)
     sent = {}
     for strategy in ("ddp", "fsdp"):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringside.sim.compute.prices import Computing, Prices, prices_on
+from ringside.sim.compute.prices import Prices, StackOnGpu, prices_on
 from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer
 from ringside.sim.training.step import Utilization
 from ringside.sim.training.tensor.costs import Numerics
@@ -20,7 +20,7 @@ from ringside.sim.training.tensor.layers import Activations, rank_layers, replic
 from ringside.sim.workload.decoder import DECODERS, Decoder, decoder
 from ringside.sim.workload.devices import Roofline, device
 
-PACE = Computing(Prices(roofline=Roofline(1e12, 1e12, 2)))
+PACE = StackOnGpu(Prices(roofline=Roofline(1e12, 1e12, 2)))
 TINY = Decoder(
     name="tiny", layers=2, width=64, heads=8, key_value_heads=4, hidden=128, vocabulary=1024, sequence=32,
     longest=32, gated=True, norm="rms", biases=False,
@@ -67,7 +67,7 @@ def test_ranks_together_have_the_model_and_copies_of_what_is_not_cut(
 
 @given(st.sampled_from([1, 2, 4]), st.sampled_from(["megatron", "dtensor"]), st.sampled_from([1, 3]))
 def test_products_are_shared_out_and_none_is_added(degree: int, style: str, micro_batch: int) -> None:
-    arithmetic = Computing(Prices(roofline=Roofline(1.0, 1e300, 2)))
+    arithmetic = StackOnGpu(Prices(roofline=Roofline(1.0, 1e300, 2)))
 
     def flops(parallel: TensorParallel, way: str) -> float:
         how = Numerics(attention="full")
@@ -148,7 +148,7 @@ def test_one_rank_exchanges_nothing() -> None:
 
 def test_asynchronous_tensor_parallelism_hides_copies_behind_products() -> None:
     model = decoder("llama3-70b:8192")
-    pace = Computing(prices_on(device("h100"), "bf16"))
+    pace = StackOnGpu(prices_on(device("h100"), "bf16"))
 
     def layer(pull: Pull | None) -> RankLayer:
         parallel = TensorParallel(degree=8, style="dtensor", sequence=True, pull=pull)

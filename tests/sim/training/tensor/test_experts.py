@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringside.sim.compute.prices import Computing, Prices
+from ringside.sim.compute.prices import Prices, StackOnGpu
 from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer
 from ringside.sim.training.tensor.costs import Numerics
 from ringside.sim.training.tensor.cut import TensorParallel
@@ -15,7 +15,7 @@ from ringside.sim.training.tensor.layers import rank_layers, replicated_paramete
 from ringside.sim.workload.decoder import Decoder, Experts, Latent, decoder
 from ringside.sim.workload.devices import Roofline
 
-PACE = Computing(Prices(roofline=Roofline(1e12, 1e12, 2)))
+PACE = StackOnGpu(Prices(roofline=Roofline(1e12, 1e12, 2)))
 MIXTURE = Decoder(
     name="mixture", layers=3, width=64, heads=8, key_value_heads=4, hidden=128, vocabulary=1024, sequence=32,
     longest=32, gated=True, norm="rms", biases=False, experts=Experts(count=8, active=2, hidden=128),
@@ -28,7 +28,7 @@ MODELS = st.sampled_from([MIXTURE, LATENT])
 
 
 def made(
-    model: Decoder, experts: ExpertParallel, tensor: int = 1, pace: Computing = PACE, **how: str
+    model: Decoder, experts: ExpertParallel, tensor: int = 1, pace: StackOnGpu = PACE, **how: str
 ) -> tuple[RankLayer, ...]:
     parallel = TensorParallel(degree=tensor, sequence=tensor > 1)
     return rank_layers(model, pace, parallel=parallel, experts=experts, numerics=Numerics(**how))
@@ -60,7 +60,7 @@ def test_ranks_together_have_the_model_and_copies_of_what_is_not_cut(
 
 @given(MODELS, st.sampled_from([1, 2, 8]), st.sampled_from([1, 2]))
 def test_products_are_shared_out_and_none_is_added(model: Decoder, degree: int, tensor: int) -> None:
-    arithmetic = Computing(Prices(roofline=Roofline(1.0, 1e300, 2)))
+    arithmetic = StackOnGpu(Prices(roofline=Roofline(1.0, 1e300, 2)))
 
     def flops(way: str) -> float:
         experts = ExpertParallel(degree=degree, capacity=1.0)
