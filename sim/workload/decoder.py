@@ -273,6 +273,23 @@ DECODERS = {
         # Jiang et al., arXiv:2401.04088, table 1, and the configurations of mistralai/Mixtral-8x*-v0.1
         _mixtral("mixtral-8x7b", 32, 4096, 32, 14336, 32768),
         _mixtral("mixtral-8x22b", 56, 6144, 48, 16384, 65536),
+        # DeepSeek-AI, arXiv:2405.04434, section 3.1.2, and the configuration of deepseek-ai/DeepSeek-V2
+        Decoder(
+            name="deepseek-v2",
+            layers=60,
+            width=5120,
+            heads=128,
+            key_value_heads=128,
+            hidden=12288,
+            vocabulary=102400,
+            sequence=4096,
+            longest=163840,
+            gated=True,
+            norm="rms",
+            biases=False,
+            experts=Experts(count=160, active=6, hidden=1536, shared=2, dense_layers=1),
+            latent=Latent(query_rank=1536, key_value_rank=512, plain=128, rotary=64, value=128),
+        ),
         # DeepSeek-AI, arXiv:2412.19437, section 4.2, and the configuration of deepseek-ai/DeepSeek-V3,
         # without the module that predicts a second token
         Decoder(

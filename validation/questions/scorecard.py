@@ -10,6 +10,7 @@ from ringside.sim.questions.question import Question, QuestionError, argument, o
 from ringside.topologies.names import one_of
 
 if TYPE_CHECKING:  # help must not wait for scipy and simulations
+    from ringside.validation.scorecard.absolute import AbsoluteScores
     from ringside.validation.scorecard.collectives import SiteScore
     from ringside.validation.scorecard.explained import LogScore
     from ringside.validation.scorecard.judged import JudgedTable, Score, TableResult
@@ -39,6 +40,13 @@ class Scorecard(Question):
     table: Sequence[str] = option(
         "Only this table of training; repeat for more.", metavar="NAME", factory=tuple, repeats=True
     )
+    absolute: bool = option("Predict steps of training from no measured row.", default=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("table", "absolute") if self.what != TRAINING else ():
+            if getattr(self, name):
+                raise QuestionError(f"`{name}` needs training; write training, or leave it out")
 
     @cached_property
     def judged(self) -> "Sequence[JudgedTable]":
@@ -46,9 +54,7 @@ class Scorecard(Question):
         if self.what == TRAINING:
             from ringside.validation.scorecard.training import training_tables
 
-            return training_tables(self.table)
-        if self.table:
-            raise QuestionError("`table` needs training; write training, or leave it out")
+            return training_tables(self.table, absolute=self.absolute)
         if self.what == MPI:
             from ringside.validation.scorecard.mpi import mpi_tables
 
@@ -64,6 +70,8 @@ class Scorecard(Question):
         from ringside.validation.scorecard.explained import log_score
         from ringside.validation.scorecard.judged import result, scores
 
+        if self.absolute:
+            return self._ask_absolute(done)
         results = []
         for table in self.judged:
             results.append(result(table))
@@ -75,13 +83,24 @@ class Scorecard(Question):
         scored = [score for one in results if one.rows for score in scores(one.table.name, one.rows)]
         return ScorecardAnswer(self, results, scored)
 
+    def _ask_absolute(self, done: Callable[[str], object]) -> "ScorecardAnswer":
+        from ringside.validation.scorecard.absolute import absolute_scores
+        from ringside.validation.scorecard.judged import JudgedRow
+
+        rows: list[JudgedRow] = []
+        for table in self.judged:
+            rows += table.absolute()
+            done(table.name)
+        scored = absolute_scores(rows)
+        return ScorecardAnswer(self, (), scored.scores, absolute=scored)
+
 
 @dataclass(frozen=True, slots=True)
 class ScorecardAnswer:
     """The answer: each table beside its predictions, and the scores of all groups of rows.
 
     ``sites`` are scores that count each site once, ``logs`` the judgements of `explain`; both of collectives
-    only.
+    only. ``absolute`` are the scores of trainings with nothing known, in place of tables.
     """
 
     question: Scorecard
@@ -89,6 +108,7 @@ class ScorecardAnswer:
     scores: "Sequence[Score]"
     sites: "Sequence[SiteScore]" = ()
     logs: "LogScore | None" = None
+    absolute: "AbsoluteScores | None" = None
 
     @property
     def content(self) -> dict[str, Any]:
@@ -97,6 +117,8 @@ class ScorecardAnswer:
             rows = [_plain_group(score) for score in self.scores]
             sites = [_finite(asdict(site)) for site in self.sites]
             return {"rows": rows, "sites": sites} | ({"logs": asdict(self.logs)} if self.logs else {})
+        if self.absolute:
+            return _plain_absolute(self.absolute)
         return {"tables": [self._plain_table(one) for one in self.results]}
 
     def _plain_table(self, one: "TableResult") -> dict[str, Any]:
@@ -126,6 +148,30 @@ def _plain_score(score: "Score") -> dict[str, Any]:
     errors = {name: getattr(score.errors, name) for name in ("median", "p90", "worst", "bias")}
     sizes = {"table": score.group, "part": score.name, "rows": score.errors.rows, "series": score.series}
     return _finite({**sizes, **errors, "rule_median": rule.median, "rule_p90": rule.p90})
+
+
+def _plain_absolute(scored: "AbsoluteScores") -> dict[str, Any]:
+    spread = scored.deviations
+    return {
+        "scores": [_plain_group_alone(score) for score in scored.scores],
+        "left_out": _plain_group_alone(scored.left_out),
+        "deviations": _finite({"between": spread.between, "within": spread.within}),
+        "half_width": spread.half_width,
+        "factors": dict(spread.factors),
+        "rows": [_plain_row_alone(row) for row in scored.rows],
+        "shown": [_plain_row_alone(row) for row in scored.shown],
+    }
+
+
+def _plain_group_alone(score: "Score") -> dict[str, Any]:
+    names = ("rows", "median", "p90", "worst", "bias", "inside")
+    own = {name: getattr(score.errors, name) for name in names}
+    return _finite({"group": score.group, "name": score.name, **own})
+
+
+def _plain_row_alone(row: Any) -> dict[str, Any]:
+    names = ("what", "measured", "predicted", "low", "high", "error")
+    return _finite({**row.traits, **{name: getattr(row, name) for name in names}})
 
 
 def _plain_row(row: Any) -> dict[str, Any]:

@@ -73,16 +73,18 @@ class JudgedTable:
 
     ``sets`` describes the rows that set the parameters, ``rule`` the naive rule. ``judged`` predicts all
     other rows, ``counted`` answers questions without numbers, ``correlated`` compares orders. ``fitted``
-    returns the errors of the rows that set the parameters.
+    returns the errors of the rows that set the parameters. ``absolute`` predicts all rows with nothing known,
+    in seconds. A table may have either or both of ``judged`` and ``absolute``.
     """
 
     name: str
     title: str
     source: str
-    sets: str
-    rule: str
-    judged: Callable[[], Sequence[JudgedRow]]
+    sets: str = "none"
+    rule: str = "none"
+    judged: Callable[[], Sequence[JudgedRow]] = tuple
     unit: str = "s"
+    absolute: Callable[[], Sequence[JudgedRow]] = tuple
     counted: Callable[[], Sequence[Counted]] = tuple
     correlated: Callable[[], Sequence[Correlated]] = tuple
     fitted: Callable[[], Sequence[float]] = tuple

@@ -18,9 +18,17 @@ def _tables() -> dict[str, JudgedTable]:
     return {table.name: table for table in tables if isinstance(table, JudgedTable)}
 
 
-def training_tables(names: Iterable[str] = ()) -> list[JudgedTable]:
-    """Return the tables of these names, or all; raise ValueError for an unknown name."""
-    known, names = _tables(), list(dict.fromkeys(names))
+def training_tables(names: Iterable[str] = (), *, absolute: bool = False) -> list[JudgedTable]:
+    """Return the tables of these names, or all; raise ValueError for an unknown name.
+
+    They are those that judge rows from one of a series, or with ``absolute`` with nothing known.
+    """
+    names = list(dict.fromkeys(names))
+    known = {
+        name: table
+        for name, table in _tables().items()
+        if (table.absolute if absolute else table.judged) is not tuple
+    }
     for name in names:
         if name not in known:
             raise ValueError(f"unknown table {name!r}; write one of {', '.join(known)}")

@@ -12,16 +12,23 @@ from ringside.validation.questions.scorecard import COLLECTIVES, MPI, TRAINING, 
 
 if TYPE_CHECKING:  # help must not wait for scipy and simulations
     from ringside.validation.scorecard.collectives import SiteScore
-    from ringside.validation.scorecard.judged import Score, TableResult
+    from ringside.validation.scorecard.judged import JudgedRow, Score, TableResult
 
 Heads = Sequence[tuple[str, str]]
 
+ABSOLUTE = "absolute"
+"""The scores of trainings with nothing known, among those of other kinds."""
+
 TITLES = {
+    ABSOLUTE: "Published trainings beside predictions from no measured row",
     COLLECTIVES: "NCCL's calibrated times, judged on held-out published rows",
     TRAINING: "Published trainings beside predictions that did not use them",
     MPI: "Open MPI's calibrated times, judged on held-out published rows",
 }
-SCHEMAS = {COLLECTIVES: "scorecard", TRAINING: "scorecard_training", MPI: "scorecard_mpi"}
+SCHEMAS = {
+    COLLECTIVES: "scorecard", TRAINING: "scorecard_training", MPI: "scorecard_mpi",
+    ABSOLUTE: "scorecard_absolute",
+}  # fmt: skip
 WORST = 3
 """The number of worst rows named per table."""
 
@@ -42,11 +49,12 @@ def command(
         from ringside.pictures.measured.scorecard import draw_scorecard
 
         draw_scorecard(answer.scores, plot)
-    notes, heads, rows, findings = _FORMS[question.what](answer)
+    kind = ABSOLUTE if question.absolute else question.what
+    notes, heads, rows, findings = _FORMS[kind](answer)
     if html:
-        write_page(_page(answer, notes, heads, rows, findings), html, [plot])
+        write_page(_page(answer, TITLES[kind], notes, heads, rows, findings), html, [plot])
     if json:
-        console.print_json(SCHEMAS[question.what], answer.content)
+        console.print_json(SCHEMAS[kind], answer.content)
     else:
         console.print_table(notes, heads, rows, after=findings)
 
@@ -117,6 +125,44 @@ def _of_training(answer: ScorecardAnswer) -> Form:
     return notes, heads, rows, [line for one in answer.results for line in _findings(one)]
 
 
+def _of_absolute(answer: ScorecardAnswer) -> Form:
+    assert answer.absolute is not None
+    scored, spread = answer.absolute, answer.absolute.deviations
+    heads = (
+        *(("by", ""), ("", ""), ("sources", ""), ("rows", "")),
+        *(("median", "(%)"), ("p90", "(%)"), ("worst", "(%)"), ("bias", "(%)"), ("inside", "(%)")),
+    )
+    factors = ", ".join(f"{name} {factor:.3f}" for name, factor in spread.factors.items())
+    notes = [
+        f"{len(scored.rows)} published steps beside predictions from their questions alone: no measured row",
+        "median, 90th percentile and worst error, signed median (bias), share of steps inside the 80 % "
+        "interval that other sources give",
+        f"log time deviates by {spread.between:.3f} between sources and by {spread.within:.3f} within one: "
+        f"the interval is the prediction over and times {spread.half_width:.3f}, with a row of the same "
+        f"source known {spread.known_half_width:.3f}",
+        f"measured over predicted, by family of stacks: {factors}",
+    ]
+    rows: list[tuple[console.Cell, ...]] = []
+    for score in (*scored.scores, scored.left_out):
+        own = score.errors
+        errors = own.median, own.p90, own.worst, own.bias, own.inside
+        shown = (f"{100 * error:.1f}" if math.isfinite(error) else "-" for error in errors)
+        rows.append((score.group, score.name, score.series, own.rows, *shown))
+    worst = sorted(scored.rows, key=lambda row: -abs(row.error))[: 3 * WORST]
+    known = [_shown(row) for row in scored.shown]
+    named = [f"worst: {row.traits['source']} {row.what} {row.error:+.1%}" for row in worst]
+    return notes, heads, rows, [*named, *known]
+
+
+def _shown(row: "JudgedRow") -> str:
+    """Describe a row that judges nothing."""
+    where = "inside" if row.low <= row.measured <= row.high else "outside"
+    return (
+        f"{row.traits['source']}: {row.what}: measured {row.measured:.4g} s, "
+        f"predicted {row.predicted:.4g} s, {row.error:+.1%}, {where} its interval"
+    )
+
+
 def _of_mpi(answer: ScorecardAnswer) -> Form:
     heads = (
         *(
@@ -144,15 +190,19 @@ _FORMS: dict[str, Callable[[ScorecardAnswer], Form]] = {
     COLLECTIVES: _of_collectives,
     TRAINING: _of_training,
     MPI: _of_mpi,
+    ABSOLUTE: _of_absolute,
 }
 
 
 def _count(answer: ScorecardAnswer) -> int:
+    if answer.absolute:
+        return len(answer.absolute.rows)
     return sum(len(one.rows) for one in answer.results)
 
 
 def _page(
     answer: ScorecardAnswer,
+    title: str,
     notes: Sequence[str],
     heads: Heads,
     rows: Sequence[tuple[console.Cell, ...]],
@@ -160,7 +210,7 @@ def _page(
 ) -> Page:
     from ringside.report.charts import errors
 
-    title, scores = TITLES[answer.question.what], answer.scores
+    scores = answer.scores
     lines = [*notes, *findings]
     if not scores:
         return Page(title=title, headline="These tables have no rows.", notes=lines, raw=answer.content)

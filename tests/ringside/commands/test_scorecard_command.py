@@ -44,7 +44,7 @@ def test_what_the_naive_rule_does_not_say_is_null(ringside, json_of, monkeypatch
         judged=lambda: [judged.JudgedRow("a", "1", 2.0, 2.2, float("nan"))],
         counted=lambda: [judged.Counted("which is larger", 1, 2, 0)],
     )
-    monkeypatch.setattr(training, "training_tables", lambda names: [one])
+    monkeypatch.setattr(training, "training_tables", lambda names, absolute: [one])
     _, out, _ = ringside("scorecard", "training")
     assert out.splitlines()[-3].split()[-2:] == ["-", "-"]
     assert out.splitlines()[-1] == "# two: which is larger: 1 of 2, naive 0"
@@ -61,7 +61,7 @@ def test_a_table_of_answers_alone_has_no_rows(json_of, printed, monkeypatch):
         counted=lambda: [judged.Counted("their order", 2, 3)],
         correlated=lambda: [judged.Correlated("times", 0.5), judged.Correlated("sizes", 1.0, 0.25)],
     )
-    monkeypatch.setattr(training, "training_tables", lambda names: [one])
+    monkeypatch.setattr(training, "training_tables", lambda names, absolute: [one])
     out = printed("scorecard", "training", "--plot", "order.svg")
     assert [line for line in out.splitlines() if not line.startswith("#")] == []
     assert "worst of order" not in out
@@ -72,3 +72,26 @@ def test_a_table_of_answers_alone_has_no_rows(json_of, printed, monkeypatch):
     ]
     (table,) = json_of("scorecard", "training")["tables"]
     assert [one["spearman"] for one in table["correlated"]] == [0.5, 1.0]
+
+
+def test_steps_are_judged_with_nothing_known(on_screen, json_of):
+    asked = ("scorecard", "training", "--absolute", "--table", "korthikanti")
+    code, out, _ = on_screen(*asked)
+    assert code == 0
+    rows = [line.split() for line in out.splitlines() if not line.startswith("#")]
+    assert [row[0] for row in rows] == ["all", "gpu", "stack", "precision", "source", "all"]
+    assert rows[2][:4] == ["stack", "megatron", "1", "8"]
+    content = json_of(*asked)
+    assert content["schema"] == "ringside.scorecard_absolute/1"
+    assert len(content["rows"]) == 8
+    for row in content["rows"]:
+        assert row["low"] < row["predicted"] < row["high"]
+        assert (row["gpu"], row["stack"], row["precision"]) == ("a100", "megatron", "fp16")
+    assert content["scores"][0]["rows"] == 8
+    assert set(content["factors"]) == {"others"}
+
+
+def test_only_training_is_judged_with_nothing_known(ringside):
+    code, _, err = ringside("scorecard", "--absolute")
+    assert code == 2
+    assert "--absolute needs training" in err

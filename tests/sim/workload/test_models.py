@@ -32,6 +32,7 @@ PARAMETERS = {
     "llama3.1-405b": 405_853_388_800,  # checkpoint of meta-llama/Llama-3.1-405B
     "mixtral-8x7b": 46_702_792_704,  # checkpoint of mistralai/Mixtral-8x7B-v0.1: 93,405,585,408 bytes
     "mixtral-8x22b": 140_620_634_112,  # checkpoint of mistralai/Mixtral-8x22B-v0.1: 281,241,268,224 bytes
+    "deepseek-v2": 235_741_434_880,  # deepseek-ai/DeepSeek-V2, model card: 236B
     "deepseek-v3": 671_026_419_200,  # main model of deepseek-ai/DeepSeek-V3, README_WEIGHTS.md: 671B
 }
 
@@ -92,7 +93,8 @@ def test_a_decoder_without_experts_is_passed_whole() -> None:
 
 @pytest.mark.parametrize("name", DECODERS)
 def test_a_decoder_and_its_workload_are_one_model(name: str) -> None:
-    model = decoder(f"{name}:512")
+    # a token count that experts divide
+    model = decoder(f"{name}:640")
     computing = StackOnGpu(Prices(roofline=Roofline(1e9, 1e300, 2)))
     found = decoder_workload(model, computing, 1, "float32", Numerics(attention="full"))
     assert model.num_parameters == found.num_parameters

@@ -152,7 +152,7 @@ def test_tensor_parallelism_follows_from_one_gpu() -> None:
     efficiency = solved(rows[0].predicted_s, rows[0].step_s)
     assert [row.tensor for row in rows] == [1, 2, 4, 8]
     for row in rows:
-        assert row.predicted_s(efficiency) == pytest.approx(row.step_s, rel=0.02)
+        assert row.predicted_s(efficiency) == pytest.approx(row.step_s, rel=0.04)
     assert decoder(rows[-1].decoder).num_parameters == pytest.approx(8.67e9, rel=0.01)
 
 

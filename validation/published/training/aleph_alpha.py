@@ -26,6 +26,7 @@ from ringside.sim.workload.decoder import Decoder, decoder
 from ringside.sim.workload.devices import device
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.questions.step_time import StepTime
+from ringside.validation.scorecard.absolute import alone
 from ringside.validation.scorecard.judged import Counted, JudgedRow, JudgedTable
 
 MODELS = {"llama-13B": (40, 5120, 40, 13824), "llama-30B": (60, 6656, 52, 17920)}
@@ -109,13 +110,33 @@ class LlamaLayout(NamedTuple):
         return each * self.micro_batches if self.pipeline > 1 else 0
 
     @property
+    def is_flash(self) -> bool:
+        """Whether attention is one kernel."""
+        return self.kernel.startswith("flash")
+
+    @property
+    def stack(self) -> str:
+        """The stack of `train` with this norm."""
+        return "aleph-rms" if self.kernel.endswith("+rms") else "aleph"
+
+    @property
+    def whole(self) -> StepTime:
+        """The training of all replicas, with nothing known."""
+        return replace(
+            self.training, cluster=f"dgx-a100:{self.gpus // 8}", ranks=self.gpus, compute_efficiency=None,
+            strategy="distributed_optimizer" if self.replicas > 1 else "ddp", optimizer="adam",
+            gradient_as_bucket_view=False, spread=None,
+            contention=None,
+        )  # fmt: skip
+
+    @property
     def training(self) -> StepTime:
         """The training of one replica, at the GPU's peak."""
         gpus = self.tensor * self.pipeline
         return StepTime(
             model=self._model, cluster=f"dgx-a100:{-(-gpus // 8)}",
             ranks=gpus, precision="bf16", dtype="bf16",
-            compute_efficiency=1.0, attention="flash" if self.kernel.startswith("flash") else "unfused",
+            compute_efficiency=1.0, stack=self.stack, attention="flash" if self.is_flash else "unfused",
             optimizer="sgd", gradient_as_bucket_view=True, spread=0.0, contention=0.0,
             tp=self.tensor, sequence_parallel=self._cuts_tokens, pp=self.pipeline,
             checkpointing=self.checkpointing, batch=self.micro_batches * self.micro_batch,
@@ -185,6 +206,17 @@ def counted() -> list[Counted]:
     return [Counted("runs out of memory or not", right, len(rows), max(ran_out, len(rows) - ran_out))]
 
 
+def absolute() -> list[JudgedRow]:
+    """Return all rows that fitted into memory, with nothing known."""
+    return [
+        alone(
+            "aleph_alpha", f"{layout.series} pp {layout.pipeline}", layout.step_s,
+            _bounds(layout.gpus).step_s(_as_theirs(layout, layout.whole.job)), layout.whole,
+        )
+        for layout in layouts() if layout.status == "ok"
+    ]  # fmt: skip
+
+
 def _right(rows: Sequence[tuple[LlamaLayout, int]], reserve: int) -> int:
     return sum((nbytes > GPU.memory - reserve) == (layout.status == "oom") for layout, nbytes in rows)
 
@@ -233,8 +265,13 @@ def _bounds(gpus: int) -> Bounds:
 
 @cache
 def _job(layout: LlamaLayout) -> ParallelJob:
-    """Return the job with the activations that the authors' code keeps."""
-    job, decoder = layout.training.job, layout.decoder
+    """Return the job of one replica."""
+    return _as_theirs(layout, layout.training.job)
+
+
+def _as_theirs(layout: LlamaLayout, job: ParallelJob) -> ParallelJob:
+    """Return a job with the activations that the authors' code keeps."""
+    decoder = layout.decoder
     tokens = layout.micro_batch * decoder.sequence
     norms = 0
     if not layout.kernel.endswith("+rms"):
@@ -262,5 +299,6 @@ TABLE = JudgedTable(
     sets="the deepest pipeline among rows that differ in pipeline and replicas; two rates by other files",
     rule="micro-batches and bubble",
     judged=judged,
+    absolute=absolute,
     counted=counted,
 )

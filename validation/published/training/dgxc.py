@@ -22,6 +22,7 @@ from ringside.sim.workload.devices import device
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import solved, whole_s
 from ringside.validation.questions.step_time import StepTime
+from ringside.validation.scorecard.absolute import alone
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 MODELS = {
@@ -73,25 +74,32 @@ class DgxcStep(NamedTuple):
         """Whether `train` has the model and its tuning."""
         return self.model in MODELS and self.tuning != "lora"
 
-    def training(self, efficiency: float, micro_batches: int = 1) -> StepTime:
-        """Return the training with products at this share of bfloat16's peak."""
+    @property
+    def hides_tensor(self) -> bool:
+        """Whether tensor-parallel exchanges hide behind products, as all tables say but Nemotron 340B's."""
+        return self.tensor > 1 and self.model != "nemotron4-340b"
+
+    def training(self, efficiency: float | None, micro_batches: int = 1) -> StepTime:
+        """Return the training with products at this share of bfloat16's peak, None for one by kernels."""
         micro_batch = self.micro_batch or 1
         model, cluster = MODELS[self.model], f"dgx-h100:{self.gpus // 8}"
+        precision = self.precision if efficiency is None else "bf16"
         if not self.tensor:
             return StepTime(
-                model=model, cluster=cluster, precision="bf16", reduce_dtype="bf16", strategy="fsdp1",
-                compute_efficiency=efficiency, batch=micro_batch, micro_batch=micro_batch,
+                model=model, cluster=cluster, precision=precision, reduce_dtype="bf16", strategy="fsdp1",
+                compute_efficiency=efficiency, stack="compile", batch=micro_batch, micro_batch=micro_batch,
                 checkpointing="none" if self.model == "gpt3-5b" else "full",
             )  # fmt: skip
         return StepTime(
-            model=model, cluster=cluster, precision="bf16", dtype="bf16", strategy="distributed_optimizer",
-            compute_efficiency=efficiency, batch=micro_batches * micro_batch, micro_batch=micro_batch,
+            model=model, cluster=cluster, precision=precision, dtype="bf16", strategy="distributed_optimizer",
+            compute_efficiency=efficiency, stack="te", batch=micro_batches * micro_batch,
+            micro_batch=micro_batch,
             tp=self.tensor, sequence_parallel=self.tensor > 1, cp=self.context, pp=self.pipeline,
             schedule="interleaved1f1b" if self.virtual else None, virtual=self.virtual or None,
-            overlap_grad_reduce=True, overlap_param_gather=True,
+            overlap_grad_reduce=True, overlap_param_gather=True, async_tp=self.hides_tensor,
         )  # fmt: skip
 
-    def predicted_s(self, efficiency: float) -> float:
+    def predicted_s(self, efficiency: float | None) -> float:
         """Return the seconds of a step, predicted as by `train`."""
         if not self.tensor:
             return self.training(efficiency).step().step_s
@@ -131,6 +139,17 @@ def judged() -> list[JudgedRow]:
     return results
 
 
+def absolute() -> list[JudgedRow]:
+    """Return all rows that `train` can say, with nothing known; JAX's compiler is taken for torch's."""
+    return [
+        alone(
+            f"dgxc {row.framework}", f"{row.release} {row.model} {row.tuning or row.precision} on {row.gpus}",
+            row.step_s, row.predicted_s(None), row.training(None),
+        )
+        for row in steps() if row.is_modelled
+    ]  # fmt: skip
+
+
 def _slowest(gpus: int) -> float:
     return 1 + SPREAD * expected_maximum(gpus)
 
@@ -142,4 +161,5 @@ TABLE = JudgedTable(
     sets="the row on the fewest GPUs of each series",
     rule="constant speed of a GPU",
     judged=judged,
+    absolute=absolute,
 )

@@ -20,6 +20,7 @@ from ringside.sim.training.zero.partition import dealt
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import solved
 from ringside.validation.questions.step_time import StepTime
+from ringside.validation.scorecard.absolute import alone
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 MODEL = "llama2-7b:2048,vocabulary=103168"
@@ -68,11 +69,12 @@ def runs() -> Iterator[tuple[str, list[InternEvoRun]]]:
         yield f"tensor {own[0].tensor}, groups of {group}, checkpointing {own[0].checkpointing}", own
 
 
-def training(row: InternEvoRun, efficiency: float) -> StepTime:
-    """Return the training with products at this share of the peak."""
+def training(row: InternEvoRun, efficiency: float | None) -> StepTime:
+    """Return the training with products at this share of the peak, None for one by kernels."""
     return StepTime(
         model=MODEL, cluster=f"{CLUSTER}:{row.gpus // MACHINE}", settings=CARDS, precision="bf16",
-        compute_efficiency=efficiency, strategy="hybrid_zero", tp=row.tensor, shard=row.group, clip=True,
+        compute_efficiency=efficiency, stack="internevo", strategy="hybrid_zero", tp=row.tensor,
+        shard=row.group, clip=True,
         batch=TOKENS // SEQUENCE * row.tensor, micro_batch=row.micro_batch, checkpointing=row.checkpointing,
         calibration=None,  # ABCI's measurements are of its own network, which these machines lack
     )  # fmt: skip
@@ -111,8 +113,17 @@ def judged() -> list[JudgedRow]:
     return results
 
 
+def absolute() -> list[JudgedRow]:
+    """Return all rows, with nothing known, broadcasts as long as the tuner believes."""
+    return [
+        alone("internevo", f"{name} on {row.gpus}", row.step_s, _simulated_s(row, None), training(row, None))
+        for name, own in runs()
+        for row in own
+    ]
+
+
 @cache
-def _simulated_s(row: InternEvoRun, efficiency: float) -> float:
+def _simulated_s(row: InternEvoRun, efficiency: float | None) -> float:
     return training(row, efficiency).step().step_s
 
 
@@ -135,4 +146,5 @@ TABLE = JudgedTable(
     sets="the row on 8 GPUs of each series; a broadcast's time per rank by all other rows",
     rule="constant tokens per second of a GPU",
     judged=judged,
+    absolute=absolute,
 )

@@ -15,6 +15,7 @@ from ringside.sim.training.search.bounds import Bounds
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import solved
 from ringside.validation.questions.step_time import StepTime
+from ringside.validation.scorecard.absolute import alone
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 VOCABULARY = 51200
@@ -48,12 +49,12 @@ def iterations() -> list[Iteration]:
     return read_rows(Iteration, "korthikanti.csv")
 
 
-def training(row: Iteration, efficiency: float) -> StepTime:
-    """Return the training with products at this share of the peak."""
+def training(row: Iteration, efficiency: float | None) -> StepTime:
+    """Return the training with products at this share of the peak, None for one by kernels."""
     gpus = row.tensor * row.pipeline
     return StepTime(
         model=row.model_text, cluster=f"dgx-a100:{-(-gpus // 8)}", ranks=gpus, precision="fp16", dtype="fp16",
-        compute_efficiency=efficiency, attention="unfused", tp=row.tensor,
+        compute_efficiency=efficiency, stack="megatron", dropout=True, tp=row.tensor,
         sequence_parallel=row.sequence_parallel, pp=row.pipeline,
         schedule="interleaved1f1b" if row.virtual > 1 else None,
         virtual=row.virtual if row.virtual > 1 else None,
@@ -61,7 +62,7 @@ def training(row: Iteration, efficiency: float) -> StepTime:
     )  # fmt: skip
 
 
-def predicted_s(row: Iteration, efficiency: float) -> float:
+def predicted_s(row: Iteration, efficiency: float | None) -> float:
     """Return the seconds of an iteration."""
     step = training(row, efficiency)
     return Bounds(step.libraries).step_s(step.job)
@@ -78,6 +79,17 @@ def judged() -> list[JudgedRow]:
     return results
 
 
+def absolute() -> list[JudgedRow]:
+    """Return all rows, with nothing known."""
+    return [
+        alone(
+            "korthikanti", f"{row.model} {row.checkpointing}", row.step_s, predicted_s(row, None),
+            training(row, None),
+        )
+        for row in iterations()
+    ]  # fmt: skip
+
+
 TABLE = JudgedTable(
     name="korthikanti",
     title="Selective checkpointing on A100",
@@ -85,4 +97,5 @@ TABLE = JudgedTable(
     sets="the row with full checkpointing of each model",
     rule="3/4 of full checkpointing",
     judged=judged,
+    absolute=absolute,
 )

@@ -13,6 +13,7 @@ from ringside.sim.calibration import shipped
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import ONE_BUCKET_MB, solved, whole_s
 from ringside.validation.questions.step_time import StepTime
+from ringside.validation.scorecard.absolute import alone
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 SHAPES = {"bert": (30592, 512), "gpt-2": (50304, 1024)}
@@ -52,17 +53,18 @@ class LibaiStep(NamedTuple):
         vocabulary, tokens = SHAPES[self.model]
         return f"gpt2-medium:{tokens},layers={self.layers},vocabulary={vocabulary},positions={tokens}"
 
-    def training(self, efficiency: float, micro_batches: int) -> StepTime:
-        """Return the training with products at this share of the peak, of this number of micro-batches."""
+    def training(self, efficiency: float | None, micro_batches: int) -> StepTime:
+        """Return the training of some micro-batches, products at this share of the peak or by kernels."""
         return StepTime(
             model=self.decoder, cluster=f"dgx1-v100:{-(-self.gpus // 8)}", settings=NIC, calibration=MEASURED,
             ranks=self.gpus, precision="fp16", dtype="fp16", compute_efficiency=efficiency,
-            tp=self.tensor, pp=self.pipeline, batch=micro_batches * self.micro_batch,
+            stack="megatron", dropout=True, tp=self.tensor, pp=self.pipeline,
+            batch=micro_batches * self.micro_batch,
             micro_batch=self.micro_batch, checkpointing=self.checkpointing, no_sync=True,
             bucket_cap_mb=ONE_BUCKET_MB,
         )  # fmt: skip
 
-    def predicted_s(self, efficiency: float) -> float:
+    def predicted_s(self, efficiency: float | None) -> float:
         """Return the seconds of a step."""
         micro_batches = self.batch // self.data // self.micro_batch
         return whole_s(
@@ -102,6 +104,20 @@ def judged() -> list[JudgedRow]:
     ]
 
 
+def absolute() -> list[JudgedRow]:
+    """Return all rows, with nothing known."""
+    return [
+        alone(
+            "libai",
+            f"{row.model} dp{row.data} tp{row.tensor} pp{row.pipeline} checkpointing {row.checkpointing}",
+            row.step_s,
+            row.predicted_s(None),
+            row.training(None, row.pipeline),
+        )
+        for row in steps()
+    ]
+
+
 TABLE = JudgedTable(
     name="libai",
     title="BERT and GPT-2 under Megatron-LM on 1 to 32 V100",
@@ -109,4 +125,5 @@ TABLE = JudgedTable(
     sets="the row on one GPU of each model, with and without checkpointing",
     rule="linear scaling with the pipeline's bubble",
     judged=judged,
+    absolute=absolute,
 )

@@ -22,6 +22,7 @@ from ringside.sim.workload.devices import Device, device
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import solved, whole_s
 from ringside.validation.questions.step_time import StepTime
+from ringside.validation.scorecard.absolute import alone
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 MODELS = {
@@ -110,18 +111,18 @@ def runs() -> list[MptRun]:
     return read_rows(MptRun, "llm_foundry.csv")
 
 
-def training(row: MptRun, efficiency: float, micro_batches: int) -> StepTime:
-    """Return the training with products at this share of the peak, of this number of micro-batches."""
+def training(row: MptRun, efficiency: float | None, micro_batches: int) -> StepTime:
+    """Return the training of some micro-batches, products at this share of the peak or by kernels."""
     return StepTime(
         model=row.model_text, cluster=f"{row.cluster}:{row.gpus // 8}",
         device=GPUS[row.gpu], precision="bf16",
         dtype="bf16" if row.precision == "pure" else "fp32", reduce_dtype=row.reduced,
-        compute_efficiency=efficiency, strategy="fsdp1", checkpointing=row.checkpointing,
+        compute_efficiency=efficiency, stack="fsdp1", strategy="fsdp1", checkpointing=row.checkpointing,
         batch=micro_batches * row.micro_batch, micro_batch=row.micro_batch,
     )  # fmt: skip
 
 
-def predicted_s(row: MptRun, efficiency: float) -> float:
+def predicted_s(row: MptRun, efficiency: float | None) -> float:
     """Return the seconds of a step without the host's part."""
     return whole_s(lambda count: training(row, efficiency, count).step().step_s, row.accumulation)
 
@@ -137,6 +138,17 @@ def judged() -> list[JudgedRow]:
 
     chosen = {model: min(HOST_S, key=partial(others_error, model)) for model in models}
     return [by_host[chosen[model]][place] for place, model in enumerate(models)]
+
+
+def absolute() -> list[JudgedRow]:
+    """Return all rows, with nothing known and no time of the host."""
+    return [
+        alone(
+            "llm_foundry", f"{row.model} of {row.sequence} on {row.gpus} {row.gpu}", row.step_s,
+            predicted_s(row, None), training(row, None, 1),
+        )
+        for row in runs()
+    ]  # fmt: skip
 
 
 def _judged(host_s: float) -> Iterator[JudgedRow]:
@@ -166,4 +178,5 @@ TABLE = JudgedTable(
     sets="the row on the fewest GPUs of each model and GPU; 10 to 20 ms per step by the other models",
     rule="constant utilization",
     judged=judged,
+    absolute=absolute,
 )

@@ -15,11 +15,14 @@ from typing import NamedTuple
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import ONE_BUCKET_MB, solved, whole_s
 from ringside.validation.questions.step_time import StepTime
+from ringside.validation.scorecard.absolute import alone
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 MODEL = "gpt3-175b:2048,heads=128,vocabulary=51200"
 PIPELINE, VIRTUAL = 8, 6
 BATCH = 768
+STACKS = {"Megatron-LM": "megatron", "MegaScale": "te"}
+"""MegaScale has FlashAttention 2 and fused kernels (section 3.2), as TransformerEngine does."""
 
 
 class FrameworkStep(NamedTuple):
@@ -35,20 +38,20 @@ def micro_batches(gpus: int) -> int:
     return BATCH // (gpus // 8 // PIPELINE)
 
 
-def training(gpus: int, efficiency: float, batch: int) -> StepTime:
-    """Return the training with products at this share of the peak, of this batch of a replica."""
+def training(row: FrameworkStep, efficiency: float | None, batch: int) -> StepTime:
+    """Return the training of this batch of a replica, products at this share of the peak or by kernels."""
     return StepTime(
-        model=MODEL, cluster=f"dgx-a100:{gpus // 8}",
-        precision="bf16", dtype="fp32", compute_efficiency=efficiency,
+        model=MODEL, cluster=f"dgx-a100:{row.gpus // 8}",
+        precision="bf16", dtype="fp32", compute_efficiency=efficiency, stack=STACKS[row.framework],
         tp=8, sequence_parallel=True, pp=PIPELINE, schedule="interleaved1f1b", virtual=VIRTUAL,
         checkpointing="selective", batch=batch, micro_batch=1, bucket_cap_mb=ONE_BUCKET_MB,
     )  # fmt: skip
 
 
-def predicted_s(gpus: int, efficiency: float) -> float:
-    """Return the seconds of a step with products at this share of the peak."""
+def predicted_s(row: FrameworkStep, efficiency: float | None) -> float:
+    """Return the seconds of a step with products at this share of the peak, or by kernels."""
     return whole_s(
-        lambda batch: training(gpus, efficiency, batch).step().step_s, micro_batches(gpus), PIPELINE
+        lambda batch: training(row, efficiency, batch).step().step_s, micro_batches(row.gpus), PIPELINE
     )
 
 
@@ -62,12 +65,23 @@ def judged() -> list[JudgedRow]:
     results = []
     for framework, group in groupby(read_rows(FrameworkStep, "megascale.csv"), key=lambda row: row.framework):
         sets, *others = group
-        efficiency = solved(partial(predicted_s, sets.gpus), sets.step_s)
+        efficiency = solved(partial(predicted_s, sets), sets.step_s)
         for row in others:
             rule_s = sets.step_s * work(row.gpus) / work(sets.gpus)
-            predicted = predicted_s(row.gpus, efficiency)
+            predicted = predicted_s(row, efficiency)
             results.append(JudgedRow(framework, f"on {row.gpus}", row.step_s, predicted, rule_s))
     return results
+
+
+def absolute() -> list[JudgedRow]:
+    """Return all rows, with nothing known."""
+    return [
+        alone(
+            f"megascale {row.framework}", f"on {row.gpus}", row.step_s, predicted_s(row, None),
+            training(row, None, PIPELINE),
+        )
+        for row in read_rows(FrameworkStep, "megascale.csv")
+    ]  # fmt: skip
 
 
 TABLE = JudgedTable(
@@ -77,4 +91,5 @@ TABLE = JudgedTable(
     sets="the row on 256 GPUs of each framework",
     rule="micro-batches and bubble",
     judged=judged,
+    absolute=absolute,
 )

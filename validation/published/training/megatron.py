@@ -14,6 +14,7 @@ from ringside.sim.workload.decoder import decoder
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import ONE_BUCKET_MB, solved
 from ringside.validation.questions.step_time import StepTime
+from ringside.validation.scorecard.absolute import alone
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 MACHINES = {"v100": ("dgx2-v100", 16), "a100": ("dgx-a100", 8)}
@@ -48,18 +49,19 @@ class MegatronStep(NamedTuple):
         """Copies of the model."""
         return self.gpus // self.tensor
 
-    def training(self, efficiency: float) -> StepTime:
-        """Return the training with products at this share of the peak."""
+    def training(self, efficiency: float | None) -> StepTime:
+        """Return the training with products at this share of the peak, None for one by kernels."""
         name, each = MACHINES[self.gpu]
         batch = self.batch // self.replicas
         return StepTime(
             model=self.decoder, cluster=f"{name}:{-(-self.gpus // each)}",
             ranks=self.gpus, precision="fp16", dtype="fp16",
-            compute_efficiency=efficiency, tp=self.tensor, batch=batch, micro_batch=batch,
+            compute_efficiency=efficiency, stack="megatron", dropout=True, tp=self.tensor,
+            batch=batch, micro_batch=batch,
             checkpointing="full", bucket_cap_mb=ONE_BUCKET_MB,
         )  # fmt: skip
 
-    def predicted_s(self, efficiency: float) -> float:
+    def predicted_s(self, efficiency: float | None) -> float:
         """Return the seconds of a step."""
         return self.training(efficiency).step().step_s
 
@@ -95,6 +97,14 @@ def judged() -> list[JudgedRow]:
     return results
 
 
+def absolute() -> list[JudgedRow]:
+    """Return all rows, with nothing known."""
+    return [
+        alone("megatron", f"{row.model} on {row.gpus}", row.step_s, row.predicted_s(None), row.training(None))
+        for row in steps()
+    ]
+
+
 TABLE = JudgedTable(
     name="megatron",
     title="GPT of 1 to 8 billion parameters under Megatron-LM on 1 to 1024 V100 or A100",
@@ -102,4 +112,5 @@ TABLE = JudgedTable(
     sets="the model on one GPU, or on one replica",
     rule="constant utilization; as long as on one replica",
     judged=judged,
+    absolute=absolute,
 )

@@ -14,6 +14,7 @@ from ringside.sim.workload.devices import device
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import solved, whole_s
 from ringside.validation.questions.step_time import StepTime
+from ringside.validation.scorecard.absolute import alone
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 MODEL = "gpt3-175b:2048,vocabulary=51200"
@@ -41,16 +42,18 @@ class Submission(NamedTuple):
         """The length of the step in micro-batches, the bubble included."""
         return self.micro_batches + (self.pipeline - 1) / self.virtual
 
-    def training(self, efficiency: float, micro_batches: int) -> StepTime:
-        """Return the training with products at this share of the peak, of this number of micro-batches."""
+    def training(self, efficiency: float | None, micro_batches: int) -> StepTime:
+        """Return the training of some micro-batches, products at this share of the peak or by kernels."""
         return StepTime(
-            model=MODEL, cluster=f"dgx-h100:{self.gpus // 8}", precision="bf16", dtype="bf16",
-            compute_efficiency=efficiency, strategy="distributed_optimizer", tp=self.tensor,
-            sequence_parallel=True, pp=self.pipeline, schedule="interleaved1f1b", virtual=self.virtual,
+            model=MODEL, cluster=f"dgx-h100:{self.gpus // 8}",
+            precision="fp8" if efficiency is None else "bf16",
+            dtype="bf16", compute_efficiency=efficiency, stack="te", strategy="distributed_optimizer",
+            tp=self.tensor, sequence_parallel=True, pp=self.pipeline, schedule="interleaved1f1b",
+            virtual=self.virtual,
             batch=micro_batches, micro_batch=1, overlap_grad_reduce=True, overlap_param_gather=True,
         )  # fmt: skip
 
-    def predicted_s(self, efficiency: float) -> float:
+    def predicted_s(self, efficiency: float | None) -> float:
         """Return the seconds of a step."""
         return whole_s(
             lambda count: self.training(efficiency, count).step().step_s, self.micro_batches, self.pipeline
@@ -76,6 +79,17 @@ def judged() -> list[JudgedRow]:
     return results
 
 
+def absolute() -> list[JudgedRow]:
+    """Return all rows, with nothing known."""
+    return [
+        alone(
+            "mlperf", f"{row.round} {row.system}", row.step_s, row.predicted_s(None),
+            row.training(None, row.pipeline),
+        )
+        for row in submissions()
+    ]  # fmt: skip
+
+
 TABLE = JudgedTable(
     name="mlperf",
     title="GPT-3 175B in MLPerf on 512 to 10,752 H100",
@@ -83,4 +97,5 @@ TABLE = JudgedTable(
     sets="the row on 512 GPUs of each round",
     rule="micro-batches and bubble",
     judged=judged,
+    absolute=absolute,
 )

@@ -14,13 +14,14 @@ scores took all the time.
 from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
-from statistics import median
+from statistics import fmean, median
 from typing import NamedTuple
 
 from scipy.optimize import brentq
 
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.questions.step_time import StepTime
+from ringside.validation.scorecard.absolute import alone
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 ATTENTION = 0.35
@@ -31,10 +32,14 @@ SPREADS = (0.015, 0.02, 0.025, 0.03, 0.035)
 
 
 class TorchtitanRun(NamedTuple):
-    """A row; ``role`` says whether it sets its series' efficiency, or names its judged group."""
+    """A row; ``role`` says whether it sets its series' efficiency, or names its judged group.
+
+    Rows without one stand alone. Under ``half`` every second layer is checkpointed.
+    """
 
     series: str
     role: str
+    model: str
     gpu: str
     gpus: int
     sequence: int
@@ -58,12 +63,15 @@ def runs() -> list[TorchtitanRun]:
     return read_rows(TorchtitanRun, "torchtitan.csv")
 
 
-def training(row: TorchtitanRun, efficiency: float, spread: float | None = None) -> StepTime:
-    """Return the training with products at this share of bfloat16's peak."""
+def training(row: TorchtitanRun, efficiency: float | None, spread: float | None = None) -> StepTime:
+    """Return the training with products at this share of bfloat16's peak, None for one by kernels."""
     return StepTime(
-        model=f"llama3.1-8b:{row.sequence},longest=262144", cluster=f"dgx-{row.gpu}:{row.gpus // 8}",
-        device="h100-96gb" if row.gpu == "h100" else row.gpu, precision="bf16", compute_efficiency=efficiency,
-        attention="flash", attention_efficiency=ATTENTION, spread=spread,
+        model=f"{row.model}:{row.sequence},longest={max(row.sequence, 8192)}",
+        cluster=f"dgx-{row.gpu}:{row.gpus // 8}",
+        device="h100-96gb" if row.gpu == "h100" else row.gpu, compute_efficiency=efficiency,
+        precision="fp8" if efficiency is None and row.series.startswith(("float8", "long")) else "bf16",
+        stack="eager" if row.series in ("eager", "A100") else "compile",
+        attention_efficiency=None if efficiency is None else ATTENTION, spread=spread,
         strategy="fsdp", param_dtype="float8_e4m3fn" if row.float8_gather else None,
         tp=row.tensor, sequence_parallel=row.tensor > 1, async_tp=row.async_tp,
         tp_style="dtensor" if row.tensor > 1 else None,
@@ -72,14 +80,20 @@ def training(row: TorchtitanRun, efficiency: float, spread: float | None = None)
     )  # fmt: skip
 
 
-def predicted_s(row: TorchtitanRun, efficiency: float, spread: float | None = None) -> float:
+def predicted_s(row: TorchtitanRun, efficiency: float | None, spread: float | None = None) -> float:
     """Return the seconds of a step."""
+    if row.checkpointing == "half":
+        return fmean(
+            predicted_s(row._replace(checkpointing=each), efficiency, spread) for each in ("none", "full")
+        )
     return training(row, efficiency, spread).step().step_s
 
 
 def judged() -> list[JudgedRow]:
     """Return the rows of each series but its first."""
-    series = [tuple(group) for _, group in groupby(runs(), key=lambda row: row.series)]
+    series = [
+        tuple(group) for _, group in groupby((row for row in runs() if row.role), key=lambda row: row.series)
+    ]
     scaling = [one for one in series if one[1].role == "scaling"]
     others = [one for one in series if one not in scaling]
     by_spread = {spread: [_judged(one, spread)[0] for one in scaling] for spread in SPREADS}
@@ -106,6 +120,17 @@ def _judged(series: Sequence[TorchtitanRun], spread: float | None = None) -> lis
     ]  # fmt: skip
 
 
+def absolute() -> list[JudgedRow]:
+    """Return all rows, with nothing known."""
+    return [
+        alone(
+            "torchtitan", f"{row.series} {row.model} on {row.gpus} {row.gpu}, {row.sequence} tokens",
+            row.step_s, predicted_s(row, None), training(row._replace(checkpointing="none"), None),
+        )
+        for row in runs()
+    ]  # fmt: skip
+
+
 TABLE = JudgedTable(
     name="torchtitan",
     title="Llama 3 8B in torchtitan, tokens/s of a GPU",
@@ -113,5 +138,6 @@ TABLE = JudgedTable(
     sets="the first row of each series",
     rule="the first row's rate; in long contexts over the tokens, as if scores took all the time",
     judged=judged,
+    absolute=absolute,
     unit="/s",
 )

@@ -33,6 +33,7 @@ from ringside.sim.workload.devices import GIB, device
 from ringside.validation.published.training.aleph_alpha import NORMS
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.questions.step_time import StepTime
+from ringside.validation.scorecard.absolute import alone
 from ringside.validation.scorecard.judged import Correlated, Counted, JudgedRow, JudgedTable
 
 MODELS = {
@@ -85,6 +86,9 @@ class FrameworkCosts(NamedTuple):
     slow_s: float
     reserve: float
 
+
+UNKNOWN = FrameworkCosts(*[0.0] * len(FrameworkCosts._fields))
+"""A framework and a cluster that add nothing."""
 
 OPTIONS: dict[str, tuple[float, ...]] = {
     "host_s": (0.003, 0.0035, 0.004, 0.0045, 0.005, 0.0055, 0.006),
@@ -245,15 +249,34 @@ def correlated() -> list[Correlated]:
     ]
 
 
+def absolute() -> list[JudgedRow]:
+    """Return the rows of which compute is most, with nothing known and nothing fitted.
+
+    Left out: pipelines and tensor parallelism across machines, whose messages and waits take the longer part.
+    """
+    return [
+        alone(
+            "ultrascale", f"{run.model} dp{run.replicas} pp{run.pipeline} tp{run.tensor} "
+            f"mbs {run.micro_batch}", run.step_s, predicted_s(run, UNKNOWN),
+            training(run.model_text, run.tensor, run.micro_batch),
+        )
+        for run in runs() if run.tensor <= MACHINE and (run.pipeline == 1 or run.machines == 1)
+    ]  # fmt: skip
+
+
 @cache
 def _layers(model: str, tensor: int, micro_batch: int) -> tuple[RankLayer, ...]:
     """Return a rank's compute and exchanges of each layer, as in ``train``."""
+    return training(model, tensor, micro_batch).job.model.layers
+
+
+def training(model: str, tensor: int, micro_batch: int) -> StepTime:
+    """Return the training of one tensor-parallel group."""
     machines = ceil(tensor / MACHINE)
-    training = StepTime(
-        model=model, cluster=f"dgx-h100:{machines}", ranks=tensor, precision="bf16", dtype="bf16", tp=tensor,
-        sequence_parallel=tensor > 1, batch=micro_batch, micro_batch=micro_batch,
+    return StepTime(
+        model=model, cluster=f"dgx-h100:{machines}", ranks=tensor, precision="bf16", dtype="bf16",
+        stack="nanotron", tp=tensor, sequence_parallel=tensor > 1, batch=micro_batch, micro_batch=micro_batch,
     )  # fmt: skip
-    return training.job.model.layers
 
 
 @cache
@@ -343,6 +366,7 @@ TABLE = JudgedTable(
     rule="least tensor parallelism times pipeline",
     unit="tokens/s",
     judged=judged,
+    absolute=absolute,
     counted=counted,
     correlated=correlated,
 )

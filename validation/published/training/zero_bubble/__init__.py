@@ -25,6 +25,8 @@ from ringside.sim.training.pipeline.actions import Placement, Table
 from ringside.sim.training.pipeline.program import find_runtime, pipeline
 from ringside.sim.training.pipeline.schedules import PassTimes, tables, zb_2p
 from ringside.validation.published.training.rows import read_rows
+from ringside.validation.questions.step_time import StepTime
+from ringside.validation.scorecard.absolute import alone
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 HERE = Path(__file__).parent
@@ -34,6 +36,9 @@ LAYERS = {"1.5B": 24, "6.2B": 32, "14.6B": 48, "28.3B": 64}
 
 NAMES = {"1F1B": "1f1b", "ZB-H1": "zb-h1", "ZB-H2": "zb-h2", "ZB-1p": "zb-h1", "ZB-V": "zbv"}
 """The schedule whose tables are used. The authors' ZB-1p, found by search, has ZB-H1's bubbles (table 5)."""
+
+WIDTHS = {"1.5B": (2304, 24), "6.2B": (4096, 32), "14.6B": (5120, 40), "28.3B": (6144, 48)}
+"""Width and heads; sequences have 1,024 tokens."""
 
 SYNCHRONOUS = ("1F1B", "1F1B-I")
 """Schedules that end for all ranks at once; in the others each rank steps its optimizer when it is done."""
@@ -138,6 +143,29 @@ def judged() -> Iterator[JudgedRow]:
             )
 
 
+def training(row: MeasuredPipeline) -> StepTime:
+    """Return the training of a row as `train` says it, under 1F1B; its pipelines follow torch's rules."""
+    width, heads = WIDTHS[row.model]
+    shape = f"layers={LAYERS[row.model] - 2},width={width},heads={heads},positions=1024,vocabulary=50304"
+    return StepTime(
+        model=f"gpt3-1.3b:1024,{shape}", cluster=f"dgx-a100:{row.ranks // 8}", precision="bf16", dtype="bf16",
+        stack="megatron", pp=row.ranks,
+        batch=row.micro_batches * row.samples_a_micro_batch, micro_batch=row.samples_a_micro_batch,
+    )  # fmt: skip
+
+
+def absolute() -> list[JudgedRow]:
+    """Return the rows under 1F1B, with nothing known."""
+    results = []
+    for row in measured():
+        if row.schedule == "1F1B":
+            step_s = row.micro_batches * row.samples_a_micro_batch / row.samples_per_gpu_per_s / row.ranks
+            what = f"{row.model} on {row.ranks}, {row.micro_batches} micro-batches"
+            question = training(row)
+            results.append(alone("zero_bubble", what, step_s, question.step().step_s, question))
+    return results
+
+
 def _layer(times: PassTimes, stages_a_rank: int) -> RankLayer:
     forward, input_gradient, weight_gradient = (one / stages_a_rank for one in times[:3])
     return RankLayer(
@@ -167,5 +195,6 @@ TABLE = JudgedTable(
     sets="profiled passes, and one factor per model and table",
     rule="the median of model and table, for every schedule",
     judged=lambda: list(judged()),
+    absolute=absolute,
     unit="samples/s",
 )

@@ -1,0 +1,154 @@
+"""Published steps predicted with nothing known: their rows, intervals and summaries."""
+
+from math import exp, log
+
+import pytest
+
+from ringside.sim.compute.doubt import BETWEEN, WITHIN
+from ringside.sim.workload.decoder import decoder
+from ringside.validation.published.training import (
+    bigscience,
+    internevo,
+    known,
+    korthikanti,
+    llama2_fsdp,
+    megatron_bridge,
+    megatron_readme,
+    simumax,
+)
+from ringside.validation.scorecard.absolute import (
+    SHOWN,
+    TRAITS,
+    absolute_scores,
+    alone,
+    deviations,
+    family,
+    residual,
+)
+from ringside.validation.scorecard.judged import JudgedRow
+from ringside.validation.scorecard.training import training_tables
+
+
+def row(source: str, stack: str, ratio: float, part: str = "") -> JudgedRow:
+    """A row whose step takes ``ratio`` times the second that is predicted."""
+    traits = {"gpu": "h100", "stack": stack, "precision": "bf16", "source": source}
+    return JudgedRow(source, "a step", ratio, 1.0, part=part, traits=traits)
+
+
+def test_each_source_counts_once_whatever_its_rows() -> None:
+    few = [row("a", "te", ratio) for ratio in (0.9, 1.0, 1.1)] + [row("b", "te", 1.2)]
+    many = [*few, *(row("b", "te", 1.2) for _ in range(50))]
+    assert deviations(few).factors == pytest.approx({"te": exp(log(1.2) / 2)})
+    assert deviations(many).between == pytest.approx(deviations(few).between)
+    assert deviations(many).factors == pytest.approx(deviations(few).factors)
+
+
+def test_families_have_factors_of_their_own_and_share_deviations() -> None:
+    found = deviations([row("a", "te", 1.1), row("b", "eager", 1.5), row("c", "compile", 1.5)])
+    assert found.factors == pytest.approx({"te": 1.1, "others": 1.5})
+    assert found.between == found.within == 0.0
+    assert found.half_width == 1.0
+    apart = deviations(
+        [row(name, "te", exp(shift)) for name, shift in zip("abc", (-0.1, 0.0, 0.1), strict=True)]
+    )
+    assert apart.between == pytest.approx(0.1 * 1.4826)
+    assert apart.half_width > apart.known_half_width == 1.0
+
+
+def test_an_interval_knows_nothing_of_its_own_source() -> None:
+    others = [row(name, "te", 1 + shift) for name, shift in (("b", 0.0), ("c", 0.05), ("d", -0.05))]
+    near, far = (
+        next(one for one in absolute_scores([row("a", "te", ratio), *others]).rows if one.series == "a")
+        for ratio in (1.0, 3.0)
+    )
+    assert (near.low, near.high) == pytest.approx((far.low, far.high))
+    assert near.low < 1.0 < near.high < far.measured
+    # without any other source it is the interval of `train`
+    (one,) = absolute_scores([row("a", "te", 1.0)]).rows
+    assert one.high == pytest.approx(exp(1.2816 * (BETWEEN**2 + WITHIN**2) ** 0.5), rel=1e-3)
+
+
+def test_factors_of_other_sources_move_the_rows_that_are_judged_again() -> None:
+    slow = [row(name, "eager", 1.25) for name in "abc"]
+    scored = absolute_scores([*slow, row("shown", "eager", 9.0, SHOWN)])
+    assert scored.scores[0].errors.bias == pytest.approx(1 / 1.25 - 1)
+    assert scored.left_out.errors.median == pytest.approx(0.0, abs=1e-12)
+    assert [one.series for one in scored.shown] == ["shown"]
+    assert scored.scores[0].errors.rows == 3
+    assert {score.group for score in scored.scores} == {"all", *TRAITS}
+
+
+def test_a_row_has_the_traits_of_its_question() -> None:
+    (step,) = (one for one in simumax.steps() if (one.model, one.tensor) == ("llama3-70b", 4))
+    found = alone("simumax", "a step", 2.0, 1.0, step.training(None))
+    assert found.traits == {"gpu": "b200", "stack": "te", "precision": "bf16", "source": "simumax"}
+    assert family(found) == "te"
+    assert residual(found) == pytest.approx(log(2))
+
+
+def test_printed_shares_of_the_peak_follow_from_the_steps() -> None:
+    for step in megatron_readme.steps():
+        assert step.replica_batch % step.together == 0
+        assert step.batch * step.tensor * step.pipeline % step.gpus == 0
+    sizes = {step.model: decoder(step.decoder).num_parameters for step in megatron_readme.steps()}
+    # arXiv:2104.04473, table 1: billions of parameters
+    assert {name: round(sizes[name] / 1e9, 1) for name in ("3.6B", "18B", "39B", "76B")} == {
+        "3.6B": 3.6, "18B": 18.4, "39B": 39.1, "76B": 76.1,
+    }  # fmt: skip
+
+
+def test_bigscience_s_tflops_follow_from_its_seconds() -> None:
+    """The pages count eight FLOPs a parameter and token with checkpointing, six without."""
+    first = next(step for step in bigscience.steps() if step.gpu == "v100")
+    flops = 8 * 1.3e9 * 2048 * first.batch
+    assert flops / first.step_s / first.gpus / 1e12 == pytest.approx(47.0, abs=0.1)
+    # the printed 157 TFLOP/s of six layers are those of 512 sequences, not of the 2,048 in the table
+    (six,) = (step for step in bigscience.steps() if step.step_s == 119.19)
+    model = decoder(six.training(None, 1).model)
+    per_step = six.batch * (model.training_flops() + model.recomputed_flops("full"))
+    assert per_step / six.step_s / six.gpus / 1e12 == pytest.approx(157.02, rel=0.01)
+
+
+def test_a_bridge_step_has_whole_micro_batches_and_the_published_tokens() -> None:
+    steps = megatron_bridge.steps()
+    assert len({step.name for step in steps}) > 50
+    for step in steps:
+        ranks = step.tensor * step.pipeline * step.context
+        assert step.micro_batches * step.micro_batch * step.gpus == step.batch * ranks
+        assert step.tokens_per_s * step.step_s * step.gpus == pytest.approx(step.batch * step.sequence)
+    first = next(step for step in steps if step.model == "deepseek-v3" and step.second_token)
+    assert decoder(first.training(1).model).layers == 62
+
+
+def test_recomputed_blocks_are_what_hfu_has_above_mfu() -> None:
+    shares = {
+        (row.model, row.gpu): row.recomputed for row in llama2_fsdp.steps() if row.framework == "fms-fsdp"
+    }
+    assert shares["llama2-7b", "a100"] == 0.0
+    assert shares["llama2-34b", "a100"] == 1.0
+    assert 0.3 < shares["llama2-13b", "a100"] < 0.5
+
+
+def test_the_known_llama_has_the_paper_s_batch_and_pipeline() -> None:
+    question = known.llama(8192, 32)
+    assert question.layout().pp == 16
+    assert known.LLAMA_SEQUENCES == 2048
+    assert pytest.approx(1543, abs=1) == known.DEEPSEEK_TOKENS_PER_S
+
+
+def test_steps_of_a100_come_out_near_with_nothing_known() -> None:
+    scored = absolute_scores([*korthikanti.absolute(), *internevo.absolute()]).scores[0]
+    assert scored.errors.rows == 33
+    assert scored.errors.median < 0.08
+    assert scored.errors.worst < 0.2
+
+
+def test_tables_are_those_that_judge_from_a_row_or_from_none() -> None:
+    with_row, without = (
+        {table.name for table in training_tables(absolute=absolute)} for absolute in (False, True)
+    )
+    assert {"known", "megatron_bridge"} <= without - with_row
+    assert {"ddp", "deepep"} <= with_row - without
+    assert "megatron" in with_row & without
+    with pytest.raises(ValueError, match="unknown table 'ddp'"):
+        training_tables(["ddp"], absolute=True)
