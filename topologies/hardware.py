@@ -37,8 +37,8 @@ class Gpu(BaseModel):
     ``pcie`` the GT/s of a lane of its x16 slot. ``in_logs`` is a pattern of its name in logs, in capitals.
     ``tflops`` are dense peaks in 10**12 FLOP/s by precision, of tensor cores if it has any; they require
     ``memory``, ``memory_bandwidth`` and ``multiprocessors``. ``memory`` is the capacity that the driver
-    reports. The efficiencies are measured shares of the peaks that training reaches; ``wide_efficiency`` is
-    that of the wide matrix products of decoders. Products in 8 bits reach ``narrower`` times the peaks.
+    reports. ``wide_efficiency`` is a measured share of the peak that the wide matrix products of decoders
+    reach in training. Products in 8 bits reach ``narrower`` times the peaks.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -55,8 +55,6 @@ class Gpu(BaseModel):
     memory: Bytes = 0
     memory_bandwidth: BytesPerSecond = 0.0
     multiprocessors: PositiveInt = 1
-    compute_efficiency: PositiveFloat | None = None
-    memory_efficiency: PositiveFloat | None = None
     wide_efficiency: PositiveFloat | None = None
     narrower: PositiveFloat = 1.0
 

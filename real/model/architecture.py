@@ -1,19 +1,20 @@
-"""Any ``torch.nn.Module`` as an architecture: its tensors, its layers' work, its gradients' order.
+"""Any ``torch.nn.Module`` as an architecture: its tensors, its layers' kernels, its gradients' order.
 
 A copy of the module runs forward and backward once, on tensors that have a shape, a type and a device (the
 CPU), and no memory (torch's FakeTensorMode): the kernels, and with them the order of the gradients, are
 those that real tensors would meet on a CPU. A module that reads values (``.item()``, ``nonzero``) cannot
 run so; then a copy with memory runs. The module itself is unchanged. A layer is a submodule that owns
-parameters, with everything from its call to the next one's. Its work is counted as in
-`ringside.sim.workload.architecture.Block`.
+parameters, with everything from its call to the next one's, and what backward does for these. Its kernels are
+recorded by `ringside.real.model.kernels`, in backward too, where checkpoints repeat some of forward's.
 """
 
 import copy
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -21,15 +22,15 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
-from torch.utils.flop_counter import flop_registry, sdpa_flop_count
+from torch.utils._pytree import tree_map_only
 
-from ringside.real.model.user_model import EXAMPLE, batch_of, build, build_light, loss
-from ringside.sim.workload.architecture import Architecture, Block
+from ringside.real.model.kernels import CONVOLUTION, MEMORY, KernelRecorder, RecordedKernel, storage
+from ringside.real.model.kernels import tensors as tensors_in
+from ringside.real.model.user_model import EXAMPLE, batch_of, build, build_light, trainable_outputs
+from ringside.sim.workload.architecture import Architecture, Block, KernelSums
 from ringside.sim.workload.workload import Tensor, Workload
 
-MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+LARGEST = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 """Bytes of parameters up to which a module may run with memory: a quarter of the machine's."""
 
 
@@ -38,79 +39,27 @@ class NeedsNumbersError(ValueError):
 
 
 @dataclass(slots=True)
-class Count:
-    """FLOPs of products, including convolutions, and elements moved by all operations."""
+class ModuleTrace:
+    """The trace: the kernels, the layers in call order, the order of the gradients.
 
-    flops: float = 0.0
-    traffic: float = 0.0
-    convolved: float = 0.0
-
-    def add(self, other: "Count", times: int = 1) -> None:
-        """Add ``other``, ``times`` times."""
-        self.flops += times * other.flops
-        self.traffic += times * other.traffic
-        self.convolved += times * other.convolved
-
-
-@dataclass(slots=True)
-class LayerWork:
-    """The work of one layer's modules on the whole batch; ``kept`` are elements that stay for backward.
-
-    ``redone`` is what checkpointing recomputes. ``wanted`` is backward's work for the gradients requested in
-    forward, ``wanted_anew`` for those requested in recomputation: a reentrant checkpoint (``use_reentrant``)
-    requests none in forward.
+    ``kept`` are the bytes that stay for backward, by layer. A layer's forward may run again in backward;
+    if it then requests gradients that it did not request before, a checkpoint is reentrant.
     """
 
-    forward: Count = field(default_factory=Count)
-    redone: Count = field(default_factory=Count)
-    wanted: Count = field(default_factory=Count)
-    wanted_anew: Count = field(default_factory=Count)
-    kept: float = 0.0
-
-    def add(self, other: "LayerWork") -> None:
-        """Add another layer's work."""
-        for name in ("forward", "redone", "wanted", "wanted_anew"):
-            getattr(self, name).add(getattr(other, name))
-        self.kept += other.kept
-
-    @property
-    def backward(self) -> float:
-        """Backward's work over forward's: of products, else of elements moved; 2 where there is none."""
-        for what in ("flops", "traffic"):
-            if forward := getattr(self.forward, what):
-                wanted = max(getattr(self.wanted, what), getattr(self.wanted_anew, what))
-                return float((wanted + getattr(self.redone, what)) / forward)
-        return 2.0
-
-
-@dataclass(slots=True)
-class ModuleTrace:
-    """The trace: the work after each module's call, in call order, and the order of the gradients."""
-
-    work: dict[str, LayerWork] = field(default_factory=dict)
+    recorder: KernelRecorder = field(init=False)
+    kept: dict[str, int] = field(default_factory=dict)
     arrival: list[str] = field(default_factory=list)
-    current: LayerWork = field(default_factory=LayerWork)
-    backward: bool = False
-
-    @property
-    def reentrant(self) -> bool:
-        """Whether backward enters backward again, as checkpointing with ``use_reentrant`` does."""
-        return any(work.wanted_anew.traffic > work.wanted.traffic for work in self.work.values())
+    quiet: set[str] = field(default_factory=set)
+    reentrant: bool = False
 
     def call(self, name: str) -> None:
-        """Start a module; the following work is its own, until the next starts."""
-        self.current = self.work.setdefault(name, LayerWork())
-
-    def count(self, done: Count, gradients: int) -> None:
-        """Count an operation; its backward computes ``gradients`` requested gradients."""
-        enabled = torch.is_grad_enabled()
-        if not self.backward:
-            self.current.forward.add(done)
-            if enabled:
-                self.current.wanted.add(done, gradients)
-        elif enabled:  # plain backward requests no gradients of its own
-            self.current.redone.add(done)
-            self.current.wanted_anew.add(done, gradients)
+        """Start a module."""
+        self.recorder.calls.start(name)
+        self.kept.setdefault(name, 0)
+        if not torch.is_grad_enabled():
+            self.quiet.add(name)
+        elif torch._C._current_autograd_node() is not None and name in self.quiet:
+            self.reentrant = True
 
 
 def trace(module: nn.Module, inputs: Sequence[Any]) -> ModuleTrace:
@@ -119,9 +68,9 @@ def trace(module: nn.Module, inputs: Sequence[Any]) -> ModuleTrace:
         with _quiet(), FakeTensorMode() as shapes:
             return _run(module, inputs, lambda tensor: _shape_of(tensor, shapes), shapes)
     except Exception as error:  # the module's own code runs here
-        tensors = [*module.parameters(), *module.buffers(), *_tensors(inputs)]
+        tensors = [*module.parameters(), *module.buffers(), *tensors_in(inputs)]
         nbytes = sum(tensor.nbytes for tensor in tensors)
-        if nbytes > MEMORY:
+        if nbytes > LARGEST:
             without = f"without values, and its {nbytes / 2**30:,.0f} GiB are too much to run with them"
             raise ValueError(_complaint(module, error, without)) from error
         if any(tensor.is_meta for tensor in tensors):
@@ -152,7 +101,7 @@ def _run(
     tensors: AbstractContextManager[Any],
 ) -> ModuleTrace:
     seen = ModuleTrace()
-    own = {id(tensor): tensor for part in module.modules() for tensor in _tensors(vars(part))}
+    own = {id(tensor): tensor for part in module.modules() for tensor in tensors_in(vars(part))}
     memo: dict[int, Any] = {key: stand_in(tensor) for key, tensor in own.items()}
     double = copy.deepcopy(module, memo)
     for name, tensor in double.named_parameters():
@@ -165,14 +114,12 @@ def _run(
     for name, part in double.named_modules():
         part.register_forward_pre_hook(lambda *_, name=name: seen.call(name))
     with tensors:
-        counter = _Counter(seen, {_storage(tensor) for tensor in _tensors(list(memo.values()))})
-        with _keeping(seen, counter.own), counter:
-            outputs = double(*tree_map_only(torch.Tensor, stand_in, tuple(inputs)))
-        total = loss(outputs)
-        one = torch.ones_like(total)
-        seen.backward = True
-        with counter:
-            total.backward(one)  # type: ignore[no-untyped-call]
+        seen.recorder = recorder = KernelRecorder(tensors_in(list(memo.values())))
+        with _keeping(seen), recorder:
+            outputs = trainable_outputs(double(*tree_map_only(torch.Tensor, stand_in, tuple(inputs))))
+        gradients = [torch.ones_like(output) for output in outputs]
+        with recorder:
+            torch.autograd.backward(outputs, gradients)
     return seen
 
 
@@ -203,75 +150,18 @@ def sparse(module: nn.Module) -> dict[str, nn.Embedding | nn.EmbeddingBag]:
 
 
 @contextmanager
-def _keeping(seen: ModuleTrace, own: set[int]) -> Iterator[None]:
+def _keeping(seen: ModuleTrace) -> Iterator[None]:
     """Count what forward keeps for backward besides the module's own tensors, each once."""
     kept: dict[int, torch.Tensor] = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
-        if _storage(tensor) not in own and _storage(tensor) not in kept:
-            kept[_storage(tensor)] = tensor
-            seen.current.kept += tensor.numel()
+        if storage(tensor) not in seen.recorder.own and storage(tensor) not in kept:
+            kept[storage(tensor)] = tensor
+            seen.kept[seen.recorder.calls.current] += tensor.nbytes
         return tensor
 
     with saved_tensors_hooks(keep, lambda tensor: tensor):
         yield
-
-
-class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Adds the work of every operation to the current layer; a view of a tensor counts nothing."""
-
-    def __init__(self, seen: ModuleTrace, own: set[int]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.seen = seen
-        self.own = own
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        outputs = func(*args, **kwargs)
-        read, written = _tensors((args, kwargs)), _tensors(outputs)
-        sources = {_storage(tensor) for tensor in read}
-        view = not func._schema.is_mutable and sources.issuperset(map(_storage, written))
-        if read and not view:
-            moved = sum(tensor.numel() for tensor in (*read, *written) if _storage(tensor) not in self.own)
-            product = _FLOPS.get(func.overloadpacket)
-            flops = product(*args, **kwargs, out_val=outputs) if product else 0
-            differentiable = [tensor for tensor in read if tensor.requires_grad]
-            if product:
-                factors = sum(tensor.dim() > 1 for tensor in differentiable)  # a bias is none
-                convolved = flops if product is flop_registry[torch.ops.aten.convolution] else 0
-                self.seen.count(Count(flops, moved, convolved), min(factors, 2))
-            else:
-                self.seen.count(Count(0, moved), 2 if differentiable else 0)
-        return outputs
-
-
-def _attention(*args: Any, **_: Any) -> int:
-    query, key, value, *_rest = args
-    return int(sdpa_flop_count(query.shape, key.shape, value.shape))  # type: ignore[no-untyped-call]
-
-
-def _lstm(rows: torch.Tensor, *weights_and_more: Any, **_: Any) -> int:
-    """Return one layer's FLOPs in one direction: input and state times a matrix per gate and step."""
-    into, across, *_rest = weights_and_more
-    steps = rows.numel() // rows.shape[-1]
-    return 2 * steps * int(into.numel() + across.numel())
-
-
-_FLOPS: dict[Any, Callable[..., int]] = {
-    **flop_registry,
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention,
-    torch.ops.aten.mkldnn_rnn_layer: _lstm,
-}
-
-
-def _tensors(tree: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
 
 
 def _complaint(module: nn.Module, error: Exception, how: str) -> str:
@@ -296,21 +186,17 @@ def architecture(module: nn.Module, *inputs: Any) -> Architecture:
     trainable = {name: tensor for name, tensor in module.named_parameters() if tensor.requires_grad}
     if not trainable:
         raise ValueError(f"{type(module).__name__} has no parameter that requires a gradient")
-    if inputs:
-        batch = batch_of(inputs)
-        seen = trace(module, inputs)
-    else:
-        batch = 1
-        seen = ModuleTrace({name: LayerWork() for name, _ in module.named_modules()}, list(trainable)[::-1])
+    seen, batch = (trace(module, inputs), batch_of(inputs)) if inputs else (None, 1)
+    blocks = _blocks(module, seen, list(trainable), batch) if seen else _idle(list(trainable))
     alone = {f"{name}.weight" for name in sparse(module)}
     return Architecture(
         name=type(module).__name__,
         sample="sample",
         parameters=tuple(_describe(name, tensor, name in alone) for name, tensor in trainable.items()),
-        blocks=tuple(_blocks(seen, list(trainable), batch)),
+        blocks=tuple(blocks),
         buffers=tuple(_describe(name, tensor) for name, tensor in module.named_buffers()),
         frozen_nbytes=sum(tensor.nbytes for tensor in module.parameters() if not tensor.requires_grad),
-        reentrant=seen.reentrant,
+        reentrant=seen is not None and seen.reentrant,
         batch=batch,
     )
 
@@ -327,25 +213,77 @@ def architecture_of(text: str) -> Architecture:
         return architecture(module, *inputs)
 
 
-def _blocks(seen: ModuleTrace, parameters: Sequence[str], batch: int) -> Iterator[Block]:
+def _blocks(module: nn.Module, seen: ModuleTrace, parameters: Sequence[str], batch: int) -> Iterator[Block]:
     """Yield the layers in forward order; one whose gradients arrive apart is one block per arrival."""
     position = {name: index for index, name in enumerate(parameters)}
-    owners = {_owner(name, seen.work) for name in seen.arrival}
-    work = _merged(seen.work, owners)
-    for owner, names in groupby(reversed(seen.arrival), lambda name: _owner(name, seen.work)):
-        own = work.pop(owner, LayerWork())
+    owners = {_owner(name, seen.kept) for name in seen.arrival}
+    belongs = _belonging(seen.kept, owners)
+    kernels, kept = defaultdict[str, list[RecordedKernel]](list), Counter[str]()
+    for kernel in _launched(module, seen):
+        kernels[belongs[kernel.layer]].append(kernel)
+    for name, nbytes in seen.kept.items():
+        kept[belongs[name]] += nbytes
+    itemsize = next(module.get_parameter(name) for name in parameters).element_size()
+    for owner, names in groupby(reversed(seen.arrival), lambda name: _owner(name, seen.kept)):
+        own = kernels.pop(owner, [])
+        convolved = sum(kernel.flops for kernel in own if kernel.kind == CONVOLUTION)
         yield Block(
             name=owner,
             gradients=tuple(position[name] for name in names)[::-1],
-            flops=own.forward.flops / batch,
-            traffic=own.forward.traffic / batch,
-            kept=own.kept / batch,
-            backward=own.backward,
-            convolves=own.forward.convolved > own.forward.flops / 2,
+            forward=_work((one for one in own if not one.backward), batch, itemsize),
+            backward=_work((one for one in own if one.backward), batch, itemsize),
+            kept=kept.pop(owner, 0) / (batch * itemsize),
+            convolves=convolved > sum(kernel.flops for kernel in own) / 2,
         )
 
 
-def _owner(parameter: str, called: Mapping[str, LayerWork]) -> str:
+def _idle(trainable: Sequence[str]) -> Iterator[Block]:
+    """Yield layers without work, whose gradients arrive in the reverse of definition order."""
+    position = {name: index for index, name in enumerate(trainable)}
+    for owner, names in groupby(trainable, lambda name: name.rpartition(".")[0]):
+        yield Block(owner, tuple(position[name] for name in names)[::-1])
+
+
+def _work(kernels: Iterable[RecordedKernel], batch: int, itemsize: int) -> KernelSums:
+    """Add up kernels on a whole batch as work on one sample; elements have ``itemsize`` bytes."""
+    flops = touched = moved = weights = launches = 0
+    for kernel in kernels:
+        flops += kernel.flops
+        weights += kernel.weights
+        launches += kernel.launches - (kernel.kind != MEMORY)
+        if kernel.kind == MEMORY:
+            moved += kernel.nbytes - kernel.weights
+        else:
+            touched += kernel.nbytes - kernel.weights
+    each = batch * itemsize
+    return KernelSums(flops / batch, touched / each, moved / each, weights / itemsize, launches)
+
+
+def record(module: nn.Module, *inputs: Any) -> list[RecordedKernel]:
+    """Return the kernels that a GPU launches for the module, forward and backward, in order."""
+    return list(_launched(module, trace(module, inputs)))
+
+
+def _launched(module: nn.Module, seen: ModuleTrace) -> Iterator[RecordedKernel]:
+    """Yield the kernels as a GPU launches them.
+
+    Its recurrent layers launch one for what follows each product of theirs, and its dropout draws the factors
+    by which it multiplies. A sparse gradient has only rows that were read.
+    """
+    recurrent = {name for name, part in module.named_modules() if isinstance(part, nn.RNNBase)}
+    alone, before = sparse(module), ""
+    for kernel in seen.recorder.kernels:
+        if kernel.name == "embedding_dense_backward" and kernel.layer in alone:
+            kernel = replace(kernel, nbytes=2 * (kernel.nbytes - kernel.weights), weights=0)
+        drawn, before = kernel.name == "bernoulli_" or before == "bernoulli_", kernel.name
+        if drawn:
+            continue
+        if kernel.layer in recurrent and kernel.launches == 1:
+            kernel = replace(kernel, launches=2 if kernel.kind != MEMORY else 0)
+        yield kernel
+
+
+def _owner(parameter: str, called: Mapping[str, int]) -> str:
     """Return the innermost called module that contains a parameter; the outermost, '', is always called."""
     path = parameter.rpartition(".")[0]
     while path not in called:
@@ -353,14 +291,14 @@ def _owner(parameter: str, called: Mapping[str, LayerWork]) -> str:
     return path
 
 
-def _merged(work: Mapping[str, LayerWork], owners: set[str]) -> dict[str, LayerWork]:
-    """Return the work of owners; other modules' work is added to the owner called before, or to the first."""
-    merged = {name: LayerWork() for name in work if name in owners}
-    current = next(iter(merged), "")
-    for name, own in work.items():
-        current = name if name in owners else current
-        merged.setdefault(current, LayerWork()).add(own)
-    return merged
+def _belonging(called: Iterable[str], owners: set[str]) -> dict[str, str]:
+    """Return the owner that has each module's work: itself, or the owner called before, or the first."""
+    called = list(called)
+    current = next((name for name in called if name in owners), "")
+    belongs = {}
+    for name in called:
+        belongs[name] = current = name if name in owners else current
+    return belongs
 
 
 def _describe(name: str, tensor: torch.Tensor, sparse: bool = False) -> Tensor:

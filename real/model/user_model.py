@@ -100,12 +100,17 @@ def batch_of(inputs: Any) -> int:
     return batch
 
 
-def loss(outputs: Any) -> torch.Tensor:
-    """Return a scalar that depends on every trainable output: their sum."""
+def trainable_outputs(outputs: Any) -> list[torch.Tensor]:
+    """Return the outputs that depend on a parameter that is trained."""
     leaves = [tensor for tensor in _tensors(outputs) if tensor.requires_grad]
     if not leaves:
         raise ValueError("no output depends on a parameter that is trained")
-    return torch.stack([leaf.sum() for leaf in leaves]).sum()
+    return leaves
+
+
+def loss(outputs: Any) -> torch.Tensor:
+    """Return a scalar that depends on every trainable output: their sum."""
+    return torch.stack([leaf.sum() for leaf in trainable_outputs(outputs)]).sum()
 
 
 def _tensors(outputs: Any) -> Iterator[torch.Tensor]:

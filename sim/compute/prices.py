@@ -12,12 +12,6 @@ from ringside.sim.compute.stacks import STACKS, Stack
 from ringside.sim.compute.waves import NBYTES, wave_rate
 from ringside.sim.workload.devices import COMPUTE_EFFICIENCY, NARROW, Device, Roofline
 
-STREAMS = 0.75
-"""Share of memory bandwidth that memory-bound kernels reach in training.
-
-SimuMax's system files have 0.75 of A100's (0.91 of 1,600 of 1,935 GB/s) and 0.67 of B200's
-(github.com/MooreThreads/SimuMax)."""
-
 LAUNCH_S = 10e-6
 """Seconds of a memory-bound kernel beyond its bytes; published figures are 3 us (aiconfigurator) to 40 us
 for a group of kernels (SimuMax)."""
@@ -137,7 +131,7 @@ def prices_on(
     With an ``efficiency`` products run at that share of the peak, and attention too unless
     ``attention_efficiency`` says otherwise. One's own ``rates`` go before those of shipped grids.
     """
-    flat = gpu.roofline(precision, COMPUTE_EFFICIENCY if efficiency is None else efficiency, STREAMS)
+    flat = gpu.roofline(precision, COMPUTE_EFFICIENCY if efficiency is None else efficiency)
     attention = None
     if attention_efficiency is not None:
         gpu.check_efficiency("an attention", attention_efficiency)

@@ -7,7 +7,7 @@ Rates are dense (without 2:4 sparsity) and those of the tensor cores if there ar
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ringside.sim.collective import ITEMSIZE
 from ringside.topologies.hardware import GPUS, Gpu, find_gpu
@@ -50,8 +50,11 @@ COMPUTE_EFFICIENCY = 0.5
 """Share of peak FLOP/s that matrix products reach, a round figure: published utilisations of whole models
 lie at 0.21 to 0.52 (PaLM, arXiv:2204.02311, table 3; Megatron-LM, arXiv:2104.04473, table 1)."""
 
-MEMORY_EFFICIENCY = 0.8
-"""Share of data-sheet memory bandwidth that streaming kernels reach, a round figure."""
+MEMORY_EFFICIENCY = 0.75
+"""Share of data-sheet memory bandwidth that memory-bound kernels reach in training.
+
+SimuMax's system files have 0.75 of A100's (0.91 of 1,600 of 1,935 GB/s) and 0.67 of B200's
+(github.com/MooreThreads/SimuMax)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +88,9 @@ def check_share(what: str, share: float, most: float = 1.0) -> None:
 class Device:
     """One GPU: FLOP/s by precision, bandwidth (bytes/s) and size (bytes) of its memory, its multiprocessors.
 
-    The size is the driver's; `ringside.sim.training.memory` keeps some of it free. The efficiencies are the
-    usual shares of both in training; ``wide_efficiency`` is that of the wide products of decoders, if known.
-    Products in 8 bits reach ``narrower`` times the peaks of others, whose share may therefore exceed 1.
-    ``streaming`` are the bytes/s of kernels that only read and write.
+    The size is the driver's; `ringside.sim.training.memory` keeps some of it free. ``wide_efficiency`` is the
+    usual share of the peak of the wide products of decoders, if known. Products in 8 bits reach ``narrower``
+    times the peaks of others, whose share may therefore exceed 1.
     """
 
     name: str
@@ -96,14 +98,13 @@ class Device:
     memory_bandwidth: float
     memory: int
     multiprocessors: int
-    compute_efficiency: float = COMPUTE_EFFICIENCY
-    memory_efficiency: float = MEMORY_EFFICIENCY
     wide_efficiency: float | None = None
     narrower: float = 1.0
-    streaming: float = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "streaming", self.memory_bandwidth * self.memory_efficiency)
+    @property
+    def streaming(self) -> float:
+        """The bytes/s of kernels that only read and write."""
+        return self.memory_bandwidth * MEMORY_EFFICIENCY
 
     def peak(self, precision: str) -> float:
         """Return the FLOP/s in ``precision``."""
@@ -124,22 +125,13 @@ class Device:
         """The type in which torch.autocast computes on it."""
         return next(name for name in ("bfloat16", "float16", "float32") if name in self.flops_per_s)
 
-    def roofline(
-        self,
-        precision: str | None,
-        compute_efficiency: float | None = None,
-        memory_efficiency: float | None = None,
-    ) -> Roofline:
-        """Return the rates in a precision, by default that of torch.autocast, with shares of the peaks."""
+    def roofline(self, precision: str | None, efficiency: float = COMPUTE_EFFICIENCY) -> Roofline:
+        """Return the rates in a precision, by default that of torch.autocast, at a share of its peak."""
         precision = self.mixed if precision is None else SHORT.get(precision, precision)
-        computes = self.compute_efficiency if compute_efficiency is None else compute_efficiency
-        streams = self.memory_efficiency if memory_efficiency is None else memory_efficiency
-        self.check_efficiency("a compute", computes)
-        check_share("a memory efficiency", streams)
+        self.check_efficiency("a compute", efficiency)
         return Roofline(
-            self.peak(precision) * computes, self.memory_bandwidth * streams, ITEMSIZE[STORED[precision]],
-            precision,
-        )  # fmt: skip
+            self.peak(precision) * efficiency, self.streaming, ITEMSIZE[STORED[precision]], precision
+        )
 
 
 def device(name: str) -> Device:
@@ -165,8 +157,6 @@ def _device(gpu: Gpu) -> Device:
         gpu.memory_bandwidth,
         gpu.memory,
         gpu.multiprocessors,
-        gpu.compute_efficiency or COMPUTE_EFFICIENCY,
-        gpu.memory_efficiency or MEMORY_EFFICIENCY,
         gpu.wide_efficiency,
         gpu.narrower,
     )

@@ -1,152 +1,70 @@
-"""Well-known models by name, the values of ``--model NAME[:SIZE]``, and the layers that they are made of.
+"""Well-known models by name, the values of ``--model NAME[:SIZE]``.
 
 Tensors have the names and the order of the ``torch.nn`` module of the same name, of torchvision's networks
 for images of ``side`` x ``side`` pixels and 1000 classes, and of Hugging Face's encoders on one sequence of
-``sequence`` tokens, without dropout. ``positions`` is the number of vectors of the layer's width in one
-sample: the tokens of a sequence, the pixels of an image. A vision transformer cuts an image into patches, one
-token each; one more token stands for the whole image and is classified.
-Traffic counts each elementwise step as a kernel of its own that reads its inputs and writes its output
-(one read more for the statistics of a batch norm), and attention as one fused kernel that never
-writes the scores, as torch's scaled_dot_product_attention (Dao et al., arXiv:2205.14135).
+``sequence`` tokens, of which some (``predicted``) are masked and their words predicted; all are if their
+number is not given, as Hugging Face's module does. A vision transformer cuts an image into patches, one token
+each; one more token stands for the whole image and is classified.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 
-from ringside.sim.workload.architecture import Architecture, Module, assemble
+from ringside.sim.workload.architecture import Architecture, KernelSums, Module, assemble
 from ringside.sim.workload.decoder import DECODERS, Decoder, decoder
+from ringside.sim.workload.modules import (
+    SUM,
+    attention,
+    batch_norm,
+    conv2d,
+    dropout,
+    elementwise,
+    embedding,
+    layer_norm,
+    linear,
+    max_pool,
+    product,
+    residual,
+    tied_linear,
+)
 from ringside.sim.workload.workload import Tensor
 from ringside.topologies.names import one_of
-
-
-def linear(
-    name: str,
-    inputs: int,
-    outputs: int,
-    positions: int = 1,
-    bias: bool = True,
-    shares_input: bool = False,
-) -> Module:
-    """Return a matrix product: 2 x inputs x outputs FLOPs a position; it keeps its input unless shared."""
-    weight = (Tensor(f"{name}.weight", inputs * outputs, rows=outputs),)
-    return Module(
-        name,
-        parameters=(*weight, Tensor(f"{name}.bias", outputs)) if bias else weight,
-        flops=2 * inputs * outputs * positions,
-        traffic=(inputs + outputs) * positions,
-        kept=0 if shares_input else inputs * positions,
-        reversed_arrival=True,
-    )
-
-
-def tied_linear(name: str, inputs: int, outputs: int, positions: int, bias: Tensor | None = None) -> Module:
-    """Return a matrix product with a weight that another module owns."""
-    untied = linear(name, inputs, outputs, positions)
-    return Module(name, () if bias is None else (bias,), (), untied.flops, untied.traffic, untied.kept)
-
-
-def conv2d(
-    name: str, inputs: int, outputs: int, kernel: int, side: int, stride: int = 1, bias: bool = False
-) -> Module:
-    """Return a convolution of ``side`` x ``side`` output pixels: 2 inputs kernel^2 outputs FLOPs each."""
-    weight = (Tensor(f"{name}.weight", inputs * outputs * kernel**2, rows=outputs),)
-    read = inputs * (side * stride) ** 2
-    return Module(
-        name,
-        parameters=(*weight, Tensor(f"{name}.bias", outputs)) if bias else weight,
-        flops=2 * inputs * kernel**2 * outputs * side**2,
-        traffic=read + outputs * side**2,
-        kept=read,
-        convolves=True,
-    )
-
-
-def batch_norm(name: str, channels: int, side: int) -> Module:
-    """Return batch normalisation: it reads its input twice, writes once, keeps the input."""
-    elements = channels * side**2
-    return Module(
-        name,
-        parameters=(Tensor(f"{name}.weight", channels), Tensor(f"{name}.bias", channels)),
-        buffers=(
-            Tensor(f"{name}.running_mean", channels),
-            Tensor(f"{name}.running_var", channels),
-            Tensor(f"{name}.num_batches_tracked", 1, "int64"),
-        ),
-        traffic=3 * elements,
-        kept=elements,
-    )
-
-
-def layer_norm(name: str, width: int, positions: int) -> Module:
-    """Return layer normalisation in one kernel."""
-    return Module(
-        name,
-        parameters=(Tensor(f"{name}.weight", width), Tensor(f"{name}.bias", width)),
-        traffic=2 * width * positions,
-        kept=width * positions,
-    )
-
-
-def embedding(name: str, entries: int, width: int, positions: int) -> Module:
-    """Return a table with one row read per position."""
-    table = Tensor(f"{name}.weight", entries * width, rows=entries)
-    return Module(name, parameters=(table,), traffic=2 * width * positions)
-
-
-def attention(name: str, width: int, positions: int) -> Module:
-    """Return scaled dot-product attention of all positions to all: 4 x positions^2 x width FLOPs.
-
-    The whole square is counted for causal models too, as published FLOP counts do
-    (Megatron-LM, arXiv:2104.04473, equation 3).
-    """
-    return Module(
-        name,
-        flops=4 * positions**2 * width,
-        traffic=4 * width * positions,
-        kept=3 * width * positions,
-    )
-
-
-def elementwise(name: str, elements: int, inputs: int = 1, keeps: int = 0) -> Module:
-    """Return a kernel that reads ``inputs`` tensors and writes one: an activation, a sum.
-
-    It keeps ``keeps`` tensors beside those that the layers around it keep.
-    """
-    return Module(name, traffic=(inputs + 1) * elements, kept=keeps * elements)
-
 
 _RESNET50_STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
 _VGG16_STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
 
 
-def resnet50(side: int = 224) -> Architecture:
+def resnet50(side: int = 224, layout: str | None = None) -> Architecture:
     """ResNet-50 v1.5: 25,557,032 parameters, 4.09 G multiply-adds an image.
 
     He et al., arXiv:1512.03385, table 1, with the stride in the 3 x 3 convolution as torchvision and
     NVIDIA train it; figures from torchvision's page of the model (ResNet50_Weights.IMAGENET1K_V1).
     """
     _check_side(side)
-    return assemble("resnet50", f"image of {side} x {side}", list(_resnet50(side)))
+    return assemble(
+        "resnet50", f"image of {side} x {side}", list(_resnet50(side)), channels_last=_last(layout)
+    )
 
 
-def vgg16(side: int = 224) -> Architecture:
+def vgg16(side: int = 224, layout: str | None = None) -> Architecture:
     """VGG-16: 138,357,544 parameters, 15.47 G multiply-adds an image.
 
     Simonyan and Zisserman, arXiv:1409.1556, table 1, column D; figures from torchvision's page of the
     model (VGG16_Weights.IMAGENET1K_V1).
     """
     _check_side(side)
-    return assemble("vgg16", f"image of {side} x {side}", list(_vgg16(side)))
+    return assemble("vgg16", f"image of {side} x {side}", list(_vgg16(side)), channels_last=_last(layout))
 
 
 def _resnet50(side: int) -> Iterator[Module]:
     side //= 2
-    yield conv2d("conv1", 3, 64, kernel=7, side=side, stride=2)
+    yield conv2d("conv1", 3, 64, kernel=7, side=side, stride=2, first=True)
     yield batch_norm("bn1", 64, side)
     yield elementwise("relu", 64 * side**2, keeps=1)
     side //= 2
-    yield elementwise("maxpool", 64 * side**2, inputs=4, keeps=1)
+    yield max_pool("maxpool", 64, side)
     channels = 64
     for stage, (width, blocks) in enumerate(_RESNET50_STAGES, 1):
         for block in range(blocks):
@@ -154,10 +72,7 @@ def _resnet50(side: int) -> Iterator[Module]:
             side //= stride
             yield from _bottleneck(f"layer{stage}.{block}", channels, width, side, stride)
             channels = 4 * width
-    yield elementwise(
-        "avgpool",
-        channels * side**2,
-    )
+    yield elementwise("avgpool", channels * side**2)
     yield linear("fc", channels, 1000)
 
 
@@ -174,7 +89,7 @@ def _bottleneck(name: str, channels: int, width: int, side: int, stride: int) ->
     if channels != 4 * width:
         yield conv2d(f"{name}.downsample.0", channels, 4 * width, kernel=1, side=side, stride=stride)
         yield batch_norm(f"{name}.downsample.1", 4 * width, side)
-    yield elementwise(f"{name}.add", 4 * width * side**2, inputs=2)
+    yield residual(f"{name}.add", 4 * width * side**2)
     yield elementwise(f"{name}.relu3", 4 * width * side**2)
 
 
@@ -182,17 +97,28 @@ def _vgg16(side: int) -> Iterator[Module]:
     channels, index = 3, 0
     for width, convs in _VGG16_STAGES:
         for conv in range(convs):
-            yield conv2d(f"features.{index}", channels, width, kernel=3, side=side, bias=True)
+            yield conv2d(
+                f"features.{index}", channels, width, kernel=3, side=side, bias=True, first=not index
+            )
             yield elementwise(f"features.{index + 1}", width * side**2, keeps=int(conv == convs - 1))
             channels, index = width, index + 2
         side //= 2
-        yield elementwise(f"features.{index}", width * side**2, inputs=4, keeps=1)
+        yield max_pool(f"features.{index}", width, side)
         index += 1
     yield linear("classifier.0", channels * 7**2, 4096)
     yield elementwise("classifier.1", 4096)
+    yield dropout("classifier.2", 4096)
     yield linear("classifier.3", 4096, 4096)
     yield elementwise("classifier.4", 4096)
+    yield dropout("classifier.5", 4096)
     yield linear("classifier.6", 4096, 1000)
+
+
+def _last(layout: str | None) -> bool | None:
+    """Return whether a layout, ``nchw`` or ``nhwc``, has channels last; None for the usual one."""
+    if layout not in (None, "nchw", "nhwc"):
+        raise ValueError(f"unknown layout {layout!r}; write nchw or nhwc")
+    return None if layout is None else layout == "nhwc"
 
 
 def _check_side(side: int) -> None:
@@ -200,7 +126,9 @@ def _check_side(side: int) -> None:
         raise ValueError(f"images of {side} x {side} pixels; write a multiple of 32, for example 224")
 
 
-def vit(name: str, patch: int, layers: int, width: int, hidden: int, side: int = 224) -> Architecture:
+def vit(
+    name: str, patch: int, layers: int, width: int, hidden: int, head: int, side: int = 224
+) -> Architecture:
     """Return a vision transformer with patches of ``patch`` x ``patch`` pixels.
 
     Dosovitskiy et al., arXiv:2010.11929, table 1; parameters as on torchvision's pages of the models
@@ -211,37 +139,49 @@ def vit(name: str, patch: int, layers: int, width: int, hidden: int, side: int =
         raise ValueError(
             f"images of {side} x {side} pixels; write a multiple of {patch}, for example {fitting}"
         )
-    modules = list(_vit(patch, layers, width, hidden, side))
+    modules = list(_vit(patch, layers, width, hidden, head, side))
     # the token is the model's own, and defined before its modules' tensors
     owners = [module.name for module in modules if module.parameters]
     definition = sorted(owners, key=lambda one: one != "class_token")
     return assemble(name, f"image of {side} x {side}", modules, definition)
 
 
-vit_b_16 = partial(vit, "vit-b-16", 16, 12, 768, 3072)
-vit_l_16 = partial(vit, "vit-l-16", 16, 24, 1024, 4096)
-vit_h_14 = partial(vit, "vit-h-14", 14, 32, 1280, 5120)
+vit_b_16 = partial(vit, "vit-b-16", 16, 12, 768, 3072, 64)
+vit_l_16 = partial(vit, "vit-l-16", 16, 24, 1024, 4096, 64)
+vit_h_14 = partial(vit, "vit-h-14", 14, 32, 1280, 5120, 80)
 
 
-def _vit(patch: int, layers: int, width: int, hidden: int, side: int) -> Iterator[Module]:
+def _vit(patch: int, layers: int, width: int, hidden: int, head: int, side: int) -> Iterator[Module]:
     across = side // patch
     tokens = across**2 + 1
-    yield conv2d("conv_proj", 3, width, kernel=patch, side=across, stride=patch, bias=True)
-    yield Module("class_token", (Tensor("class_token", width, rows=1),), traffic=2 * width)
+    yield conv2d("conv_proj", 3, width, kernel=patch, side=across, stride=patch, bias=True, first=True)
+    # one kernel puts the token before the others, and one adds the embeddings
     yield Module(
-        "encoder.pos_embedding",
-        (Tensor("encoder.pos_embedding", tokens * width, rows=1),),
-        traffic=3 * tokens * width,
-    )
+        "class_token", (Tensor("class_token", width, rows=1),),
+        forward=KernelSums(moved=2 * tokens * width, launches=1),
+        backward=KernelSums(moved=width, launches=1),
+    )  # fmt: skip
+    yield Module(
+        "encoder.pos_embedding", (Tensor("encoder.pos_embedding", tokens * width, rows=1),),
+        forward=KernelSums(moved=2 * tokens * width, weights=tokens * width, launches=1),
+        backward=KernelSums(moved=tokens * width, weights=tokens * width, launches=1),
+    )  # fmt: skip
     for layer in range(layers):
-        yield from _layer(f"encoder.layers.encoder_layer_{layer}", width, hidden, tokens)
+        yield from _layer(f"encoder.layers.encoder_layer_{layer}", width, hidden, width // head, tokens)
     yield layer_norm("encoder.ln", width, tokens)
     yield linear("heads.head", width, 1000)
     yield elementwise("loss", 1000, keeps=1)
 
 
-def _layer(name: str, width: int, hidden: int, tokens: int) -> Iterator[Module]:
+_COPIES = KernelSums(moved=14, launches=3), KernelSums(moved=53, launches=14)
+"""What torch.nn.MultiheadAttention adds to a token's vector, as recorded: it transposes and copies its input,
+queries, keys and values, adds their bias by a kernel of its own, and puts their gradients together one by
+one."""
+
+
+def _layer(name: str, width: int, hidden: int, heads: int, tokens: int) -> Iterator[Module]:
     yield layer_norm(f"{name}.ln_1", width, tokens)
+    forward, backward = product(width, 3 * width, tokens, 3 * width**2)
     # torch.nn.MultiheadAttention has one weight for queries, keys and values, and names it so
     yield Module(
         f"{name}.self_attention.in_proj",
@@ -249,32 +189,37 @@ def _layer(name: str, width: int, hidden: int, tokens: int) -> Iterator[Module]:
             Tensor(f"{name}.self_attention.in_proj_weight", 3 * width**2, rows=3 * width),
             Tensor(f"{name}.self_attention.in_proj_bias", 3 * width),
         ),
-        flops=6 * width**2 * tokens,
-        traffic=4 * width * tokens,
+        forward=forward + _COPIES[0].of(width * tokens),
+        backward=backward + _COPIES[1].of(width * tokens),
         kept=width * tokens,
         reversed_arrival=True,
     )
-    yield attention(f"{name}.self_attention", width, tokens)
+    yield attention(f"{name}.self_attention", width, heads, tokens)
     yield linear(f"{name}.self_attention.out_proj", width, width, tokens)
-    yield elementwise(f"{name}.add_1", width * tokens, inputs=2)
+    yield residual(f"{name}.add_1", width * tokens)
     yield layer_norm(f"{name}.ln_2", width, tokens)
     yield linear(f"{name}.mlp.0", width, hidden, tokens)
     yield elementwise(f"{name}.mlp.1", hidden * tokens, keeps=1)
     yield linear(f"{name}.mlp.3", hidden, width, tokens)
-    yield elementwise(f"{name}.add_2", width * tokens, inputs=2)
+    yield residual(f"{name}.add_2", width * tokens)
 
 
-def bert(name: str, layers: int, width: int, sequence: int = 512) -> Architecture:
-    """BERT, uncased, with both pre-training heads.
+def bert(
+    name: str, layers: int, width: int, sequence: int = 512, predicted: int | None = None
+) -> Architecture:
+    """BERT, uncased, with both pre-training heads and dropout.
 
     Devlin et al., arXiv:1810.04805, section 3, whose "110M" and "340M" the model cards of
     google-bert/bert-base-uncased and bert-large-uncased give as 110M and 336M; 30,522 word pieces.
     """
     _check_sequence(sequence, 512)
-    modules = list(_bert(layers, width, vocabulary=30522, tokens=sequence))
+    predicted = sequence if predicted is None else predicted
+    if predicted > sequence:
+        raise ValueError(f"{predicted} predicted of {sequence} tokens; write 0 to {sequence}")
+    modules = list(_bert(layers, width, vocabulary=30522, tokens=sequence, predicted=predicted))
     definition = [module.name for module in modules if module.name != "cls.predictions"]
     definition.insert(definition.index("cls.predictions.transform.dense"), "cls.predictions")
-    return assemble(name, f"sequence of {sequence} tokens", modules, definition, mixed=True)
+    return assemble(name, f"sequence of {sequence} tokens", modules, definition, mixed=True, unfused=True)
 
 
 def bert_encoder(sequence: int = 512) -> Architecture:
@@ -289,24 +234,25 @@ bert_base = partial(bert, "bert-base", 12, 768)
 bert_large = partial(bert, "bert-large", 24, 1024)
 
 
-def _bert(layers: int, width: int, vocabulary: int, tokens: int) -> Iterator[Module]:
+def _bert(layers: int, width: int, vocabulary: int, tokens: int, predicted: int) -> Iterator[Module]:
     prefix = "bert.embeddings"
     yield embedding(f"{prefix}.word_embeddings", vocabulary, width, tokens)
     yield embedding(f"{prefix}.position_embeddings", 512, width, tokens)
     yield embedding(f"{prefix}.token_type_embeddings", 2, width, tokens)
-    yield elementwise(f"{prefix}.add", width * tokens, inputs=3)
+    yield Module(f"{prefix}.add", forward=SUM.of(2 * width * tokens))
     yield layer_norm(f"{prefix}.LayerNorm", width, tokens)
+    yield dropout(f"{prefix}.dropout", width * tokens)
     for layer in range(layers):
         yield from _bert_layer(f"bert.encoder.layer.{layer}", width, tokens)
     yield linear("bert.pooler.dense", width, width)
     yield elementwise("bert.pooler.activation", width, keeps=1)
-    yield linear("cls.predictions.transform.dense", width, width, tokens)
-    yield elementwise("cls.predictions.transform.transform_act_fn", width * tokens, keeps=1)
-    yield layer_norm("cls.predictions.transform.LayerNorm", width, tokens)
+    yield linear("cls.predictions.transform.dense", width, width, predicted)
+    yield elementwise("cls.predictions.transform.transform_act_fn", width * predicted, keeps=1)
+    yield layer_norm("cls.predictions.transform.LayerNorm", width, predicted)
     bias = Tensor("cls.predictions.bias", vocabulary)
-    yield tied_linear("cls.predictions", width, vocabulary, tokens, bias)
+    yield tied_linear("cls.predictions", width, vocabulary, predicted, bias)
     yield linear("cls.seq_relationship", width, 2)
-    yield elementwise("loss", vocabulary * tokens, keeps=1)
+    yield elementwise("loss", vocabulary * predicted, keeps=1)
 
 
 def _bert_layer(name: str, width: int, tokens: int) -> Iterator[Module]:
@@ -314,14 +260,16 @@ def _bert_layer(name: str, width: int, tokens: int) -> Iterator[Module]:
         yield linear(
             f"{name}.attention.self.{projection}", width, width, tokens, shares_input=projection != "query"
         )
-    yield attention(f"{name}.attention.self", width, tokens)
+    yield attention(f"{name}.attention.self", width, width // 64, tokens)
     yield linear(f"{name}.attention.output.dense", width, width, tokens)
-    yield elementwise(f"{name}.attention.output.add", width * tokens, inputs=2)
+    yield dropout(f"{name}.attention.output.dropout", width * tokens)
+    yield residual(f"{name}.attention.output.add", width * tokens)
     yield layer_norm(f"{name}.attention.output.LayerNorm", width, tokens)
     yield linear(f"{name}.intermediate.dense", width, 4 * width, tokens)
     yield elementwise(f"{name}.intermediate.intermediate_act_fn", 4 * width * tokens, keeps=1)
     yield linear(f"{name}.output.dense", 4 * width, width, tokens)
-    yield elementwise(f"{name}.output.add", width * tokens, inputs=2)
+    yield dropout(f"{name}.output.dropout", width * tokens)
+    yield residual(f"{name}.output.add", width * tokens)
     yield layer_norm(f"{name}.output.LayerNorm", width, tokens)
 
 
@@ -361,9 +309,25 @@ def find_model(text: str) -> Architecture | Decoder:
     return architecture(text)
 
 
+SETTINGS = ("predicted", "layout")
+"""Words after a sample's size, of models that have them."""
+
+
 def architecture(text: str) -> Architecture:
-    """Parse ``resnet50`` or ``bert-large:512``: a model, with samples of that size."""
-    name, _, size = text.partition(":")
-    if size and not size.isdecimal():
-        raise ValueError(f"{text!r}: {size!r} is not a sample's size; write for example {name}:256")
-    return MODELS[name](int(size)) if size else MODELS[name]()
+    """Parse ``resnet50``, ``bert-large:512,predicted=80`` or ``vgg16:224,layout=nchw``."""
+    name, _, settings = text.partition(":")
+    make = MODELS[name]
+    known = signature(make).parameters
+    given: dict[str, int | str] = {}
+    for setting in settings.split(",") if settings else ():
+        key, is_named, value = setting.rpartition("=")
+        if is_named and (key not in SETTINGS or key not in known):
+            known_settings = ", ".join(f"{one}=" for one in SETTINGS if one in known) or "a size alone"
+            raise ValueError(f"{text!r}: unknown word {key!r} of {name}; write {known_settings}")
+        key = key or next(iter(known))
+        if key in given:
+            raise ValueError(f"{text!r} has {key} twice; write it once")
+        if key != "layout" and not value.isdecimal():
+            raise ValueError(f"{text!r}: {value!r} is not a sample's size; write for example {name}:256")
+        given[key] = value if key == "layout" else int(value)
+    return make(**given)

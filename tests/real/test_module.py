@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ringside.real.model.architecture import architecture, architecture_of
-from ringside.sim.workload.architecture import workload
+from ringside.sim.workload.architecture import KernelSums, workload
 from ringside.sim.workload.devices import device
 from ringside.sim.workload.workload import Tensor as Described
 from tests.sim.training.unusual_models import Checkpointed, Scaling
@@ -48,15 +48,25 @@ def test_layers_have_their_tensors_and_their_work() -> None:
     conv, norm, head = found.blocks
     assert (conv.name, norm.name, head.name) == ("conv", "norm", "head")
     assert (conv.gradients, norm.gradients, head.gradients) == ((0, 1), (2, 3), (5, 4))
-    assert (conv.flops, norm.flops, head.flops) == (2 * 27 * 8 * 16, 0, 2 * 1280)
-    assert conv.traffic == 3 * 16 + 8 * 16
+    elements = 8 * 16
+    assert (conv.convolves, norm.convolves, head.convolves) == (True, False, False)
+    assert conv.forward == KernelSums(2 * 27 * elements, 3 * 16 + elements, weights=216 + 8)
+    assert conv.backward == KernelSums(2 * 27 * elements, 3 * 16 + 2 * elements, weights=2 * 216 + 8), (
+        "the gradients of weights and bias, each by a kernel; nobody asks for the input's"
+    )
+    assert (norm.forward.moved, norm.backward.moved) == pytest.approx((4 * elements, 6 * elements), rel=0.03)
+    assert (norm.forward.launches, norm.backward.launches) == (3, 2), "it counts batches, and relu follows"
+    assert head.forward == KernelSums(2 * 1280, elements + 10, weights=1290)
+    assert head.backward == KernelSums(4 * 1280, 2 * (elements + 10), 10, 2 * 1280 + 10, 1)
     assert conv.kept == 3 * 16
-    assert norm.kept == pytest.approx(2 * 8 * 16, rel=0.03)
+    assert norm.kept == pytest.approx(2 * elements, rel=0.03)
 
 
 def test_work_of_one_sample_does_not_depend_on_the_batch() -> None:
     one, many = (architecture(ConvNet(), torch.randn(batch, 3, 4, 4)) for batch in (2, 64))
-    assert [block.flops for block in one.blocks] == [block.flops for block in many.blocks]
+    for first, second in zip(one.blocks, many.blocks, strict=True):
+        assert (first.forward.flops, first.backward.flops) == (second.forward.flops, second.backward.flops)
+        assert first.backward.weights == second.backward.weights
 
 
 def test_the_module_is_left_as_it_was() -> None:
@@ -134,7 +144,8 @@ def test_frozen_parameters_are_held_and_not_trained() -> None:
 
 def test_backward_does_what_gradients_are_asked_for() -> None:
     def ratios(module: nn.Module, *inputs: Tensor) -> list[float]:
-        return [block.backward for block in architecture(module, *inputs).blocks]
+        blocks = architecture(module, *inputs).blocks
+        return [block.backward.flops / block.forward.flops for block in blocks]
 
     chain = nn.Sequential(*[nn.Linear(8, 8) for _ in range(3)])
     assert ratios(chain, torch.randn(2, 8)) == [1, 2, 2], "nobody asks for the gradient of the input"
@@ -151,11 +162,11 @@ def test_backward_does_what_gradients_are_asked_for() -> None:
 def test_checkpointed_layers_run_forward_once_more(use_reentrant: bool) -> None:
     found = architecture(Checkpointed(use_reentrant), torch.randn(2, 64))
     plain = architecture(Checkpointed(None), torch.randn(2, 64))
-    wide = [block for block in found.blocks if block.flops and block.name.startswith("blocks")]
+    wide = [block for block in found.blocks if block.forward.flops and block.name.startswith("blocks")]
 
-    assert [block.backward for block in wide] == ([3, 3] if use_reentrant else [3, 2]) * 4, (
-        "without use_reentrant what ends a checkpoint is not redone: nothing needs it"
-    )
+    assert [block.backward.flops / block.forward.flops for block in wide] == (
+        [3, 3] if use_reentrant else [3, 2]
+    ) * 4, "without use_reentrant what ends a checkpoint is not redone: nothing needs it"
     assert sum(block.kept for block in found.blocks) < sum(block.kept for block in plain.blocks) / 2
     assert found.reentrant == use_reentrant
     assert not plain.reentrant
@@ -166,6 +177,10 @@ def test_recurrent_layers_have_their_products_counted() -> None:
     assert found.flops == 7 * 2 * 4 * 32 * (16 + 32)
     cells = architecture(nn.GRU(16, 32, batch_first=True), torch.randn(5, 7, 16))
     assert cells.flops == 7 * 2 * 3 * 32 * (16 + 32)
+    for model in (found, cells):
+        (layer,) = model.blocks
+        assert 1.5 * layer.forward.flops < layer.backward.flops <= 2 * layer.forward.flops
+        assert 6 <= layer.forward.launches <= 8, "a GPU launches one kernel a step beside its product"
 
 
 def test_models_that_read_numbers_run_with_them() -> None:

@@ -223,10 +223,12 @@ class Training(OfKernels):
                 model, gpu, self.computing_on(gpu), batch=self.batch, dtype=self.dtype,
                 attention=self.attention, dropout=self.dropout, fused_loss=self.fused_loss,
             )  # fmt: skip
-        of_decoders = ("stack", "attention", "attention_efficiency", "dropout", "fused_loss", "products")
+        of_decoders = ("stack", "attention_efficiency", "dropout", "fused_loss", "products")
         if given := self.changed(*of_decoders) + ["precision"] * (self.precision in NARROW):
             raise ValueError(f"`{given[0]}` applies to decoders, and {self.model} is none; leave it out")
-        return model.on(gpu, self.batch, self.precision, self.dtype, self.efficiency_on(gpu))
+        if self.attention is not None:
+            model = model.attending(self.attention)
+        return model.on(gpu, self.batch, self.precision, self.dtype, self.compute_efficiency)
 
     def _timed(self, path: Path) -> TimedModel:
         if self.precision or self.dtype or self.compute_efficiency:
@@ -239,10 +241,6 @@ class Training(OfKernels):
                 f"{path}: no layer takes any time; write a forward or a backward, for example 5ms"
             )
         return TimedModel(rebatched(whole, self.batch or whole.batch))
-
-    def efficiency_on(self, gpu: Device) -> float:
-        """Return the share of the GPU's peak that products reach of a model that is no decoder."""
-        return gpu.compute_efficiency if self.compute_efficiency is None else self.compute_efficiency
 
     def on(self, gpu: Device, model: ModelOnGpu) -> DataParallelTraining:
         """Return the training on such GPUs, which compute the model at their own pace."""
@@ -330,7 +328,10 @@ class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
     def _paced(self) -> str:
         """What sets the pace of products, as text; nothing where a measured throughput does."""
         if not isinstance(self.model_on_gpu, DecoderOnGpu):
-            return "" if self.throughput else f" at {self.efficiency_on(self.gpu):.0%} of its peak"
+            share = self.compute_efficiency
+            return (
+                "" if self.throughput else " by kernels" if share is None else f" at {share:.0%} of its peak"
+            )
         usual = "" if self.stack else ", the usual one"
         kernels = f" by kernels of stack {self.model_on_gpu.computing.stack.name}{usual}"
         if self.compute_efficiency is not None and not self.throughput:

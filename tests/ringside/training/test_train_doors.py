@@ -147,8 +147,6 @@ def resolved(words: Words) -> Words:
     model = find_model(words["model"])
     if isinstance(model, Decoder):
         usual |= {"attention": "flash", "dropout": False, "fused_loss": False}
-    else:
-        usual["compute_efficiency"] = training.efficiency_on(gpu)
     if ":" not in words["model"]:
         assert isinstance(model, Decoder)
         usual["seq"] = model.sequence

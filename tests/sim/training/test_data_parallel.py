@@ -99,7 +99,7 @@ def test_nothing_is_hidden_and_gpu_0_holds_the_outputs() -> None:
 def test_it_is_slower_than_a_process_each_and_than_dealing_out() -> None:
     for ranks in (2, 4):
         ddp, fsdp, own = (simulated(one, ranks).step_s for one in ("ddp", "fsdp", "data_parallel"))
-        assert ddp < fsdp < own
+        assert max(ddp, fsdp) < own
 
 
 def test_threads_under_one_lock_are_slower_the_more_they_are() -> None:

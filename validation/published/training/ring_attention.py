@@ -21,7 +21,7 @@ from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.mesh import Communicators, Mesh
 from ringside.sim.training.stage import RankList, Stage, Unshared
 from ringside.sim.training.tensor.cut import Attention, ContextParallel
-from ringside.sim.workload.devices import MEMORY_EFFICIENCY, Device, device
+from ringside.sim.workload.devices import Device, device
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
@@ -63,7 +63,7 @@ def rates() -> list[RingRate]:
 def predicted_per_s(row: RingRate) -> float:
     """Return iterations/s of all GPUs, which together have 64 times the scores of one alone."""
     forward_s, both_s = (_alone_s(row.gpu, phase) for phase in ("forward", "both"))
-    roofline = row.device.roofline("bfloat16", memory_efficiency=MEMORY_EFFICIENCY)
+    roofline = row.device.roofline("bfloat16")
     attention = Attention(
         context=ContextParallel(degree=GPUS, method=row.method), roofline=roofline, dtype="bfloat16",
         forward_s=forward_s * GPUS**2, backward_s=(both_s - forward_s) * GPUS**2,
