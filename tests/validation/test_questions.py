@@ -67,7 +67,7 @@ def test_a_shape_keeps_what_hangs_together() -> None:
         ({"attention": "causal"}, "unknown attention kernel 'causal'; write one of flash, full, unfused"),
         (
             {"model": "resnet50", "attention": "flash"},
-            "`attention` applies to decoders, and resnet50 is none; leave it out",
+            "`attention` flash of resnet50, whose kernels are its own; leave it out",
         ),
         ({"attention_efficiency": 1.5}, "write a share from 1e-06 to 1"),
         ({"tp_style": "dtensor"}, "`tp_style` needs tensor-parallel ranks; add `tp` 2"),
