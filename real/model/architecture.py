@@ -196,6 +196,7 @@ def architecture(module: nn.Module, *inputs: Any) -> Architecture:
         blocks=tuple(blocks),
         buffers=tuple(_describe(name, tensor) for name, tensor in module.named_buffers()),
         frozen_nbytes=sum(tensor.nbytes for tensor in module.parameters() if not tensor.requires_grad),
+        channels_last=seen.recorder.channels_last if seen else None,
         reentrant=seen is not None and seen.reentrant,
         batch=batch,
     )

@@ -69,7 +69,10 @@ class CalledModules:
 
 
 class KernelRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Records each kernel; ``own`` are the module's tensors."""
+    """Records each kernel; ``own`` are the module's tensors.
+
+    ``channels_last`` becomes true when a convolution reads an image whose channels vary fastest in memory.
+    """
 
     def __init__(self, own: Iterable[torch.Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -78,6 +81,7 @@ class KernelRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.shapes = {_lengths(tensor) for tensor in own}
         self.calls = CalledModules()
         self.kernels: list[RecordedKernel] = []
+        self.channels_last = False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -109,6 +113,8 @@ class KernelRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         outputs: Any,
     ) -> RecordedKernel:
         count = _FLOPS.get(func.overloadpacket)
+        if name == "convolution":
+            self.channels_last |= not args[0].is_contiguous() and _is_channels_last(args[0])
         moved = [*map(_nbytes, read), *map(_nbytes, written)]
         fixed = [
             storage(one) in self.own or (backward and _lengths(one) in self.shapes)
@@ -133,6 +139,10 @@ def _lengths(tensor: torch.Tensor) -> tuple[int, ...]:
 def _takes_gradient(node: Any) -> bool:
     """Return whether a gradient is stored: it is copied only because a recorder holds it too."""
     return node is not None and node.name().endswith("AccumulateGrad")
+
+
+def _is_channels_last(tensor: torch.Tensor) -> bool:
+    return tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
 
 
 def _nbytes(tensor: torch.Tensor) -> int:

@@ -62,6 +62,13 @@ def test_layers_have_their_tensors_and_their_work() -> None:
     assert norm.kept == pytest.approx(2 * elements, rel=0.03)
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_a_module_convolves_in_the_layout_of_its_tensors(layout: torch.memory_format) -> None:
+    module = ConvNet().to(memory_format=layout)
+    model = architecture(module, torch.randn(5, 3, 4, 4).to(memory_format=layout))
+    assert model.channels_last is (layout is torch.channels_last)
+
+
 def test_work_of_one_sample_does_not_depend_on_the_batch() -> None:
     one, many = (architecture(ConvNet(), torch.randn(batch, 3, 4, 4)) for batch in (2, 64))
     for first, second in zip(one.blocks, many.blocks, strict=True):
