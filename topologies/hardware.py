@@ -37,8 +37,8 @@ class Gpu(BaseModel):
     ``pcie`` the GT/s of a lane of its x16 slot. ``in_logs`` is a pattern of its name in logs, in capitals.
     ``tflops`` are dense peaks in 10**12 FLOP/s by precision, of tensor cores if it has any; they require
     ``memory``, ``memory_bandwidth`` and ``multiprocessors``. ``memory`` is the capacity that the driver
-    reports. ``wide_efficiency`` is a measured share of the peak that the wide matrix products of decoders
-    reach in training. Products in 8 bits reach ``narrower`` times the peaks.
+    reports. Products in 8 bits reach ``narrower`` times the peaks. ``power`` is the data sheet's in W,
+    ``power_cap`` what the GPU is limited to.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -55,8 +55,9 @@ class Gpu(BaseModel):
     memory: Bytes = 0
     memory_bandwidth: BytesPerSecond = 0.0
     multiprocessors: PositiveInt = 1
-    wide_efficiency: PositiveFloat | None = None
     narrower: PositiveFloat = 1.0
+    power: PositiveFloat | None = None
+    power_cap: PositiveFloat | None = None
 
 
 @cache

@@ -8,7 +8,7 @@ from math import exp, hypot
 
 from ringside.sim.libraries.gaussian import EIGHTY
 
-BETWEEN, WITHIN = 0.09, 0.07
+BETWEEN, WITHIN = 0.096, 0.074
 """Between the sources of published steps, and within one source."""
 
 UNNAMED = 0.12

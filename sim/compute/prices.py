@@ -72,8 +72,8 @@ class Prices:
 
     ``products``, ``grouped`` (several in one launch) and ``flash`` are measured rates. ``attention`` and
     ``batched`` are flat rates (FLOP/s) of flash attention and of products with scores, by default those of
-    other products. ``backward`` is the time of flash attention's backward over forward's. A memory-bound
-    kernel takes ``launch_s`` besides its bytes.
+    other products, ``speed`` the share of all rates that is reached. ``backward`` is the time of flash
+    attention's backward over forward's. A memory-bound kernel takes ``launch_s`` besides its bytes.
     """
 
     roofline: Roofline
@@ -84,6 +84,7 @@ class Prices:
     batched: float | None = None
     backward: float = 2.0
     launch_s: float = 0.0
+    speed: float = 1.0
 
     def seconds(self, kernel: Kernel) -> float:
         """Return the seconds of a kernel."""
@@ -91,10 +92,10 @@ class Prices:
             return kernel.nbytes / self.roofline.bytes_per_s + kernel.launches * self.launch_s
         streamed = kernel.elements * self.roofline.itemsize / self.roofline.bytes_per_s
         if isinstance(kernel, Gemm):
-            return max(kernel.flops / self._gemm_rate(kernel), streamed)
+            return max(kernel.flops / (self.speed * self._gemm_rate(kernel)), streamed)
         if isinstance(kernel, Scores):
-            return max(kernel.flops / (self.batched or self.roofline.flops_per_s), streamed)
-        computed = kernel.flops / self._flash_rate(kernel)
+            return max(kernel.flops / (self.speed * (self.batched or self.roofline.flops_per_s)), streamed)
+        computed = kernel.flops / (self.speed * self._flash_rate(kernel))
         return max(computed, streamed) * (self.backward if kernel.backward else 1.0)
 
     def _gemm_rate(self, kernel: Gemm) -> float:
@@ -158,6 +159,7 @@ def prices_on(
         batched=BATCHED * wide,
         backward=BACKWARD,
         launch_s=LAUNCH_S,
+        speed=1.0 if own else gpu.speed,
     )
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ringside.topologies.names import one_of
 
-FUSED, OTHERS = 1.03, 1.175
+FUSED, OTHERS = 1.01, 1.21
 """Training over the sum of its kernels alone: of Megatron-core with TransformerEngine, and of other stacks.
 
 Fitted to published steps (`ringside.validation.scorecard.absolute`)."""

@@ -7,7 +7,8 @@ Rates are dense (without 2:4 sparsity) and those of the tensor cores if there ar
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 
 from ringside.sim.collective import ITEMSIZE
 from ringside.topologies.hardware import GPUS, Gpu, find_gpu
@@ -74,6 +75,12 @@ class Roofline:
         return max(flops / self.flops_per_s, elements * self.itemsize / self.bytes_per_s)
 
 
+STATIC = 0.23
+"""Share of a GPU's power that products do not use.
+
+Under a cap they are as fast as the rest allows: H100 of 500 W reach 0.63 of the rates of 700 W, which seven
+steps of pytorch/torchtitan (benchmarks/llama3_h100_202412_torchtitan.md) set."""
+
 LEAST_SHARE = 1e-6
 """Share of a peak that every training exceeds."""
 
@@ -88,9 +95,9 @@ def check_share(what: str, share: float, most: float = 1.0) -> None:
 class Device:
     """One GPU: FLOP/s by precision, bandwidth (bytes/s) and size (bytes) of its memory, its multiprocessors.
 
-    The size is the driver's; `ringside.sim.training.memory` keeps some of it free. ``wide_efficiency`` is the
-    usual share of the peak of the wide products of decoders, if known. Products in 8 bits reach ``narrower``
-    times the peaks of others, whose share may therefore exceed 1.
+    The size is the driver's; `ringside.sim.training.memory` keeps some of it free. Products in 8 bits reach
+    ``narrower`` times the peaks of others, whose share may therefore exceed 1. ``power`` (W) is the data
+    sheet's, ``power_cap`` what it is limited to.
     """
 
     name: str
@@ -98,8 +105,28 @@ class Device:
     memory_bandwidth: float
     memory: int
     multiprocessors: int
-    wide_efficiency: float | None = None
     narrower: float = 1.0
+    power: float | None = None
+    power_cap: float | None = None
+
+    def capped(self, power_cap: float) -> "Device":
+        """Return the GPU limited to ``power_cap`` W."""
+        if self.power is None:
+            raise ValueError(f"the power of {self.name} is unknown; leave `power_cap` out")
+        if not self.power * STATIC < power_cap <= self.power:
+            least = ceil(self.power * STATIC) + 1
+            raise ValueError(
+                f"`power_cap` {power_cap:g} of {self.name}, whose data sheet has {self.power:g} W; "
+                f"write {least} to {self.power:g}"
+            )
+        return replace(self, power_cap=power_cap)
+
+    @property
+    def speed(self) -> float:
+        """The share of their rates that products and attention reach under the power cap."""
+        if self.power is None or self.power_cap is None:
+            return 1.0
+        return (self.power_cap / self.power - STATIC) / (1 - STATIC)
 
     @property
     def streaming(self) -> float:
@@ -157,8 +184,9 @@ def _device(gpu: Gpu) -> Device:
         gpu.memory_bandwidth,
         gpu.memory,
         gpu.multiprocessors,
-        gpu.wide_efficiency,
         gpu.narrower,
+        gpu.power,
+        gpu.power_cap,
     )
 
 

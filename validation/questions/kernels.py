@@ -43,6 +43,9 @@ class OfKernels(Question):
     attention_efficiency: float | None = option(
         "Share of its peak in attention proper.", default=None, default_text="that of products"
     )
+    power_cap: float | None = option(
+        "Power in W that the GPU is limited to.", default=None, default_text="its data sheet's"
+    )
     products: str | None = option(
         "Measured rates of your GPU's kernels (measure compute).",
         metavar="FILE", default=None, default_text="shipped rates",

@@ -293,7 +293,8 @@ class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
     @cached_property
     def gpu(self) -> Device:
         """The GPU of each rank, by default the cluster's."""
-        return device_of(self.cluster, self.settings) if self.device is None else device(self.device)
+        gpu = device_of(self.cluster, self.settings) if self.device is None else device(self.device)
+        return gpu if self.power_cap is None else gpu.capped(self.power_cap)
 
     @cached_property
     def model_on_gpu(self) -> ModelOnGpu:
@@ -318,11 +319,10 @@ class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
     @property
     def band(self) -> float | None:
         """The factor by which four of five steps are at most faster or slower; None for timed layers."""
-        model = self.model_on_gpu
-        if isinstance(model, TimedModel):
+        if isinstance(model := self.model_on_gpu, TimedModel):
             return None
-        named, decoder = bool(self.stack or self.compute_efficiency), isinstance(model, DecoderOnGpu)
-        return band(measured=self.throughput is not None, named=named, is_decoder=decoder)
+        known, named = self.throughput is not None, bool(self.stack or self.compute_efficiency)
+        return band(measured=known, named=named, is_decoder=isinstance(model, DecoderOnGpu))
 
     @property
     def _paced(self) -> str:

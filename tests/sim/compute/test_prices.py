@@ -22,6 +22,7 @@ FLASH = st.builds(
 )  # fmt: skip
 
 
+GEMM = Gemm(4096, 4096, 4096)
 NOISE = 0.1
 """Measured grids contradict themselves by as much: a larger product that took less."""
 
@@ -81,3 +82,16 @@ def test_the_less_is_known_the_wider_a_band() -> None:
     known = band(measured=True, named=False, is_decoder=True)
     named, unnamed = (band(measured=False, named=one, is_decoder=True) for one in (True, False))
     assert 1 < known < named < unnamed < band(measured=False, named=True, is_decoder=False)
+
+
+def test_a_power_cap_slows_products_and_no_stream() -> None:
+    whole = device("h100")
+    prices, capped = (prices_on(gpu, "bf16") for gpu in (whole, whole.capped(500)))
+    assert capped.seconds(GEMM) == pytest.approx(prices.seconds(GEMM) / 0.63, rel=0.01)
+    assert capped.seconds(Streaming(1e9)) == prices.seconds(Streaming(1e9))
+    assert prices_on(whole.capped(700), "bf16").seconds(GEMM) == prices.seconds(GEMM)
+    for watts in (100, 701):
+        with pytest.raises(ValueError, match="write 162 to 700"):
+            whole.capped(watts)
+    with pytest.raises(ValueError, match="the power of p100 is unknown"):
+        device("p100").capped(200)

@@ -97,19 +97,6 @@ def test_a_step_on_more_gpus_follows_from_eight() -> None:
     assert llm_foundry.predicted_s(more, efficiency) == pytest.approx(more.step_s, rel=0.02)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("gpu", "start"), [("a100", "a100"), ("h100", "h100")])
-def test_the_usual_share_of_decoders_is_what_steps_on_one_machine_imply(gpu: str, start: str) -> None:
-    rows = [
-        row
-        for row in llm_foundry.runs()
-        if row.gpu.startswith(start) and (row.sequence, row.gpus) == (2048, 8) and row.model[-1] == "b"
-    ]
-    implied = median(llm_foundry._solved(row, row.step_s) for row in rows)
-    assert len(rows) >= 3
-    assert device(gpu).wide_efficiency == pytest.approx(implied, abs=0.02)
-
-
 @pytest.mark.proof
 def test_a_pipeline_of_10752_gpus_follows_from_512() -> None:
     rows = [row for row in mlperf.submissions() if row.round == "3.1"]
