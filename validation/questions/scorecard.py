@@ -155,6 +155,7 @@ def _plain_absolute(scored: "AbsoluteScores") -> dict[str, Any]:
     return {
         "scores": [_plain_group_alone(score) for score in scored.scores],
         "left_out": _plain_group_alone(scored.left_out),
+        "once": _finite(dict(zip(("median", "p90", "bias"), scored.once, strict=True))),
         "deviations": _finite({"between": spread.between, "within": spread.within}),
         "half_width": spread.half_width,
         "factors": dict(spread.factors),

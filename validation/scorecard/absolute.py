@@ -7,10 +7,10 @@ of families of stacks with which rows are judged again.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, hypot, log
+from math import exp, hypot, log, nan
 from statistics import fmean, median
 
-from ringside.sim.compute.doubt import BETWEEN, WITHIN
+from ringside.sim.compute.doubt import BETWEEN, UNNAMED, WITHIN
 from ringside.sim.libraries.gaussian import EIGHTY
 from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.judged import JudgedRow, Score, score
@@ -24,6 +24,9 @@ SHOWN = "shown"
 TRAITS = ("gpu", "stack", "precision", "source")
 """What rows are grouped by."""
 
+NOT_NAMED = "not named"
+"""The stack of rows whose software launches kernels that no stack of `train` has."""
+
 ORDINARY = 1.4826
 """The standard deviation of a normal distribution over its median absolute deviation."""
 
@@ -34,7 +37,7 @@ def alone(
     """Return a row that its question alone predicts, with the traits that the question has."""
     traits = {
         "gpu": question.gpu.name,
-        "stack": question.stack or "",
+        "stack": question.stack or NOT_NAMED,
         "precision": question.precision or "",
         "source": source,
     }
@@ -68,6 +71,11 @@ class Deviations:
         return exp(EIGHTY * hypot(self.between, self.within))
 
     @property
+    def unnamed_half_width(self) -> float:
+        """The same where the stack is not named."""
+        return exp(EIGHTY * hypot(self.between, self.within, UNNAMED))
+
+    @property
     def known_half_width(self) -> float:
         """The same where a row of the same source is known."""
         return exp(EIGHTY * self.within)
@@ -76,10 +84,10 @@ class Deviations:
 def deviations(rows: Iterable[JudgedRow]) -> Deviations:
     """Estimate deviations and factors; each source counts once, by medians, whatever its number of rows.
 
-    Without any row they are those that `train` uses.
+    Rows whose stack is not named tell nothing. Without any other row they are those that `train` uses.
     """
     by_source: dict[tuple[str, str], list[float]] = {}
-    for row in rows:
+    for row in (row for row in rows if row.traits["stack"] != NOT_NAMED):
         by_source.setdefault((family(row), row.traits["source"]), []).append(residual(row))
     if not by_source:
         return Deviations(BETWEEN, WITHIN, {})
@@ -103,7 +111,9 @@ def deviations(rows: Iterable[JudgedRow]) -> Deviations:
 
 @dataclass(frozen=True, slots=True)
 class AbsoluteScores:
-    """Scores of rows with nothing known: all, and by each of `TRAITS`.
+    """Scores of rows with nothing known: all, by GPU, stack and precision together, and by each of `TRAITS`.
+
+    ``once`` are the medians over sources of their median, 90th percentile and bias.
 
     ``left_out`` has the predictions scaled by the factors of the other sources, ``deviations`` is of all
     rows; ``shown`` rows judge nothing. Every row has its interval.
@@ -111,6 +121,7 @@ class AbsoluteScores:
 
     scores: Sequence[Score]
     left_out: Score
+    once: tuple[float, float, float]
     deviations: Deviations
     rows: Sequence[JudgedRow]
     shown: Sequence[JudgedRow]
@@ -126,7 +137,8 @@ def absolute_scores(rows: Sequence[JudgedRow]) -> AbsoluteScores:
     whole = deviations(judged)
 
     def with_interval(row: JudgedRow) -> JudgedRow:
-        width = of_others.get(row.traits["source"], whole).half_width
+        by = of_others.get(row.traits["source"], whole)
+        width = by.unnamed_half_width if row.traits["stack"] == NOT_NAMED else by.half_width
         return replace(row, low=row.predicted / width, high=row.predicted * width)
 
     def rescaled(row: JudgedRow) -> JudgedRow:
@@ -138,14 +150,26 @@ def absolute_scores(rows: Sequence[JudgedRow]) -> AbsoluteScores:
 
     judged = [with_interval(row) for row in judged]
     groups = [
-        scored(trait, name, [row for row in judged if row.traits[trait] == name])
-        for trait in TRAITS
-        for name in dict.fromkeys(row.traits[trait] for row in judged)
+        scored(" ".join(traits), name, [row for row in judged if _name(row, traits) == name])
+        for traits in (("gpu", "stack", "precision"), *((trait,) for trait in TRAITS))
+        for name in sorted({_name(row, traits) for row in judged})
     ]
+    errors = [group.errors for group in groups if group.group == "source"]
     return AbsoluteScores(
         scores=[scored("all", "", judged), *groups],
         left_out=scored("all", "factors by other sources", [rescaled(row) for row in judged]),
+        once=(
+            median(one.median for one in errors),
+            median(one.p90 for one in errors),
+            median(one.bias for one in errors),
+        )
+        if errors
+        else (nan, nan, nan),
         deviations=whole,
         rows=judged,
         shown=[with_interval(row) for row in rows if row.part == SHOWN],
     )
+
+
+def _name(row: JudgedRow, traits: Sequence[str]) -> str:
+    return " ".join(row.traits[trait] for trait in traits)

@@ -141,6 +141,7 @@ def _of_absolute(answer: ScorecardAnswer) -> Form:
         f"the interval is the prediction over and times {spread.half_width:.3f}, with a row of the same "
         f"source known {spread.known_half_width:.3f}",
         f"measured over predicted, by family of stacks: {factors}",
+        "each source once: median error {:.1%}, 90th percentile {:.1%}, bias {:+.1%}".format(*scored.once),
     ]
     rows: list[tuple[console.Cell, ...]] = []
     for score in (*scored.scores, scored.left_out):

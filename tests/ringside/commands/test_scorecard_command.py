@@ -79,8 +79,9 @@ def test_steps_are_judged_with_nothing_known(on_screen, json_of):
     code, out, _ = on_screen(*asked)
     assert code == 0
     rows = [line.split() for line in out.splitlines() if not line.startswith("#")]
-    assert [row[0] for row in rows] == ["all", "gpu", "stack", "precision", "source", "all"]
-    assert rows[2][:4] == ["stack", "megatron", "1", "8"]
+    assert [row[0] for row in rows] == ["all", "gpu", "gpu", "stack", "precision", "source", "all"]
+    assert rows[1][:6] == ["gpu", "stack", "precision", "a100", "megatron", "fp16"]
+    assert rows[3][:4] == ["stack", "megatron", "1", "8"]
     content = json_of(*asked)
     assert content["schema"] == "ringside.scorecard_absolute/1"
     assert len(content["rows"]) == 8

@@ -17,6 +17,7 @@ from ringside.validation.published.training import (
     simumax,
 )
 from ringside.validation.scorecard.absolute import (
+    NOT_NAMED,
     SHOWN,
     TRAITS,
     absolute_scores,
@@ -75,7 +76,16 @@ def test_factors_of_other_sources_move_the_rows_that_are_judged_again() -> None:
     assert scored.left_out.errors.median == pytest.approx(0.0, abs=1e-12)
     assert [one.series for one in scored.shown] == ["shown"]
     assert scored.scores[0].errors.rows == 3
-    assert {score.group for score in scored.scores} == {"all", *TRAITS}
+    assert {score.group for score in scored.scores} == {"all", "gpu stack precision", *TRAITS}
+    assert scored.once == pytest.approx((0.2, 0.2, -0.2))
+
+
+def test_a_stack_that_is_not_named_has_a_wider_interval_and_tells_nothing() -> None:
+    named = [row(name, "te", 1.0) for name in "abc"]
+    scored = absolute_scores([*named, row("jax", NOT_NAMED, 1.5)])
+    *_, last = scored.rows
+    assert last.high > scored.rows[0].high
+    assert scored.deviations == deviations(named)
 
 
 def test_a_row_has_the_traits_of_its_question() -> None:

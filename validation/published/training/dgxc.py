@@ -87,7 +87,7 @@ class DgxcStep(NamedTuple):
         if not self.tensor:
             return StepTime(
                 model=model, cluster=cluster, precision=precision, reduce_dtype="bf16", strategy="fsdp1",
-                compute_efficiency=efficiency, stack="compile", batch=micro_batch, micro_batch=micro_batch,
+                compute_efficiency=efficiency, batch=micro_batch, micro_batch=micro_batch,
                 checkpointing="none" if self.model == "gpt3-5b" else "full",
             )  # fmt: skip
         return StepTime(
@@ -140,7 +140,7 @@ def judged() -> list[JudgedRow]:
 
 
 def absolute() -> list[JudgedRow]:
-    """Return all rows that `train` can say, with nothing known; JAX's compiler is taken for torch's."""
+    """Return all rows that `train` can say, with nothing known; no stack of `train` is JAX's."""
     return [
         alone(
             f"dgxc {row.framework}", f"{row.release} {row.model} {row.tuning or row.precision} on {row.gpus}",
