@@ -29,6 +29,9 @@ BACKWARD = 2.9
 ATTENTION = 0.5
 """Share of the peak of flash attention on GPUs without a measured grid."""
 
+LARGE = 8192
+"""Sides of a product that is as fast as any, of which an efficiency is the share of the peak."""
+
 BATCHED = 0.6
 """Share of the peak of batched products of scores, in attention that writes them."""
 
@@ -129,16 +132,15 @@ def prices_on(
 ) -> Prices:
     """Return the prices on a GPU of products in ``precision``, and of all else in 16 bits.
 
-    With an ``efficiency`` products run at that share of the peak, and attention too unless
-    ``attention_efficiency`` says otherwise. One's own ``rates`` go before those of shipped grids.
+    With an ``efficiency`` a large product runs at that share of the peak, and all other products, and
+    attention, keep their proportions to it. An ``attention_efficiency`` is attention's own share of the peak.
+    One's own ``rates`` go before those of shipped grids.
     """
     flat = gpu.roofline(precision, COMPUTE_EFFICIENCY if efficiency is None else efficiency)
     attention = None
     if attention_efficiency is not None:
         gpu.check_efficiency("an attention", attention_efficiency)
         attention = gpu.peak(flat.precision) * attention_efficiency
-    if efficiency is not None:
-        return Prices(roofline=flat, attention=attention, backward=BACKWARD, launch_s=LAUNCH_S)
     wide = gpu.peak("bfloat16" if flat.precision in NARROW else flat.precision)
     has_grid = attention is None and flat.itemsize == 2
     if rates is not None and rates.streaming is not None:
@@ -150,16 +152,19 @@ def prices_on(
         gpu.peak(flat.precision), gpu.multiprocessors, flat.bytes_per_s,
         NBYTES.get(flat.precision, flat.itemsize),
     )  # fmt: skip
+    products, speed = grid or waves, 1.0 if own else gpu.speed
+    if efficiency is not None:
+        speed = flat.flops_per_s / products.flops_per_s(LARGE, LARGE, LARGE)
     return Prices(
         roofline=flat,
-        products=grid or waves,
+        products=products,
         grouped=rates.grouped.get(name) if rates and own else None,
         flash=(rates and rates.attention) or attention_rates(gpu.name) if has_grid else None,
-        attention=attention or ATTENTION * wide,
+        attention=attention / speed if attention else ATTENTION * wide,
         batched=BATCHED * wide,
         backward=BACKWARD,
         launch_s=LAUNCH_S,
-        speed=1.0 if own else gpu.speed,
+        speed=speed,
     )
 
 

@@ -32,7 +32,7 @@ class OfKernels(Question):
         metavar="NAME", default=None, default_text="by strategy",
     )  # fmt: skip
     compute_efficiency: float | None = option(
-        "Share of the GPU's peak that products reach.", default=None, default_text="by kernel"
+        "Share of the GPU's peak that large products reach.", default=None, default_text="by kernel"
     )
     attention: str | None = option(
         "Attention in one kernel, in one with masked scores, or unfused.",

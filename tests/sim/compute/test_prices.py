@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ringside.sim.compute.doubt import band
 from ringside.sim.compute.kernels import Flash, Gemm, Kernel, Scores, Streaming
-from ringside.sim.compute.prices import Prices, StackOnGpu, prices_on
+from ringside.sim.compute.prices import LARGE, Prices, StackOnGpu, prices_on
 from ringside.sim.compute.stacks import find_stack
 from ringside.sim.workload.devices import DEVICES, device
 
@@ -52,13 +52,19 @@ def test_twice_the_work_takes_no_less(gpu: str, precision: str, gemm: Gemm, side
 
 
 @given(GPUS, GEMMS)
-def test_an_efficiency_is_a_flat_share_of_the_peak(gpu: str, gemm: Gemm) -> None:
-    prices = priced(gpu, "bf16", efficiency=0.4)
-    if prices is not None:
-        flops_s = gemm.flops / (0.4 * device(gpu).peak("bfloat16"))
-        assert prices.seconds(gemm) == pytest.approx(
-            max(flops_s, gemm.elements * 2 / prices.roofline.bytes_per_s)
-        )
+def test_an_efficiency_is_that_of_a_large_product_and_others_keep_their_proportion(
+    gpu: str, gemm: Gemm
+) -> None:
+    plain, given = priced(gpu, "bf16"), priced(gpu, "bf16", efficiency=0.4)
+    if plain is None or given is None:
+        return
+    large = Gemm(LARGE, LARGE, LARGE)
+    assert given.seconds(large) == pytest.approx(large.flops / (0.4 * device(gpu).peak("bfloat16")))
+    faster = plain.seconds(large) / given.seconds(large)
+    assert given.seconds(gemm) * faster <= plain.seconds(gemm) * max(1.0, faster) * (1 + 1e-9)
+    half = prices_on(device(gpu), "bf16", attention_efficiency=0.5)
+    flash = Flash(64, 8192, 256)
+    assert half.seconds(flash) == pytest.approx(flash.flops / (0.5 * device(gpu).peak("bfloat16")))
 
 
 def test_scores_are_written_at_least_once() -> None:
