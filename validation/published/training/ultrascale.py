@@ -252,7 +252,8 @@ def correlated() -> list[Correlated]:
 def absolute() -> list[JudgedRow]:
     """Return the rows of which compute is most, with nothing known and nothing fitted.
 
-    Left out: pipelines and tensor parallelism across machines, whose messages and waits take the longer part.
+    Left out: pipelines and tensor parallelism across machines, whose messages and waits take the longer part,
+    and layers that the host launches more slowly than the GPU computes them (`FrameworkCosts.host_s`).
     """
     return [
         alone(
@@ -260,7 +261,9 @@ def absolute() -> list[JudgedRow]:
             f"mbs {run.micro_batch}", run.step_s, predicted_s(run, UNKNOWN),
             training(run.model_text, run.tensor, run.micro_batch),
         )
-        for run in runs() if run.tensor <= MACHINE and (run.pipeline == 1 or run.machines == 1)
+        for run in runs()
+        if run.tensor <= MACHINE and (run.pipeline == 1 or run.machines == 1)
+        and terms_of(run).layer_s >= fitted(run.model).host_s
     ]  # fmt: skip
 
 

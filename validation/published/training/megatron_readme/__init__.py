@@ -4,9 +4,9 @@ github.com/NVIDIA/Megatron-LM, the README's pictures: images/cases_april2021.png
 al., arXiv:2104.04473, table 1) and images/model_table.png (f2e5db402c, Megatron-core 0.8); and table 2 of the
 same paper, with DeepSpeed's ZeRO 3. They print FLOP/s of a GPU: in 2021 with what full checkpointing
 recomputes, in 2024 without, both with attention's whole square. The tables of sizes do not say their
-micro-batches: all sequences of a replica, or two in a pipeline, which `train` finds quickest, are taken for
-them. Of each the first row sets the efficiency of products for the others; the naive rule is a constant
-utilization.
+micro-batches: the middle power of two between one sequence and all of a replica is taken, and they are judged
+with nothing known alone. Of the others the first row of each software sets the efficiency of products; the
+naive rule is a constant utilization.
 """
 
 from dataclasses import replace
@@ -65,7 +65,7 @@ class ReadmeStep(NamedTuple):
     @property
     def together(self) -> int:
         """The sequences of a micro-batch."""
-        return self.micro_batch or (2 if self.pipeline > 1 else self.replica_batch)
+        return self.micro_batch or 2 ** ((self.replica_batch.bit_length() - 1) // 2)
 
     @property
     def micro_batches(self) -> int:
@@ -102,9 +102,10 @@ def steps() -> list[ReadmeStep]:
 
 
 def judged() -> list[JudgedRow]:
-    """Return the rows of each part but its first."""
+    """Return the rows of each part that says its micro-batches, but its first."""
     results = []
-    for part, group in groupby(steps(), key=lambda row: row.part):
+    rows = [row for row in steps() if row.micro_batch]
+    for part, group in groupby(rows, key=lambda row: row.part):
         sets, *others = group
         efficiency = solved(sets.predicted_s, sets.step_s)
         for row in others:
@@ -132,7 +133,7 @@ TABLE = JudgedTable(
     name="megatron_readme",
     title="GPT of 1.7 to 530 billion parameters under Megatron-LM on A100 (2021) and H100 (2024)",
     source="github.com/NVIDIA/Megatron-LM, images of README.md; arXiv:2104.04473, tables 1 and 2",
-    sets="the first row of each table",
+    sets="the first row of each software in table 2 of the paper",
     rule="constant utilization",
     judged=judged,
     absolute=absolute,
