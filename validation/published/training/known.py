@@ -3,7 +3,8 @@
 Llama team, arXiv:2407.21783, table 4: Llama 3 405B on 8,192 and 16,384 H100 at 430 and 400 TFLOP/s a GPU (43
 and 41 % of the peak), tensor parallelism of 8, pipelines of 16, sequences of 8,192 tokens, 16 million tokens
 a step, nothing recomputed (section 3.3.2). FLOPs are taken with attention's whole square. Parameters stay
-gathered in their FSDP, as under Megatron's distributed optimizer. Their kernels are not published.
+gathered in their FSDP, as under Megatron's distributed optimizer. Neither their kernels nor their
+stages per rank are published; TransformerEngine's and four are taken.
 
 DeepSeek-AI, arXiv:2412.19437, table 1: 180,000 hours of H800 for a trillion tokens of DeepSeek-V3, which is
 1,543 tokens/s of each of 2,048 GPUs; section 3: FP8, pipelines of 16, experts over 64 GPUs, 15,360 sequences

@@ -1,7 +1,8 @@
 """A few layers of Llama 3 70B and DeepSeek-V2 under Megatron-core on 8 B200.
 
 github.com/MooreThreads/SimuMax (Apache-2.0), its release table for B200: measured milliseconds of a step of
-four micro-batches of one sequence of 4,096 tokens, ZeRO 1, gradients summed in float32, nothing recomputed.
+four micro-batches of one sequence of 4,096 tokens, ZeRO 1, gradients summed in float32; nothing is
+taken to be recomputed, which the table does not say.
 Of each model the first row sets the efficiency of products for the others. The naive rule is a constant
 utilization with the pipeline's bubble.
 """
