@@ -137,11 +137,10 @@ def prices_on(
     One's own ``rates`` go before those of shipped grids.
     """
     flat = gpu.roofline(precision, COMPUTE_EFFICIENCY if efficiency is None else efficiency)
-    attention = None
+    wide, attention = gpu.peak("bfloat16" if flat.precision in NARROW else flat.precision), None
     if attention_efficiency is not None:
         gpu.check_efficiency("an attention", attention_efficiency)
-        attention = gpu.peak(flat.precision) * attention_efficiency
-    wide = gpu.peak("bfloat16" if flat.precision in NARROW else flat.precision)
+        attention = wide * attention_efficiency
     has_grid = attention is None and flat.itemsize == 2
     if rates is not None and rates.streaming is not None:
         flat = replace(flat, bytes_per_s=rates.streaming)
