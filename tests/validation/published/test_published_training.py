@@ -48,7 +48,7 @@ def errors(rows: list[JudgedRow]) -> list[float]:
 def test_selective_checkpointing_follows_from_full_checkpointing() -> None:
     rows = korthikanti.judged()
     assert len(rows) == 4
-    assert max(errors(rows)) < 0.04
+    assert max(errors(rows)) < 0.05
 
 
 def test_rings_reach_what_one_gpu_s_kernels_leave_them() -> None:
