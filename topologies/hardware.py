@@ -38,7 +38,7 @@ class Gpu(BaseModel):
     ``tflops`` are dense peaks in 10**12 FLOP/s by precision, of tensor cores if it has any; they require
     ``memory``, ``memory_bandwidth`` and ``multiprocessors``. ``memory`` is the capacity that the driver
     reports. Products in 8 bits reach ``narrower`` times the peaks. ``power`` is the data sheet's in W,
-    ``power_cap`` what the GPU is limited to.
+    ``power_cap`` a lower limit.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

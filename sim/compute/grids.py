@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, TypeAdapter
 
 from ringside.sim.compute.interpolation import Grid, Points
 from ringside.sim.record import COMPUTE_SCHEMA, read_steps
+from ringside.topologies.names import one_of
 
 FOLDER = Path(__file__).parent / "rates"
 """The shipped grids: ``products/GPU.csv`` and ``attention/GPU.csv``."""
@@ -25,8 +26,8 @@ Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp8_block", "mxfp8",
 SAME_CHIP = {"a100-40gb": "a100", "h100-96gb": "h100", "h800": "h100"}
 """GPUs whose multiprocessors and peaks are those of a measured one; only memory or NVLink differ."""
 
-SAME_RATE = {"fp16": "bf16"}
-"""Precisions that tensor cores compute as fast as a measured one."""
+SAME_RATE = {"fp16": "bf16", "mxfp8": "fp8"}
+"""Precisions that tensor cores compute as fast as another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,17 @@ class Rates:
     grouped: Mapping[str, GroupedRates]
     attention: AttentionRates | None
     streaming: float | None
+
+    def name_of(self, precision: str) -> str:
+        """Return the precision whose rates are those of products in ``precision``; raise ValueError else."""
+        names = precision, SAME_RATE.get(precision, precision)
+        known = next((name for name in names if name in self.products), None)
+        if known is None:
+            raise ValueError(
+                f"the rates of {self.device} have no products in {precision}; write `precision` "
+                f"{one_of(self.products, precision)}"
+            )
+        return known
 
 
 def read_rates(path: Path) -> Rates:

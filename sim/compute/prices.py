@@ -10,7 +10,7 @@ from ringside.sim.compute.grids import GroupedRates, Rates, attention_rates, pro
 from ringside.sim.compute.kernels import Flash, Gemm, Kernel, Scores, Streaming
 from ringside.sim.compute.stacks import STACKS, Stack
 from ringside.sim.compute.waves import NBYTES, wave_rate
-from ringside.sim.workload.devices import COMPUTE_EFFICIENCY, NARROW, Device, Roofline
+from ringside.sim.workload.devices import COMPUTE_EFFICIENCY, NARROW, Device, Roofline, short_name
 
 LAUNCH_S = 10e-6
 """Seconds of a memory-bound kernel beyond its bytes; published figures are 3 us (aiconfigurator) to 40 us
@@ -30,7 +30,7 @@ ATTENTION = 0.5
 """Share of the peak of flash attention on GPUs without a measured grid."""
 
 LARGE = 8192
-"""Sides of a product that is as fast as any, of which an efficiency is the share of the peak."""
+"""Sides of the product whose share of the peak an efficiency is."""
 
 BATCHED = 0.6
 """Share of the peak of batched products of scores, in attention that writes them."""
@@ -118,10 +118,6 @@ class Prices:
         return self.flash.flops_per_s(kernel.heads, sequence, kernel.scored // 2)
 
 
-_GRIDS = {"bfloat16": "bf16", "float16": "bf16", "mxfp8": "fp8"}
-"""The precision of the grid that stands for another."""
-
-
 def prices_on(
     gpu: Device,
     precision: str | None,
@@ -144,20 +140,21 @@ def prices_on(
     has_grid = attention is None and flat.itemsize == 2
     if rates is not None and rates.streaming is not None:
         flat = replace(flat, bytes_per_s=rates.streaming)
-    name = _GRIDS.get(flat.precision, flat.precision)
-    own = rates.products.get(name) if rates else None
-    grid = own or product_rates(gpu.name, name)
+    name = short_name(flat.precision)
+    if rates is not None:
+        name = rates.name_of(name)
+    grid = rates.products[name] if rates else product_rates(gpu.name, name)
     waves = Waves(
         gpu.peak(flat.precision), gpu.multiprocessors, flat.bytes_per_s,
         NBYTES.get(flat.precision, flat.itemsize),
     )  # fmt: skip
-    products, speed = grid or waves, 1.0 if own else gpu.speed
+    products, speed = grid or waves, gpu.speed if rates is None else 1.0
     if efficiency is not None:
         speed = flat.flops_per_s / products.flops_per_s(LARGE, LARGE, LARGE)
     return Prices(
         roofline=flat,
         products=products,
-        grouped=rates.grouped.get(name) if rates and own else None,
+        grouped=rates.grouped.get(name) if rates else None,
         flash=(rates and rates.attention) or attention_rates(gpu.name) if has_grid else None,
         attention=attention / speed if attention else ATTENTION * wide,
         batched=BATCHED * wide,

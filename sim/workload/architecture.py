@@ -307,7 +307,7 @@ def workload(
 
 def _rates(device: Device, precision: str, efficiency: float | None) -> Roofline:
     """Return the rates of products and convolutions in a precision."""
-    usual = SHARES.get(full_name(precision) or "", TENSOR_CORES)
+    usual = SHARES.get(full_name(precision) or "", TENSOR_CORES) * device.speed
     return device.roofline(precision, usual if efficiency is None else efficiency)
 
 

@@ -35,6 +35,11 @@ def full_name(text: str | None) -> str | None:
     return None if text is None else SHORT.get(text, text)
 
 
+def short_name(precision: str) -> str:
+    """Return the short name of a precision: ``bf16`` for ``bfloat16``."""
+    return next((short for short, full in SHORT.items() if full == precision), precision)
+
+
 GRADIENTS = ("float32", "float64", "float16", "bfloat16")
 """Types in which a whole model may be stored."""
 
@@ -96,8 +101,8 @@ class Device:
     """One GPU: FLOP/s by precision, bandwidth (bytes/s) and size (bytes) of its memory, its multiprocessors.
 
     The size is the driver's; `ringside.sim.training.memory` keeps some of it free. Products in 8 bits reach
-    ``narrower`` times the peaks of others, whose share may therefore exceed 1. ``power`` (W) is the data
-    sheet's, ``power_cap`` what it is limited to.
+    ``narrower`` times the peaks of others, whose share may therefore exceed 1. ``power`` is the data
+    sheet's in W, ``power_cap`` a lower limit.
     """
 
     name: str

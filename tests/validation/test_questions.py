@@ -1,12 +1,15 @@
 """A training as a question: the meaning of its options, and their errors."""
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ringside
+from ringside.sim.compute.grids import RatesFile
 from ringside.sim.workload.decoder import DECODERS, SHAPE, decoder
+from ringside.validation.questions.kernels import OfKernels
 from ringside.validation.questions.step_time import StepTime
 
 SMALL = "llama3-8b:2048,layers=2"
@@ -80,3 +83,51 @@ def test_a_shape_keeps_what_hangs_together() -> None:
 def test_what_cannot_be_is_refused_with_what_to_write(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         step_s(**options)
+
+
+TIMED = """
+name: one layer
+batch: 1
+sample: image
+parameters: {a: {count: 1024}}
+layers: [{name: l, forward: 1ms, backward: 2ms, gradients: [a]}]
+"""
+RATES = RatesFile(
+    device="half",
+    source="",
+    date="2026-11-26",
+    products={"bf16": ((128, 128, 128, 1e12), (8192, 8192, 8192, 1e14))},
+)  # fmt: skip
+KERNELS = {
+    "precision": "bf16", "stack": "te", "compute_efficiency": 0.4, "attention": "full", "dropout": True,
+    "fused_loss": True, "attention_efficiency": 0.4, "power_cap": 300.0, "products": "rates.json",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [one.name for one in fields(OfKernels)])
+def test_a_word_of_kernels_changes_the_step_or_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("timed.yaml").write_text(TIMED, encoding="utf-8")
+    Path("rates.json").write_text(RATES.dumps(), encoding="utf-8")
+    for model in (SMALL, "resnet50", "bert-base:64", "timed.yaml"):
+        refusal = ""
+        try:
+            changed = step_s(model, **{name: KERNELS[name]})
+        except ValueError as error:
+            refusal = str(error)
+        if refusal:
+            assert f"`{name}`" in refusal
+            assert model != SMALL
+        else:
+            plain = step_s(model, **({"precision": "fp32"} if name == "precision" else {}))
+            assert changed != plain, model
+
+
+def test_rates_without_the_precision_of_products_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rates.json"
+    path.write_text(RATES.dumps(), encoding="utf-8")
+    assert step_s(products=str(path), precision="fp16") > step_s(precision="fp16")
+    with pytest.raises(ValueError, match="rates of half have no products in fp32; write `precision` bf16"):
+        step_s(products=str(path), precision="fp32")

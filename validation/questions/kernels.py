@@ -15,13 +15,16 @@ STACK_OF = {
 }  # fmt: skip
 """The usual stack of strategies that belong to one framework."""
 
+OF_DECODERS = ("stack", "attention_efficiency", "dropout", "fused_loss", "products")
+"""Fields that apply to decoders alone."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class OfKernels(Question):
     """The kernels of a training.
 
-    ``precision`` is the type of products. The other fields are of decoders alone; without ``stack`` and
-    ``attention`` the strategy decides.
+    ``precision`` is the type of products. Without ``stack`` the strategy decides, without ``attention`` the
+    stack or the model.
     """
 
     precision: str | None = option(

@@ -29,7 +29,7 @@ from ringside.sim.workload.models import find_model as named_model
 from ringside.sim.workload.models import is_model
 from ringside.sim.workload.workload import TimedModel, rebatched
 from ringside.topologies.units import parse_size
-from ringside.validation.questions.kernels import STACK_OF, OfKernels
+from ringside.validation.questions.kernels import OF_DECODERS, STACK_OF, OfKernels
 from ringside.validation.questions.layout import ByLayout
 
 
@@ -223,18 +223,15 @@ class Training(OfKernels):
                 model, gpu, self.computing_on(gpu), batch=self.batch, dtype=self.dtype,
                 attention=self.attention, dropout=self.dropout, fused_loss=self.fused_loss,
             )  # fmt: skip
-        of_decoders = ("stack", "attention_efficiency", "dropout", "fused_loss", "products")
-        if given := self.changed(*of_decoders) + ["precision"] * (self.precision in NARROW):
+        if given := self.changed(*OF_DECODERS) + ["precision"] * (self.precision in NARROW):
             raise ValueError(f"`{given[0]}` applies to decoders, and {self.model} is none; leave it out")
         if self.attention is not None:
             model = model.attending(self.attention)
         return model.on(gpu, self.batch, self.precision, self.dtype, self.compute_efficiency)
 
     def _timed(self, path: Path) -> TimedModel:
-        if self.precision or self.dtype or self.compute_efficiency:
-            raise ValueError(
-                f"{path} already has times and types; leave `precision`, `dtype` and `compute_efficiency` out"
-            )
+        if given := self.changed("dtype", *(one.name for one in fields(OfKernels))):
+            raise ValueError(f"{path} already has times and types; leave `{given[0]}` out")
         whole = workload_of(path)
         if not whole.totals.forward_s + whole.totals.backward_s:
             raise ValueError(
