@@ -37,7 +37,7 @@ class Gpu(BaseModel):
     ``pcie`` the GT/s of a lane of its x16 slot. ``in_logs`` is a pattern of its name in logs, in capitals.
     ``tflops`` are dense peaks in 10**12 FLOP/s by precision, of tensor cores if it has any; they require
     ``memory``, ``memory_bandwidth`` and ``multiprocessors``. ``memory`` is the capacity that the driver
-    reports. Products in 8 bits reach ``narrower`` times the peaks. ``power`` is the data sheet's in W,
+    reports. ``power`` is the data sheet's in W,
     ``power_cap`` a lower limit.
     """
 
@@ -55,7 +55,6 @@ class Gpu(BaseModel):
     memory: Bytes = 0
     memory_bandwidth: BytesPerSecond = 0.0
     multiprocessors: PositiveInt = 1
-    narrower: PositiveFloat = 1.0
     power: PositiveFloat | None = None
     power_cap: PositiveFloat | None = None
 

@@ -10,7 +10,14 @@ from ringside.sim.compute.grids import GroupedRates, Rates, attention_rates, pro
 from ringside.sim.compute.kernels import Flash, Gemm, Kernel, Scores, Streaming
 from ringside.sim.compute.stacks import STACKS, Stack
 from ringside.sim.compute.waves import NBYTES, wave_rate
-from ringside.sim.workload.devices import COMPUTE_EFFICIENCY, NARROW, Device, Roofline, short_name
+from ringside.sim.workload.devices import (
+    COMPUTE_EFFICIENCY,
+    NARROW,
+    Device,
+    Roofline,
+    check_share,
+    short_name,
+)
 
 LAUNCH_S = 10e-6
 """Seconds of a memory-bound kernel beyond its bytes; published figures are 3 us (aiconfigurator) to 40 us
@@ -135,7 +142,7 @@ def prices_on(
     flat = gpu.roofline(precision, COMPUTE_EFFICIENCY if efficiency is None else efficiency)
     wide, attention = gpu.peak("bfloat16" if flat.precision in NARROW else flat.precision), None
     if attention_efficiency is not None:
-        gpu.check_efficiency("an attention", attention_efficiency)
+        check_share("an attention", attention_efficiency)
         attention = wide * attention_efficiency
     has_grid = attention is None and flat.itemsize == 2
     if rates is not None and rates.streaming is not None:

@@ -90,18 +90,17 @@ LEAST_SHARE = 1e-6
 """Share of a peak that every training exceeds."""
 
 
-def check_share(what: str, share: float, most: float = 1.0) -> None:
+def check_share(what: str, share: float) -> None:
     """Raise ValueError for an invalid share of a peak."""
-    if not LEAST_SHARE <= share <= most:
-        raise ValueError(f"{what} of {share}; write a share from {LEAST_SHARE:g} to {most:g}")
+    if not LEAST_SHARE <= share <= 1:
+        raise ValueError(f"{what} efficiency of {share}; write a share from {LEAST_SHARE:g} to 1")
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
     """One GPU: FLOP/s by precision, bandwidth (bytes/s) and size (bytes) of its memory, its multiprocessors.
 
-    The size is the driver's; `ringside.sim.training.memory` keeps some of it free. Products in 8 bits reach
-    ``narrower`` times the peaks of others, whose share may therefore exceed 1. ``power`` is the data
+    The size is the driver's; `ringside.sim.training.memory` keeps some of it free. ``power`` is the data
     sheet's in W, ``power_cap`` a lower limit.
     """
 
@@ -110,7 +109,6 @@ class Device:
     memory_bandwidth: float
     memory: int
     multiprocessors: int
-    narrower: float = 1.0
     power: float | None = None
     power_cap: float | None = None
 
@@ -148,10 +146,6 @@ class Device:
             )
         return self.flops_per_s[precision]
 
-    def check_efficiency(self, what: str, share: float) -> None:
-        """Raise ValueError for an invalid share of a peak."""
-        check_share(f"{what} efficiency", share, self.narrower)
-
     @property
     def mixed(self) -> str:
         """The type in which torch.autocast computes on it."""
@@ -160,7 +154,7 @@ class Device:
     def roofline(self, precision: str | None, efficiency: float = COMPUTE_EFFICIENCY) -> Roofline:
         """Return the rates in a precision, by default that of torch.autocast, at a share of its peak."""
         precision = self.mixed if precision is None else SHORT.get(precision, precision)
-        self.check_efficiency("a compute", efficiency)
+        check_share("a compute", efficiency)
         return Roofline(
             self.peak(precision) * efficiency, self.streaming, ITEMSIZE[STORED[precision]], precision
         )
@@ -189,7 +183,6 @@ def _device(gpu: Gpu) -> Device:
         gpu.memory_bandwidth,
         gpu.memory,
         gpu.multiprocessors,
-        gpu.narrower,
         gpu.power,
         gpu.power_cap,
     )

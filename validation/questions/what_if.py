@@ -26,7 +26,7 @@ BANDWIDTH_SHARE = 0.5
 """The share of the time above which bandwidth is the limit; below it is latency."""
 
 OF_COLLECTIVES = ("size", "algorithm", "protocol")
-OF_TRAININGS = ("batch",)
+OF_TRAININGS = ("batch", "device", "precision", "stack")
 CHANGEABLE = ("library", "ranks", "placement", *OF_COLLECTIVES, *OF_TRAININGS)
 """Fields that a change may set, besides the cluster's figures and its count."""
 
@@ -51,6 +51,15 @@ class WhatIf(ByAlgorithm):
     )  # fmt: skip
     size: int = option("Size of a collective.", metavar="SIZE", default="64M", parse=parse_size, minimum=0)
     batch: int | None = option("Training: samples per rank.", default=None, default_text="32 or the file's")
+    device: str | None = option(
+        "Training: the GPU.", metavar="GPU", default=None, default_text="the cluster's"
+    )
+    precision: str | None = option(
+        "Training: type of products.", default=None, default_text="as the model usually is"
+    )
+    stack: str | None = option(
+        "Training: software whose kernels run.", metavar="NAME", default=None, default_text="eager"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -170,7 +179,8 @@ class WhatIf(ByAlgorithm):
     def _step(self, change: str, calibration: str | None) -> "Variant":
         question = StepTime(
             model=self.what, cluster=self.cluster, settings=self.settings, library=self.library or "auto",
-            batch=self.batch, ranks=self.ranks, placement=self.placement, calibration=calibration,
+            ranks=self.ranks, placement=self.placement, calibration=calibration,
+            **{name: getattr(self, name) for name in OF_TRAININGS},
         )  # fmt: skip
         step, library = question.step(), question.bound()
         assert isinstance(step, TrainingStep)

@@ -71,3 +71,22 @@ def test_a_table_says_the_same(printed):
     out = printed("whatif broadcast --cluster star:4 --size 1M --try nodes=2x")
     assert out.startswith("# broadcast of 1 MiB on star:4\n# all by the library's own estimate")
     assert [line.split()[0] for line in out.splitlines() if not line.startswith("#")] == ["as_is", "nodes=2x"]
+
+
+def test_another_gpu_precision_or_stack_is_a_change_of_a_training(rows):
+    words = "llama3-8b:2048 --cluster dgx-h100:2 --batch 1"
+    tried = "--try device=b200 --try device=b200,precision=fp8 --try stack=transformers"
+    found = rows(f"{words} {tried}")
+    times = [
+        found[name]["times"]
+        for name in ("device=b200,precision=fp8", "device=b200", "", "stack=transformers")
+    ]
+    assert times == sorted(times)
+    assert len(set(times)) == 4
+    own = rows(f"{words} --device b200 --try stack=eager")
+    assert own[""]["time_s"] == own["stack=eager"]["time_s"] == found["device=b200"]["time_s"]
+
+
+def test_a_gpu_is_no_change_of_a_collective(refused):
+    message = refused("whatif", "all_reduce", "--cluster", "dgx-h100:2", "--try", "device=h200")
+    assert "--device is an option of trainings, and all_reduce is not one; remove it" in message

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringside.sim.workload.decoder import decoder
-from ringside.sim.workload.devices import device
 from ringside.validation.errors import summarize
 from ringside.validation.published.training import (
     data_parallel,
@@ -102,7 +101,7 @@ def test_a_pipeline_of_10752_gpus_follows_from_512() -> None:
     rows = [row for row in mlperf.submissions() if row.round == "3.1"]
     sets, judged = rows[0], rows[-2]
     assert (sets.gpus, judged.gpus) == (512, 10_752)
-    efficiency = solved(sets.predicted_s, sets.step_s, device("h100").narrower)
+    efficiency = solved(sets.predicted_s, sets.step_s)
     assert sets.predicted_s(efficiency) == pytest.approx(sets.step_s, rel=1e-3)
     rule_s = sets.step_s / sets.work * judged.work
     row = JudgedRow("3.1", "", judged.step_s, judged.predicted_s(efficiency), rule_s)

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from ringside.sim.training.ddp.job import expected_maximum
 from ringside.sim.training.ddp.scaling import SPREAD
-from ringside.sim.workload.devices import device
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import solved, whole_s
 from ringside.validation.questions.step_time import StepTime
@@ -80,20 +79,19 @@ class DgxcStep(NamedTuple):
         return self.tensor > 1 and self.model != "nemotron4-340b"
 
     def training(self, efficiency: float | None, micro_batches: int = 1) -> StepTime:
-        """Return the training with products at this share of bfloat16's peak, None for one by kernels."""
+        """Return the training with products at this share of the peak, None for one by kernels."""
         micro_batch = self.micro_batch or 1
         model, cluster = MODELS[self.model], f"dgx-h100:{self.gpus // 8}"
-        precision = self.precision if efficiency is None else "bf16"
         if not self.tensor:
             return StepTime(
-                model=model, cluster=cluster, precision=precision, reduce_dtype="bf16", strategy="fsdp1",
+                model=model, cluster=cluster, precision=self.precision, reduce_dtype="bf16", strategy="fsdp1",
                 compute_efficiency=efficiency, batch=micro_batch, micro_batch=micro_batch,
                 checkpointing="none" if self.model == "gpt3-5b" else "full",
             )  # fmt: skip
         return StepTime(
-            model=model, cluster=cluster, precision=precision, dtype="bf16", strategy="distributed_optimizer",
-            compute_efficiency=efficiency, stack="te", batch=micro_batches * micro_batch,
-            micro_batch=micro_batch,
+            model=model, cluster=cluster, precision=self.precision, dtype="bf16",
+            strategy="distributed_optimizer", compute_efficiency=efficiency, stack="te",
+            batch=micro_batches * micro_batch, micro_batch=micro_batch,
             tp=self.tensor, sequence_parallel=self.tensor > 1, cp=self.context, pp=self.pipeline,
             schedule="interleaved1f1b" if self.virtual else None, virtual=self.virtual or None,
             overlap_grad_reduce=True, overlap_param_gather=True, async_tp=self.hides_tensor,
@@ -119,7 +117,7 @@ def predictions(sets: DgxcStep, rows: Iterable[DgxcStep]) -> list[float]:
     """Return the seconds of steps, from the row that sets the efficiency of their series."""
     if not sets.is_modelled:
         return [sets.step_s * _slowest(row.gpus) / _slowest(sets.gpus) for row in rows]
-    efficiency = solved(sets.predicted_s, sets.step_s, device("h100").narrower)
+    efficiency = solved(sets.predicted_s, sets.step_s)
     return [row.predicted_s(efficiency) for row in rows]
 
 

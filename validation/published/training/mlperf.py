@@ -10,7 +10,6 @@ micro-batches and the pipeline's bubble.
 
 from typing import NamedTuple
 
-from ringside.sim.workload.devices import device
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import solved, whole_s
 from ringside.validation.questions.step_time import StepTime
@@ -45,9 +44,8 @@ class Submission(NamedTuple):
     def training(self, efficiency: float | None, micro_batches: int) -> StepTime:
         """Return the training of some micro-batches, products at this share of the peak or by kernels."""
         return StepTime(
-            model=MODEL, cluster=f"dgx-h100:{self.gpus // 8}",
-            precision="fp8" if efficiency is None else "bf16",
-            dtype="bf16", compute_efficiency=efficiency, stack="te", strategy="distributed_optimizer",
+            model=MODEL, cluster=f"dgx-h100:{self.gpus // 8}", precision="fp8", dtype="bf16",
+            compute_efficiency=efficiency, stack="te", strategy="distributed_optimizer",
             tp=self.tensor, sequence_parallel=True, pp=self.pipeline, schedule="interleaved1f1b",
             virtual=self.virtual,
             batch=micro_batches, micro_batch=1, overlap_grad_reduce=True, overlap_param_gather=True,
@@ -71,7 +69,7 @@ def judged() -> list[JudgedRow]:
     rows = submissions()
     for number in dict.fromkeys(row.round for row in rows):
         sets, *others = [row for row in rows if row.round == number]
-        efficiency = solved(sets.predicted_s, sets.step_s, device("h100").narrower)
+        efficiency = solved(sets.predicted_s, sets.step_s)
         for row in others:
             rule_s = sets.step_s / sets.work * row.work
             predicted_s = row.predicted_s(efficiency)

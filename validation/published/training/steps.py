@@ -15,8 +15,8 @@ NEAR = 1e-4
 """The relative error of a step time at which `solved` ends."""
 
 
-def solved(predicted_s: Callable[[float], float], step_s: float, most: float = 1.0) -> float:
-    """Return the efficiency up to ``most`` whose step time is nearest to this one.
+def solved(predicted_s: Callable[[float], float], step_s: float) -> float:
+    """Return the efficiency up to 1 whose step time is nearest to this one.
 
     A step is nearly linear in the efficiency's inverse; the secant method finds the root.
     """
@@ -33,8 +33,8 @@ def solved(predicted_s: Callable[[float], float], step_s: float, most: float = 1
             (before, far), (here, near) = tried[-2:]
             if far == near:
                 break
-            efficiency = 1 / max(here - near * (here - before) / (near - far), 1 / most)
-        efficiency = min(max(efficiency, LEAST), most)
+            efficiency = 1 / max(here - near * (here - before) / (near - far), 1.0)
+        efficiency = min(max(efficiency, LEAST), 1.0)
     return efficiency
 
 

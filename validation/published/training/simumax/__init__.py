@@ -10,7 +10,6 @@ utilization with the pipeline's bubble.
 from itertools import groupby
 from typing import NamedTuple
 
-from ringside.sim.workload.devices import device
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import solved
 from ringside.validation.questions.step_time import StepTime
@@ -72,7 +71,7 @@ def judged() -> list[JudgedRow]:
     results = []
     for model, group in groupby(steps(), key=lambda row: row.model):
         sets, *others = group
-        efficiency = solved(sets.predicted_s, sets.step_s, device("b200").narrower)
+        efficiency = solved(sets.predicted_s, sets.step_s)
         for row in others:
             rule_s = sets.step_s * row.work / sets.work
             results.append(JudgedRow(model, row.name, row.step_s, row.predicted_s(efficiency), rule_s))
