@@ -2,9 +2,9 @@
 
 Tensors have the names and the order of the ``torch.nn`` module of the same name, of torchvision's networks
 for images of ``side`` x ``side`` pixels and 1000 classes, and of Hugging Face's encoders on one sequence of
-``sequence`` tokens, of which some (``predicted``) are masked and their words predicted; all are if their
-number is not given, as Hugging Face's module does. A vision transformer cuts an image into patches, one token
-each; one more token stands for the whole image and is classified.
+``sequence`` tokens. An encoder predicts ``predicted`` masked tokens, by default all, as Hugging Face's module
+does. A vision transformer cuts an image into patches, one token each; one more token stands for the whole
+image and is classified.
 """
 
 from collections.abc import Callable, Iterator

@@ -52,7 +52,7 @@ def test_layers_have_their_tensors_and_their_work() -> None:
     assert (conv.convolves, norm.convolves, head.convolves) == (True, False, False)
     assert conv.forward == KernelSums(2 * 27 * elements, 3 * 16 + elements, weights=216 + 8)
     assert conv.backward == KernelSums(2 * 27 * elements, 3 * 16 + 2 * elements, weights=2 * 216 + 8), (
-        "the gradients of weights and bias, each by a kernel; nobody asks for the input's"
+        "the gradients of weights and bias, each by a kernel, without that of the input"
     )
     assert (norm.forward.moved, norm.backward.moved) == pytest.approx((4 * elements, 6 * elements), rel=0.03)
     assert (norm.forward.launches, norm.backward.launches) == (3, 2), "it counts batches, and relu follows"

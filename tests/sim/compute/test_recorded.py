@@ -77,17 +77,17 @@ def test_an_eager_llama_layer_moves_what_the_stack_of_transformers_counts() -> N
     with torch.device("meta"):
         turns = [torch.ones(4096, 128, dtype=BF16) for _ in range(2)]
         x = torch.ones(1, 4096, LLAMA.width, dtype=BF16, requires_grad=True)
-        found = recorded(LlamaLayer(), x, *turns)
-    assert found == pytest.approx(457, rel=0.01)
-    assert moved("transformers", LLAMA) == pytest.approx(found, rel=0.05)
+        nbytes = recorded(LlamaLayer(), x, *turns)
+    assert nbytes == pytest.approx(457, rel=0.01)
+    assert moved("transformers", LLAMA) == pytest.approx(nbytes, rel=0.05)
 
 
 @pytest.mark.parametrize(("biases", "drops"), [(False, 0.0), (True, 0.1)])
 def test_an_eager_gpt_layer_moves_what_the_eager_stack_counts(biases: bool, drops: float) -> None:
     with torch.device("meta"):
         x = torch.ones(1, 2048, GPT.width, dtype=BF16, requires_grad=True)
-        found = recorded(GptLayer(biases, drops), x)
-    assert moved("eager", replace(GPT, biases=biases), dropout=bool(drops)) == pytest.approx(found, rel=0.05)
+        nbytes = recorded(GptLayer(biases, drops), x)
+    assert moved("eager", replace(GPT, biases=biases), dropout=bool(drops)) == pytest.approx(nbytes, rel=0.05)
 
 
 class WrittenScores(nn.Module):
