@@ -157,12 +157,12 @@ def test_a_batch_for_all_makes_fewer_micro_batches_on_more_gpus() -> None:
     assert decoder(megascale.MODEL).num_parameters == pytest.approx(175e9, rel=3e-3)
 
 
-@given(st.floats(0.1, 2), st.floats(0.1, 50), st.floats(0.01, 5))
+@given(st.floats(0.1, 1), st.floats(0.1, 50), st.floats(0.01, 5))
 def test_an_efficiency_is_found_where_there_is_one(efficiency: float, work: float, rest: float) -> None:
     def step_s(reached: float) -> float:
         return work / reached + rest
 
-    assert step_s(solved(step_s, step_s(efficiency), most=2.0)) == pytest.approx(step_s(efficiency), rel=1e-3)
+    assert step_s(solved(step_s, step_s(efficiency))) == pytest.approx(step_s(efficiency), rel=1e-3)
 
 
 def test_groups_of_all_ranks_lose_what_groups_of_a_machine_keep() -> None:
