@@ -24,7 +24,7 @@ from ringside.sim.training.fsdp_policy import (
     units,
 )
 from ringside.sim.training.layers import RankLayer
-from ringside.sim.training.memory import Optimizer
+from ringside.sim.training.memory.optimizers import Optimizer
 from ringside.sim.training.stage import RankList, Streams
 from ringside.topologies.names import one_of
 

@@ -12,7 +12,7 @@ from ringside.sim.collective import ITEMSIZE, Collective
 from ringside.sim.training.fsdp_collectives import Gathers, Held, Reductions
 from ringside.sim.training.fsdp_policy import OPTIMIZER, PARAMETERS, ROOT, FullyShardPolicy, units
 from ringside.sim.training.layers import RankLayer
-from ringside.sim.training.memory import Optimizer
+from ringside.sim.training.memory.optimizers import Optimizer
 from ringside.sim.training.stage import Apart, RankList, Streams
 
 

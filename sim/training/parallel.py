@@ -21,7 +21,9 @@ from ringside.sim.training.ddp.scaling import DataParallelTraining
 from ringside.sim.training.job import ParallelJob, RankModel, seconds_of, workload_on_rank
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.layout import COPIES, EXPERT_STRATEGIES, FSDP, Layout, LayoutError
-from ringside.sim.training.memory import MemoryFit, Peak, find_optimizer, fit_of, peak
+from ringside.sim.training.memory.optimizers import find_optimizer
+from ringside.sim.training.memory.peak import Peak, peak
+from ringside.sim.training.memory.room import MemoryFit, fit_of
 from ringside.sim.training.mesh import DATA, FOLDS, Mesh
 from ringside.sim.training.pipeline.actions import COMPUTES, singles
 from ringside.sim.training.program import Writing

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 from ringside.sim.collective import Collective
 from ringside.sim.program import Action, Call, Compute, Group, Operation, Recv, Send, Together, Wait
 from ringside.sim.training.layers import Kernels, Pass, RankLayer
-from ringside.sim.training.memory import Optimizer
+from ringside.sim.training.memory.optimizers import Optimizer
 from ringside.sim.training.mesh import Communicators
 
 STREAM = "compute"

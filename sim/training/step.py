@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ringside.sim.program import Call, Compute, Group, Recv, Send, Together
 from ringside.sim.program.simulate import Simulation
 from ringside.sim.program.timeline import ProgramTimeline, covered_s
-from ringside.sim.training.memory import Peak
+from ringside.sim.training.memory.peak import Peak
 from ringside.sim.training.mesh import DIMENSIONS, FOLDS, Mesh
 from ringside.sim.training.stage import STREAM
 from ringside.sim.workload.decoder import Decoder

@@ -100,7 +100,7 @@ def check_share(what: str, share: float) -> None:
 class Device:
     """One GPU: FLOP/s by precision, bandwidth (bytes/s) and size (bytes) of its memory, its multiprocessors.
 
-    The size is the driver's; `ringside.sim.training.memory` keeps some of it free. ``power`` is the data
+    The size is the driver's; `ringside.sim.training.memory.room` keeps some of it free. ``power`` is the data
     sheet's in W, ``power_cap`` a lower limit.
     """
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from ringside.sim.questions.question import option, options_of
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import LayoutError
-from ringside.sim.training.memory import FITS, TIGHT, TOO_LARGE, Room, room_of
+from ringside.sim.training.memory.room import FITS, TIGHT, TOO_LARGE, Room, room_of
 from ringside.sim.training.mesh import Mesh
 from ringside.sim.training.parallel import ParallelTraining
 from ringside.sim.training.pipeline.schedules import SCHEDULES

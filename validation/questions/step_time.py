@@ -17,7 +17,7 @@ from ringside.sim.training.ddp.simulate import simulate_disturbed
 from ringside.sim.training.ddp.step import TrainingStep
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import Layout, LayoutError
-from ringside.sim.training.memory import FITS, MemoryFit
+from ringside.sim.training.memory.room import FITS, MemoryFit
 from ringside.sim.training.mesh import DIMENSIONS
 from ringside.sim.training.parallel import (
     ParallelTraining,

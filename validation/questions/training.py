@@ -19,7 +19,7 @@ from ringside.sim.training.ddp.job import COMM_HOOKS, DataParallel
 from ringside.sim.training.ddp.scaling import DataParallelTraining
 from ringside.sim.training.ddp.step import workload_of
 from ringside.sim.training.layout import COPIES, FSDP, LayoutError
-from ringside.sim.training.memory import OPTIMIZERS
+from ringside.sim.training.memory.optimizers import OPTIMIZERS
 from ringside.sim.training.parallel import ParallelTraining
 from ringside.sim.training.tensor.decoder import DecoderOnGpu, ModelOnGpu, decoder_on_gpu
 from ringside.sim.workload.architecture import Architecture
@@ -257,7 +257,7 @@ class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
 
     ``library`` ``auto`` is the cluster's default. ``global_batch`` are the samples per step of strong scaling
     and of a search of layouts. A GPU keeps ``reserve`` bytes free, by default those of
-    `ringside.sim.training.memory`.
+    `ringside.sim.training.memory.room`.
     """
 
     library: str = option(

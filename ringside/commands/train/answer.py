@@ -7,7 +7,7 @@ from ringside import console
 from ringside.report.page import Page, Table, shown_number
 from ringside.sim.libraries.library import Library
 from ringside.sim.training.ddp.scaling import ScaledStep
-from ringside.sim.training.memory import FITS, TIGHT, MemoryFit
+from ringside.sim.training.memory.room import FITS, TIGHT, MemoryFit
 from ringside.topologies.units import format_duration
 from ringside.validation.questions.step_time import DataParallelSteps, StepTime, StepUnderLayout
 from ringside.validation.questions.training import FORMULA
@@ -32,7 +32,7 @@ class StepsAnswer:
 
     @property
     def verdict(self) -> str:
-        """Whether the training fits into a GPU: a verdict of `ringside.sim.training.memory`."""
+        """Whether the training fits into a GPU: a verdict of `ringside.sim.training.memory.room`."""
         return self.steps.fit.verdict
 
     @property
@@ -199,7 +199,7 @@ class ParallelAnswer:
 
     @property
     def verdict(self) -> str:
-        """Whether the training fits into a GPU: a verdict of `ringside.sim.training.memory`."""
+        """Whether the training fits into a GPU: a verdict of `ringside.sim.training.memory.room`."""
         return self.answer.fit.verdict
 
     @property

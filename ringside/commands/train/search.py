@@ -13,7 +13,7 @@ from ringside import console
 from ringside.commands.train.answer import gib
 from ringside.errors import with_options
 from ringside.report.page import Page, Table
-from ringside.sim.training.memory import TIGHT, TOO_LARGE
+from ringside.sim.training.memory.room import TIGHT, TOO_LARGE
 from ringside.sim.training.search.search import IMPOSSIBLE, Pruned
 from ringside.topologies.disk import write_file
 from ringside.topologies.units import format_duration

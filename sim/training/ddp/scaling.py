@@ -11,7 +11,8 @@ from ringside.sim.training.ddp.buckets import DEFAULT_CAP_MB, compression, layou
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.training.ddp.step import TrainingStep, busy
-from ringside.sim.training.memory import MemoryFit, Optimizer, find_optimizer, fit_of
+from ringside.sim.training.memory.optimizers import Optimizer, find_optimizer
+from ringside.sim.training.memory.room import MemoryFit, fit_of
 from ringside.sim.training.tensor.decoder import ModelOnGpu
 from ringside.sim.workload.devices import Device
 from ringside.sim.workload.workload import Workload

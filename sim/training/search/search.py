@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.job import ParallelJob
-from ringside.sim.training.memory import FITS, Room
+from ringside.sim.training.memory.room import FITS, Room
 from ringside.sim.training.parallel import play_parallel
 from ringside.sim.training.search.bounds import Bounds
 from ringside.sim.training.step import ParallelStep

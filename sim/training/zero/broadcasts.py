@@ -11,7 +11,7 @@ from ringside.sim.program import Group
 from ringside.sim.training.ddp.plan import Replicated, StepPlan
 from ringside.sim.training.fsdp_policy import BUFFERS, GRADIENTS, OPTIMIZER, PARAMETERS
 from ringside.sim.training.layers import RankLayer
-from ringside.sim.training.memory import Optimizer
+from ringside.sim.training.memory.optimizers import Optimizer
 from ringside.sim.training.mesh import DATA
 from ringside.sim.training.stage import RankList
 from ringside.sim.training.zero.partition import MASTER, ZeroPolicy, dealt, most, state_nbytes, step_on

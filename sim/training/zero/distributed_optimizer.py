@@ -12,7 +12,7 @@ from math import ceil, inf, lcm
 from ringside.sim.collective import ITEMSIZE, Collective
 from ringside.sim.training.fsdp_policy import GRADIENTS, OPTIMIZER, PARAMETERS
 from ringside.sim.training.layers import RankLayer
-from ringside.sim.training.memory import Optimizer
+from ringside.sim.training.memory.optimizers import Optimizer
 from ringside.sim.training.mesh import DATA
 from ringside.sim.training.stage import RankList
 from ringside.sim.training.zero.partition import MASTER, state_nbytes

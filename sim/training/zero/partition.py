@@ -6,7 +6,7 @@ from math import inf
 
 from ringside.sim.collective import ITEMSIZE
 from ringside.sim.training.fsdp_policy import BUFFERS
-from ringside.sim.training.memory import Optimizer
+from ringside.sim.training.memory.optimizers import Optimizer
 from ringside.sim.training.stage import RankList
 from ringside.sim.workload.workload import Tensor
 

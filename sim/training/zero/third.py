@@ -12,7 +12,7 @@ from math import ceil
 from ringside.sim.collective import ITEMSIZE, Collective
 from ringside.sim.training.fsdp_policy import BUFFERS, GATHERED, GRADIENTS, OPTIMIZER, PARAMETERS, UNREDUCED
 from ringside.sim.training.layers import RankLayer
-from ringside.sim.training.memory import Optimizer
+from ringside.sim.training.memory.optimizers import Optimizer
 from ringside.sim.training.mesh import DATA
 from ringside.sim.training.stage import RankList, Streams
 from ringside.sim.training.zero.partition import MASTER, ZeroPolicy, state_nbytes, step_on

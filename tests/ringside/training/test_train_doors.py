@@ -13,7 +13,7 @@ from ringside.sim.libraries.find import default_library, find_library
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.ddp.scaling import SPREAD, contention
 from ringside.sim.training.layout import AT_ONCE, FSDP, STRATEGIES, ULYSSES_STRATEGIES
-from ringside.sim.training.memory import room_of
+from ringside.sim.training.memory.room import room_of
 from ringside.sim.training.mesh import DATA
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import STORED, device_of

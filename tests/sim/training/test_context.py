@@ -14,7 +14,7 @@ from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layers import Exchange, Kernels
 from ringside.sim.training.layout import Layout, LayoutError
-from ringside.sim.training.memory import find_optimizer
+from ringside.sim.training.memory.optimizers import find_optimizer
 from ringside.sim.training.parallel import simulate_parallel
 from ringside.sim.training.program import Writing
 from ringside.sim.training.tensor.alone import pass_s

@@ -13,7 +13,7 @@ from ringside.sim.training.ddp.data_parallel import CHUNK, broadcast_chunks, red
 from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.job import ParallelJob, workload_on_rank
 from ringside.sim.training.layout import Layout, LayoutError
-from ringside.sim.training.memory import find_optimizer
+from ringside.sim.training.memory.optimizers import find_optimizer
 from ringside.sim.training.parallel import simulate_parallel
 from ringside.sim.training.program import Writing
 from ringside.sim.training.step import ParallelStep

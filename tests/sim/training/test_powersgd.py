@@ -15,7 +15,7 @@ from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.scaling import compression_nbytes, memory
 from ringside.sim.training.ddp.simulate import HangError, simulate_step
 from ringside.sim.training.ddp.step import TrainingStep
-from ringside.sim.training.memory import find_optimizer
+from ringside.sim.training.memory.optimizers import find_optimizer
 from ringside.sim.workload.workload import Layer, Tensor, Workload
 
 MODEL = nn.Sequential(nn.Linear(256, 256), nn.Linear(256, 64), nn.Linear(64, 8))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringside.sim.training.memory import FITS, TIGHT, TOO_LARGE, Room, room_of
+from ringside.sim.training.memory.room import FITS, TIGHT, TOO_LARGE, Room, room_of
 from ringside.sim.workload.devices import DEVICES, device
 
 VERDICTS = (FITS, TIGHT, TOO_LARGE)

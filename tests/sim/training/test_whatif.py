@@ -12,7 +12,7 @@ from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.scaling import memory, recommended_cap, share_of
 from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.training.ddp.step import TrainingStep
-from ringside.sim.training.memory import OPTIMIZERS, find_optimizer
+from ringside.sim.training.memory.optimizers import OPTIMIZERS, find_optimizer
 from ringside.sim.training.tensor.decoder import decoder_workload
 from ringside.sim.workload.architecture import workload
 from ringside.sim.workload.decoder import Decoder

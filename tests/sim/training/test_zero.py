@@ -14,7 +14,7 @@ from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layers import Exchange, Kernels, RankLayer, as_modules
 from ringside.sim.training.layout import Layout, LayoutError
-from ringside.sim.training.memory import find_optimizer
+from ringside.sim.training.memory.optimizers import find_optimizer
 from ringside.sim.training.mesh import Communicators, Mesh
 from ringside.sim.training.parallel import changes
 from ringside.sim.training.program import Writing

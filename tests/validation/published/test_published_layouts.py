@@ -4,7 +4,7 @@ from statistics import median
 
 import pytest
 
-from ringside.sim.training.memory import FITS, TOO_LARGE, room_of
+from ringside.sim.training.memory.room import FITS, TOO_LARGE, room_of
 from ringside.validation.published.training import aleph_alpha, ultrascale
 
 

@@ -12,7 +12,7 @@ from ringside.sim.training.flat_shard import FlatPolicy, FlatShard
 from ringside.sim.training.fsdp_policy import FullyShardPolicy
 from ringside.sim.training.fully_shard import FullyShard
 from ringside.sim.training.layers import Kernels, RankLayer
-from ringside.sim.training.memory import find_optimizer
+from ringside.sim.training.memory.optimizers import find_optimizer
 from ringside.sim.training.mesh import Communicators, Mesh
 from ringside.sim.training.stage import RankList, Stage
 from ringside.sim.workload.workload import Tensor

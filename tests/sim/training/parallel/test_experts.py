@@ -17,7 +17,7 @@ from ringside.sim.program.roles import roles
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import Layout, LayoutError
-from ringside.sim.training.memory import find_optimizer
+from ringside.sim.training.memory.optimizers import find_optimizer
 from ringside.sim.training.mesh import DATA, FOLDS, Mesh
 from ringside.sim.training.parallel import peak_nbytes, simulate_parallel
 from ringside.sim.training.program import Writing

@@ -19,7 +19,7 @@ from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.training.fully_shard import FullyShard
 from ringside.sim.training.job import ParallelJob, RankModel, seconds_of, workload_on_rank
 from ringside.sim.training.layout import Layout
-from ringside.sim.training.memory import find_optimizer
+from ringside.sim.training.memory.optimizers import find_optimizer
 from ringside.sim.training.parallel import simulate_parallel
 from ringside.sim.training.pipeline.runtimes import Commanded
 from ringside.sim.training.program import Writing

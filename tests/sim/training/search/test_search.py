@@ -9,7 +9,7 @@ import pytest
 
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.job import ParallelJob
-from ringside.sim.training.memory import FITS, TIGHT, TOO_LARGE, Room, room_of
+from ringside.sim.training.memory.room import FITS, TIGHT, TOO_LARGE, Room, room_of
 from ringside.sim.training.parallel import ParallelTraining, play_parallel, simulate_parallel
 from ringside.sim.training.search.bounds import Bounds
 from ringside.sim.training.search.search import SLOWER, LayoutCandidate, search

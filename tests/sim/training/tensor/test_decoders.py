@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from ringside.sim.compute.prices import Prices, StackOnGpu, prices_on
 from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer
 from ringside.sim.training.step import Utilization
+from ringside.sim.training.tensor.activations import Activations
 from ringside.sim.training.tensor.costs import Numerics
 from ringside.sim.training.tensor.cut import Cut, Pull, TensorParallel
-from ringside.sim.training.tensor.layers import Activations, rank_layers, replicated_parameters
+from ringside.sim.training.tensor.layers import rank_layers, replicated_parameters
 from ringside.sim.workload.decoder import DECODERS, Decoder, decoder
 from ringside.sim.workload.devices import Roofline, device
 
