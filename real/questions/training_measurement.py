@@ -13,7 +13,7 @@ from ringside.real.training.job import DTYPES, MODELS, ExpertLayers, Model, Trai
 from ringside.real.training.record import TrainingRecord, measure_training
 from ringside.sim.questions.question import QuestionError, choices, option
 from ringside.sim.training.pipeline.schedules import SCHEDULES, find_schedule
-from ringside.sim.training.tensor.cut import METHODS
+from ringside.sim.training.tensor.context import METHODS
 from ringside.topologies.units import parse_duration, shown
 
 STRATEGIES = ("fsdp", "hsdp", "zero_redundancy", "ddp")

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from ringside.real.training.job import ExpertLayers, Sleeping, TrainingJob
 from ringside.real.training.sleeping import SimulatedDevice, SleepBackward
-from ringside.sim.training.tensor.cut import BALANCED, UNMASKED
+from ringside.sim.training.tensor.context import BALANCED, UNMASKED
 
 
 class Dispatched:

@@ -10,7 +10,7 @@ from ringside.real.launch.follow import RankJob
 from ringside.sim.training.mesh import DATA, Mesh
 from ringside.sim.training.pipeline.actions import Placement, deal_layers
 from ringside.sim.training.pipeline.schedules import placement, tables
-from ringside.sim.training.tensor.cut import ContextParallel
+from ringside.sim.training.tensor.context import ContextParallel
 from ringside.topologies.names import one_of
 
 SCHEDULES = {

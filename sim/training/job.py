@@ -8,10 +8,11 @@ from itertools import groupby, pairwise
 
 from ringside.sim.training.ddp.job import Costs, DataParallel, expected_maximum
 from ringside.sim.training.layers import Kernels, Pass, RankLayer
-from ringside.sim.training.layout import COPIES, Layout, LayoutError
+from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.memory.optimizers import Optimizer
 from ringside.sim.training.mesh import Mesh
 from ringside.sim.training.pipeline.actions import Placement
+from ringside.sim.training.strategies import COPIES
 from ringside.sim.workload.workload import Tensor, Workload
 
 

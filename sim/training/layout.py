@@ -2,76 +2,26 @@
 
 from dataclasses import dataclass
 
-from ringside.sim.training.mesh import Mesh
 from ringside.sim.training.pipeline.actions import Placement, Table, find_placement
 from ringside.sim.training.pipeline.schedules import placement, tables
-from ringside.sim.training.tensor.cut import METHODS, STYLES
+from ringside.sim.training.strategies import (
+    AT_ONCE,
+    CONTEXT_STRATEGIES,
+    EXPERT_STRATEGIES,
+    FSDP,
+    FSDP_DTYPES,
+    FUSING,
+    GROUPS,
+    OFFLOADS,
+    SCHEDULES_OF,
+    STRATEGIES,
+    SYNCING,
+    ULYSSES_STRATEGIES,
+)
+from ringside.sim.training.tensor.context import METHODS
+from ringside.sim.training.tensor.cut import STYLES
 from ringside.sim.workload.decoder import CHECKPOINTING
 from ringside.topologies.names import one_of
-
-STRATEGIES = (
-    *("ddp", "data_parallel", "fsdp", "fsdp1", "hsdp", "zero1", "zero2", "zero3"),
-    *("distributed_optimizer", "zero_redundancy", "hybrid_zero"),
-)
-"""Data-parallel strategies: each rank has all parameters, or they are sharded; hsdp shards within machines.
-
-`ringside.sim.training.zero` and `ringside.sim.training.zero.distributed_optimizer` describe the other ones.
-"""
-
-FSDP = ("fsdp", "fsdp1", "hsdp")
-"""torch's strategies that shard parameters, and gather them for every pass."""
-
-COPIES = ("ddp", "data_parallel", "zero_redundancy")
-"""Strategies with all parameters and gradients on each data-parallel rank, as in DistributedDataParallel."""
-
-AT_ONCE = ("ddp", "data_parallel")
-"""Strategies that pass the whole batch at once by default, with data parallelism alone."""
-
-BUCKETS = ("ddp", "zero_redundancy")
-"""Strategies whose gradients go into DistributedDataParallel's buckets."""
-
-FUSING = ("distributed_optimizer", "hybrid_zero")
-"""Strategies of frameworks that fuse products of one input, as Megatron-LM does."""
-
-GROUPS = ("hsdp", "hybrid_zero")
-"""Strategies that shard within groups of ``shard`` ranks."""
-
-_SCHEDULES = {
-    "zero1": ("DeepSpeed", ("1f1b",)),
-    "distributed_optimizer": ("Megatron-LM", ("1f1b", "interleaved1f1b")),
-    "hybrid_zero": ("InternEvo", ("1f1b", "interleaved1f1b")),
-}
-"""Pipeline schedules by framework, for frameworks that lack some."""
-
-SYNCING = ("ddp", "zero_redundancy", *FSDP)
-"""torch's strategies that reduce gradients in every backward by default (``no_sync``)."""
-
-OFFLOADS = ("offload", "infinity")
-"""Words in the names of strategies that keep state in the host's memory or on its disks."""
-
-ULYSSES_STRATEGIES = ("zero1", "zero2", "zero3")
-"""Strategies whose ranks share sequences only by all-to-alls, as DeepSpeed-Ulysses does.
-
-Megatron-DeepSpeed, megatron/core/parallel_state.py, initialize_model_parallel.
-"""
-
-CONTEXT_STRATEGIES = ("ddp", "fsdp", "fsdp1", "hsdp", "distributed_optimizer", *ULYSSES_STRATEGIES)
-"""Strategies whose ranks may share sequences."""
-
-CONTEXT_METHODS = {**dict.fromkeys(ULYSSES_STRATEGIES, "ulysses"), "distributed_optimizer": "zigzag"}
-"""Default exchange of keys and values: DeepSpeed's only method; Megatron-LM's ``p2p``."""
-
-TORCH_CONTEXT_METHOD = "all-gather"
-"""The same for torch's strategies (``_ContextParallelOptions``): gathered, the causal mask balanced."""
-
-CLIPPING = ("distributed_optimizer",)
-"""Strategies of frameworks that clip gradients by default: Megatron-LM's ``--clip-grad`` is 1.0."""
-
-FSDP_DTYPES = ("float32", "bfloat16", "float16", "float8_e4m3fn")
-"""Types in which FSDP may gather parameters, the last by torchao; it sums gradients in the others."""
-
-EXPERT_STRATEGIES = ("ddp", "fsdp", "distributed_optimizer")
-"""Strategies whose ranks may shard experts."""
 
 
 class LayoutError(ValueError):
@@ -82,7 +32,7 @@ class LayoutError(ValueError):
 class Layout:
     """``tp`` ranks share each layer, ``pp`` ranks the layers; the rest is data parallelism.
 
-    ``cp`` ranks share each sequence, by ``cp_method`` (`ringside.sim.training.tensor.cut`). ``async_tp``
+    ``cp`` ranks share each sequence, by ``cp_method`` (`ringside.sim.training.tensor.context`). ``async_tp``
     hides the exchanges of tensor-parallel ranks behind the products, as torch does; ``tp_style`` is one of
     `STYLES`, None the strategy's default (`style`).
 
@@ -233,8 +183,8 @@ class Layout:
                 "ZeroRedundancyOptimizer broadcasts whole tensors and cannot handle cut ones; leave `tp` "
                 "out, or write `strategy` ddp, fsdp or distributed_optimizer"
             )
-        if self.pp > 1 and self.strategy in _SCHEDULES:
-            whose, schedules = _SCHEDULES[self.strategy]
+        if self.pp > 1 and self.strategy in SCHEDULES_OF:
+            whose, schedules = SCHEDULES_OF[self.strategy]
             if self.tables or self.schedule not in schedules:
                 raise LayoutError(
                     f"{whose}, the framework of {self.strategy}, has no {self.schedule} pipeline; write "
@@ -280,102 +230,17 @@ class Layout:
             return self.tables
         return tables(self.schedule, self.pp, self.virtual, micro_batches)
 
-    def mesh(self, ranks: int, machine: int) -> Mesh:
-        """Return the mesh of ``ranks`` ranks, ``machine`` on each machine."""
-        near = self.tp * self.cp
-        data, rest = divmod(ranks, near * self.pp)
-        if rest:
-            raise LayoutError(
-                f"{ranks} ranks do not divide by {self.degrees}; write "
-                f"degrees whose product is one of {_listed(_divisors(ranks))}"
-            )
-        if machine % self.tp and self.tp % machine:
-            raise LayoutError(
-                f"groups of `tp` {self.tp} ranks straddle machines of {machine} unevenly; "
-                f"write one of {_listed(_divisors(machine))}, or a multiple of {machine}"
-            )
-        if machine % near and near % machine:
-            raise LayoutError(
-                f"groups of `tp` {self.tp} times `cp` {self.cp} ranks straddle machines of "
-                f"{machine} unevenly; write degrees whose product is one of "
-                f"{_listed(_divisors(machine))}, or a multiple of {machine}"
-            )
-        if self.strategy == "data_parallel" and ranks > machine:
-            raise LayoutError(
-                f"data_parallel is one process, and {ranks} ranks are on machines of {machine}; write -g "
-                f"{machine}, or `strategy` ddp"
-            )
-        self._check_experts(data * self.cp, machine)
-        if self.strategy in COPIES:
-            return Mesh(
-                tensor=self.tp, context=self.cp, replicate=data, pipeline=self.pp,
-                expert=self.ep,
-            )  # fmt: skip
-        shard = data
-        if self.strategy == "hsdp":
-            shard = self._shard(data, machine)
-        elif self.shard is not None:
-            shard = self.shard
-            if data % shard:
-                raise LayoutError(
-                    f"`shard` {shard} does not divide {data} data-parallel ranks; write one of "
-                    f"{_listed(_divisors(data))}"
-                )
-        return Mesh(
-            tensor=self.tp, context=self.cp, shard=shard, replicate=data // shard,
-            pipeline=self.pp, expert=self.ep,
-        )  # fmt: skip
-
-    def _check_experts(self, data: int, machine: int) -> None:
-        """Raise LayoutError for expert-parallel groups that do not divide, or straddle machines unevenly."""
-        together = self.ep * self.tp
-        fitting = [
-            count for count in _divisors(data)
-            if machine % (count * self.tp) == 0 or count * self.tp % machine == 0
-        ]  # fmt: skip
-        if data % self.ep:
-            raise LayoutError(
-                f"`ep` {self.ep} does not divide the {data} data-parallel ranks"
-                f"{', those of `cp` among them' if self.cp > 1 else ''}; write one of `ep` "
-                f"{_listed(fitting)}"
-            )
-        if machine % together and together % machine:
-            raise LayoutError(
-                f"groups of `ep` {self.ep} times `tp` {self.tp} ranks straddle machines of "
-                f"{machine} unevenly; write one of `ep` {_listed(fitting)}"
-            )
-
     @property
     def degrees(self) -> str:
         """The degrees other than data parallelism, as options."""
         context = f"`cp` {self.cp} times " if self.cp > 1 else ""
         return f"`tp` {self.tp} times {context}`pp` {self.pp}"
 
-    def _shard(self, data: int, machine: int) -> int:
-        fitting = [count for count in _divisors(data) if 1 < count < data]
-        whole = "ddp" if data == 1 else "fsdp"
-        advice = f"write one of `shard` {_listed(fitting)}" if fitting else f"write `strategy` {whole}"
-        shard = self.shard
-        if shard is None:
-            near = self.tp * self.cp
-            shard = machine // near if machine % near == 0 else 0
-            if not (1 < shard < data and data % shard == 0):
-                raise LayoutError(
-                    f"HSDP has no sharding group left: {data} data-parallel ranks, {machine} ranks a machine "
-                    f"and `tp` {self.tp}; {advice}"
-                )
-        if data % shard or shard == data or shard == 1:
-            raise LayoutError(
-                f"`shard` {shard} must divide {data} data-parallel ranks, and be more than 1 and fewer than "
-                f"all; {advice}"
-            )
-        return shard
-
     def micro_batches(self, batch: int) -> int:
         """Return the number of micro-batches in ``batch`` samples of a replica."""
         count, rest = divmod(batch, self.micro_batch or batch)
         if rest or not count:
-            fitting = _listed(_divisors(batch))
+            fitting = listed(divisors(batch))
             raise LayoutError(
                 f"a batch of {batch} does not divide into micro-batches of {self.micro_batch}; write "
                 f"`micro_batch` {fitting}, or another `batch`"
@@ -383,10 +248,12 @@ class Layout:
         return count
 
 
-def _divisors(number: int) -> list[int]:
+def divisors(number: int) -> list[int]:
+    """Return the divisors of a number, in ascending order."""
     small = [one for one in range(1, int(number**0.5) + 1) if number % one == 0]
     return sorted({*small, *(number // one for one in small)})
 
 
-def _listed(numbers: list[int]) -> str:
+def listed(numbers: list[int]) -> str:
+    """Return numbers as text."""
     return ", ".join(map(str, numbers))

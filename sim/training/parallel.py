@@ -20,7 +20,8 @@ from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.ddp.scaling import DataParallelTraining
 from ringside.sim.training.job import ParallelJob, RankModel, seconds_of, workload_on_rank
 from ringside.sim.training.layers import RankLayer
-from ringside.sim.training.layout import COPIES, EXPERT_STRATEGIES, FSDP, Layout, LayoutError
+from ringside.sim.training.layout import Layout, LayoutError
+from ringside.sim.training.layout_mesh import mesh_of
 from ringside.sim.training.memory.optimizers import find_optimizer
 from ringside.sim.training.memory.peak import Peak, peak
 from ringside.sim.training.memory.room import MemoryFit, fit_of
@@ -28,6 +29,7 @@ from ringside.sim.training.mesh import DATA, FOLDS, Mesh
 from ringside.sim.training.pipeline.actions import COMPUTES, singles
 from ringside.sim.training.program import Writing
 from ringside.sim.training.step import ParallelStep, StageTime, stage_time
+from ringside.sim.training.strategies import COPIES, EXPERT_STRATEGIES, FSDP
 from ringside.sim.training.tensor.decoder import DecoderOnGpu
 from ringside.sim.workload.architecture import ArchitectureOnGpu
 from ringside.sim.workload.decoder import CHECKPOINTING, DECODERS
@@ -169,7 +171,7 @@ class ParallelTraining:
     def job(self, layout: Layout, batch: int | None = None) -> ParallelJob:
         """Return the training under this layout, with ``batch`` samples per replica or its own."""
         training, precision = self.training, self.training.model.precision
-        mesh = layout.mesh(self.libraries.ranks, self.libraries.machine)
+        mesh = mesh_of(layout, self.libraries.ranks, self.libraries.machine)
         if layout.strategy not in COPIES and mesh.degree(*DATA) == 1:
             raise LayoutError(
                 f"{layout.strategy} shards over data-parallel ranks, but {layout.degrees} leave one of "

@@ -18,10 +18,10 @@ from ringside.sim.training.fsdp_policy import FullyShardPolicy
 from ringside.sim.training.fully_shard import FullyShard, ShardedApart
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layers import RankLayer, arriving, as_modules
-from ringside.sim.training.layout import BUCKETS, COPIES, FSDP
 from ringside.sim.training.mesh import DATA, Communicators
 from ringside.sim.training.pipeline.program import Pipeline, find_pipeline
 from ringside.sim.training.stage import Apart, RankList, Sharing, Stage, Unshared, Updating, UpdatingApart
+from ringside.sim.training.strategies import BUCKETS, COPIES, FSDP
 from ringside.sim.training.tensor.layers import replicated_parameters
 from ringside.sim.training.zero.broadcasts import HybridZero, ZeroRedundant
 from ringside.sim.training.zero.distributed_optimizer import DistributedOptimizer, bucket_size

@@ -9,7 +9,7 @@ from torch import multiprocessing
 from torch.nn.functional import scaled_dot_product_attention
 
 from ringside.real.training.experts import Computed, attention
-from ringside.sim.training.tensor.cut import BALANCED, METHODS
+from ringside.sim.training.tensor.context import BALANCED, METHODS
 
 RANKS, TOKENS = 2, 16
 

@@ -9,15 +9,7 @@ from typing import Self
 from ringside.sim.program.check import FAILS, HANGS, check
 from ringside.sim.questions.question import Question, choices, option
 from ringside.sim.training.layers import RankLayer
-from ringside.sim.training.layout import (
-    AT_ONCE,
-    CLIPPING,
-    CONTEXT_METHODS,
-    STRATEGIES,
-    TORCH_CONTEXT_METHOD,
-    Layout,
-    LayoutError,
-)
+from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.pipeline.actions import (
     COMPUTES,
     Placement,
@@ -28,7 +20,15 @@ from ringside.sim.training.pipeline.actions import (
 )
 from ringside.sim.training.pipeline.program import find_runtime, pipeline
 from ringside.sim.training.pipeline.schedules import SCHEDULES
-from ringside.sim.training.tensor.cut import METHODS, STYLES
+from ringside.sim.training.strategies import (
+    AT_ONCE,
+    CLIPPING,
+    CONTEXT_METHODS,
+    STRATEGIES,
+    TORCH_CONTEXT_METHOD,
+)
+from ringside.sim.training.tensor.context import METHODS
+from ringside.sim.training.tensor.cut import STYLES
 from ringside.sim.workload.decoder import CHECKPOINTING
 from ringside.sim.workload.devices import full_name
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from ringside.sim.questions.question import option, options_of
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import LayoutError
+from ringside.sim.training.layout_mesh import mesh_of
 from ringside.sim.training.memory.room import FITS, TIGHT, TOO_LARGE, Room, room_of
 from ringside.sim.training.mesh import Mesh
 from ringside.sim.training.parallel import ParallelTraining
@@ -236,7 +237,7 @@ class LayoutSearch(TrainingOnCluster):
 def job_of(training: ParallelTraining, budget: Budget, options: ByLayout) -> ParallelJob:
     """Return the training under a layout; raise LayoutError if the samples do not divide."""
     layout = options.layout()
-    return training.job(layout, _batch(budget, layout.mesh(budget.ranks, budget.machine)))
+    return training.job(layout, _batch(budget, mesh_of(layout, budget.ranks, budget.machine)))
 
 
 def _batch(budget: Budget, mesh: Mesh) -> int:

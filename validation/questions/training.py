@@ -18,9 +18,10 @@ from ringside.sim.questions.question import Question, choices, option
 from ringside.sim.training.ddp.job import COMM_HOOKS, DataParallel
 from ringside.sim.training.ddp.scaling import DataParallelTraining
 from ringside.sim.training.ddp.step import workload_of
-from ringside.sim.training.layout import COPIES, FSDP, LayoutError
+from ringside.sim.training.layout import LayoutError
 from ringside.sim.training.memory.optimizers import OPTIMIZERS
 from ringside.sim.training.parallel import ParallelTraining
+from ringside.sim.training.strategies import COPIES, FSDP
 from ringside.sim.training.tensor.decoder import DecoderOnGpu, ModelOnGpu, decoder_on_gpu
 from ringside.sim.workload.architecture import Architecture
 from ringside.sim.workload.decoder import Decoder

@@ -18,8 +18,9 @@ from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer, arr
 from ringside.sim.training.mesh import DATA, Communicators
 from ringside.sim.training.pipeline.program import find_pipeline
 from ringside.sim.training.stage import RankList, Sharing, Stage, Unshared
+from ringside.sim.training.tensor.context import Attention
 from ringside.sim.training.tensor.costs import Numerics
-from ringside.sim.training.tensor.cut import Attention, TensorParallel
+from ringside.sim.training.tensor.cut import TensorParallel
 from ringside.sim.training.tensor.layers import rank_layers
 from ringside.sim.training.zero.broadcasts import ZeroRedundant
 from ringside.sim.workload.decoder import Decoder

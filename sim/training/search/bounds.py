@@ -14,10 +14,10 @@ from ringside.sim.program.groups import CostModel, library_time
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.job import ParallelJob, RankModel
 from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer
-from ringside.sim.training.layout import FSDP
 from ringside.sim.training.mesh import DATA, Mesh
 from ringside.sim.training.pipeline.actions import Kind
 from ringside.sim.training.search.walk import Moment, ends_of, moments, order_of
+from ringside.sim.training.strategies import FSDP
 
 
 class StageCost(NamedTuple):

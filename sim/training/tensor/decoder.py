@@ -8,8 +8,9 @@ from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.job import RankModel
 from ringside.sim.training.layers import workload_of
 from ringside.sim.training.layout import Layout, LayoutError
+from ringside.sim.training.tensor.context import ContextParallel
 from ringside.sim.training.tensor.costs import Numerics
-from ringside.sim.training.tensor.cut import ContextParallel, Pull, TensorParallel
+from ringside.sim.training.tensor.cut import Pull, TensorParallel
 from ringside.sim.training.tensor.experts import ExpertParallel
 from ringside.sim.training.tensor.layers import rank_layers, tied_embedding
 from ringside.sim.workload.architecture import ArchitectureOnGpu

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from ringside.sim.compute.prices import StackOnGpu
 from ringside.sim.training.layers import Kernels, Pass, RankLayer
 from ringside.sim.training.tensor.activations import Activations
+from ringside.sim.training.tensor.context import Attention, ContextParallel
 from ringside.sim.training.tensor.costs import KernelCosts, Numerics
-from ringside.sim.training.tensor.cut import Attention, ContextParallel, Cut, Product, TensorParallel
+from ringside.sim.training.tensor.cut import Cut, Product, TensorParallel
 from ringside.sim.training.tensor.experts import ExpertParallel, Mixture
 from ringside.sim.training.tensor.passes import DTYPES, Branch, Columns, PassCosts, exchange, merged
 from ringside.sim.workload.decoder import Decoder

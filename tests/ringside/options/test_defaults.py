@@ -19,7 +19,7 @@ from ringside.sim.training.ddp.buckets import Bucketing, PowerSGD
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.flat_shard import FlatPolicy
 from ringside.sim.training.fsdp_policy import FullyShardPolicy
-from ringside.sim.training.layout import STRATEGIES, SYNCING
+from ringside.sim.training.strategies import STRATEGIES, SYNCING
 from ringside.validation.questions.layout import ByLayout
 
 PAGE = (Path(__file__).parents[3] / "docs/defaults.md").read_text(encoding="utf-8")

@@ -12,9 +12,10 @@ import ringside
 from ringside.sim.libraries.find import default_library, find_library
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.ddp.scaling import SPREAD, contention
-from ringside.sim.training.layout import AT_ONCE, FSDP, STRATEGIES, ULYSSES_STRATEGIES
+from ringside.sim.training.layout_mesh import mesh_of
 from ringside.sim.training.memory.room import room_of
 from ringside.sim.training.mesh import DATA
+from ringside.sim.training.strategies import AT_ONCE, FSDP, STRATEGIES, ULYSSES_STRATEGIES
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import STORED, device_of
 from ringside.validation.questions.layout import ByLayout
@@ -129,7 +130,7 @@ def resolved(words: Words) -> Words:
     libraries = Libraries(library, cluster, {}, ranks)
     layout_names = {one.name for one in fields(ByLayout)}
     layout = ByLayout(**{name: value for name, value in words.items() if name in layout_names})
-    mesh = layout.layout().mesh(ranks, libraries.machine)
+    mesh = mesh_of(layout.layout(), ranks, libraries.machine)
     group = mesh.together(0, *DATA)
     alone = all(words.get(name, 1) == 1 for name in ("tp", "cp", "pp", "ep"))
     on_gpu = training.model_on(gpu)

@@ -14,11 +14,13 @@ from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layers import Exchange, Kernels
 from ringside.sim.training.layout import Layout, LayoutError
+from ringside.sim.training.layout_mesh import mesh_of
 from ringside.sim.training.memory.optimizers import find_optimizer
 from ringside.sim.training.parallel import simulate_parallel
 from ringside.sim.training.program import Writing
 from ringside.sim.training.tensor.alone import pass_s
-from ringside.sim.training.tensor.cut import BALANCED, METHODS, UNMASKED, Attention, ContextParallel, Pull
+from ringside.sim.training.tensor.context import BALANCED, METHODS, UNMASKED, Attention, ContextParallel
+from ringside.sim.training.tensor.cut import Pull
 from ringside.sim.training.tensor.decoder import decoder_on_rank
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import Roofline, device
@@ -115,7 +117,7 @@ def job(layout, ranks=8):
     pull = Pull(1e11, multiprocessors=108) if layout.async_tp else None
     model = decoder_on_rank(SMALL, layout, StackOnGpu(prices_on(GPU, "bf16")), "float32", pull=pull)
     return ParallelJob(
-        model=model, layout=layout, mesh=layout.mesh(ranks, 8), batch=2, precision="bfloat16",
+        model=model, layout=layout, mesh=mesh_of(layout, ranks, 8), batch=2, precision="bfloat16",
         optimizer=find_optimizer("adam"), costs=Costs(memory_bandwidth=GPU.streaming),
     )  # fmt: skip
 
@@ -193,7 +195,7 @@ def test_tokens_and_heads_that_do_not_divide_are_refused(layout, complaint):
 
 def test_meshes_that_do_not_divide_are_refused():
     with pytest.raises(LayoutError, match="12 ranks do not divide by `tp` 1 times `cp` 5 times `pp` 1"):
-        Layout(cp=5).mesh(12, 4)
+        mesh_of(Layout(cp=5), 12, 4)
     with pytest.raises(LayoutError, match="`tp` 2 times `cp` 3 ranks straddle machines of 8"):
-        Layout(tp=2, cp=3).mesh(48, 8)
-    assert replace(Layout(cp=2), tp=2).mesh(16, 8).context == 2
+        mesh_of(Layout(tp=2, cp=3), 48, 8)
+    assert mesh_of(replace(Layout(cp=2), tp=2), 16, 8).context == 2

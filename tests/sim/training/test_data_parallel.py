@@ -13,6 +13,7 @@ from ringside.sim.training.ddp.data_parallel import CHUNK, broadcast_chunks, red
 from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.job import ParallelJob, workload_on_rank
 from ringside.sim.training.layout import Layout, LayoutError
+from ringside.sim.training.layout_mesh import mesh_of
 from ringside.sim.training.memory.optimizers import find_optimizer
 from ringside.sim.training.parallel import simulate_parallel
 from ringside.sim.training.program import Writing
@@ -64,8 +65,8 @@ def job(strategy: str, ranks: int, model: str = "bert-base:64", operator_s: floa
     layout = Layout(strategy=strategy, micro_batch=8)
     on_rank = workload_on_rank(workload(architecture(model), gpu, 8, "float16"), units=strategy == "fsdp")
     return ParallelJob(
-        model=on_rank, layout=layout, mesh=layout.mesh(ranks, 8), batch=8, optimizer=find_optimizer("adam"),
-        costs=Costs(memory_bandwidth=gpu.streaming, operator_s=operator_s),
+        model=on_rank, layout=layout, mesh=mesh_of(layout, ranks, 8), batch=8,
+        optimizer=find_optimizer("adam"), costs=Costs(memory_bandwidth=gpu.streaming, operator_s=operator_s),
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from ringside.sim.training.ddp.job import Costs
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layers import Exchange, Kernels, RankLayer, as_modules
 from ringside.sim.training.layout import Layout, LayoutError
+from ringside.sim.training.layout_mesh import mesh_of
 from ringside.sim.training.memory.optimizers import find_optimizer
 from ringside.sim.training.mesh import Communicators, Mesh
 from ringside.sim.training.parallel import changes
@@ -72,7 +73,7 @@ def job(strategy: str, *, decoder: Decoder = SMALL, batch: int = 4, ranks: int =
     model = decoder_on_rank(decoder, layout, StackOnGpu(prices_on(GPU, "bf16")), "float32")
     return Writing(
         ParallelJob(
-            model=model, layout=layout, mesh=layout.mesh(ranks, 8), batch=batch, optimizer=ADAM,
+            model=model, layout=layout, mesh=mesh_of(layout, ranks, 8), batch=batch, optimizer=ADAM,
             precision="bfloat16", costs=Costs(memory_bandwidth=GPU.streaming),
         )
     )  # fmt: skip
@@ -334,9 +335,9 @@ def test_layouts_that_a_framework_refuses(words: dict[str, str], complaint: str)
 
 def test_groups_that_do_not_divide_are_refused() -> None:
     with pytest.raises(LayoutError, match=r"`shard` 3 does not divide 8 .*; write one of 1, 2, 4, 8"):
-        Layout(strategy="hybrid_zero", shard=3).mesh(8, 8)
-    assert Layout(strategy="hybrid_zero", shard=8).mesh(16, 8) == Mesh(shard=8, replicate=2)
-    assert Layout(strategy="hybrid_zero").mesh(16, 8) == Mesh(shard=16)
+        mesh_of(Layout(strategy="hybrid_zero", shard=3), 8, 8)
+    assert mesh_of(Layout(strategy="hybrid_zero", shard=8), 16, 8) == Mesh(shard=8, replicate=2)
+    assert mesh_of(Layout(strategy="hybrid_zero"), 16, 8) == Mesh(shard=16)
 
 
 @pytest.mark.parametrize("words", [{"dtype": "half"}, {"reduce_bucket_size": 0}, {"memory_bandwidth": 0.0}])

@@ -3,7 +3,7 @@
 github.com/zhuzilin/ring-flash-attention, README.md and benchmark/ @ 899628238f2f (2025-08-04), the batch
 interface: attention of Llama 3 8B (32 query heads, 8 key-value heads, of 128) in bfloat16 with a causal mask,
 8,192 tokens a GPU. One GPU alone sets the time of scores. A step's merge is counted by its bytes; the saving
-of unmasked blocks (`UNMASKED` of `ringside.sim.training.tensor.cut`) is fitted on the naive ring's
+of unmasked blocks (`UNMASKED` of `ringside.sim.training.tensor.context`) is fitted on the naive ring's
 forward on A100, which is not judged. The naive rule is arithmetic: the busiest rank of a naive ring has n -
 1/2 of n blocks, where the mean is n / 2, and a balanced ring has no loss. H800 are H100 with NVLinks of 200
 GB/s each way. The judged exchange is that of ``train --cp 8 --cp-method ring``, in a program of one layer's
@@ -20,7 +20,7 @@ from ringside.sim.training.ddp.scaling import contention
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.mesh import Communicators, Mesh
 from ringside.sim.training.stage import RankList, Stage, Unshared
-from ringside.sim.training.tensor.cut import Attention, ContextParallel
+from ringside.sim.training.tensor.context import Attention, ContextParallel
 from ringside.sim.workload.devices import Device, device
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable

@@ -17,6 +17,7 @@ from ringside.sim.program.roles import roles
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import Layout, LayoutError
+from ringside.sim.training.layout_mesh import mesh_of
 from ringside.sim.training.memory.optimizers import find_optimizer
 from ringside.sim.training.mesh import DATA, FOLDS, Mesh
 from ringside.sim.training.parallel import peak_nbytes, simulate_parallel
@@ -37,8 +38,8 @@ MIXTURE = Decoder(
 def job(layout: Layout, ranks: int, batch: int = 2, **more: object) -> ParallelJob:
     model = decoder_on_rank(MIXTURE, layout, StackOnGpu(prices_on(GPU, "bf16")), "float32")
     found = ParallelJob(
-        model=model, layout=layout, mesh=layout.mesh(ranks, 8), batch=batch, optimizer=find_optimizer("adam"),
-        costs=Costs(memory_bandwidth=GPU.streaming), precision="bfloat16",
+        model=model, layout=layout, mesh=mesh_of(layout, ranks, 8), batch=batch,
+        optimizer=find_optimizer("adam"), costs=Costs(memory_bandwidth=GPU.streaming), precision="bfloat16",
     )  # fmt: skip
     return replace(found, **more)
 
@@ -235,7 +236,7 @@ def test_gradients_of_views_have_no_second_place() -> None:
 )
 def test_a_layout_that_cannot_be_says_what_to_write(words: dict[str, int], ranks: int, message: str) -> None:
     with pytest.raises(LayoutError, match=message):
-        Layout(**words).mesh(ranks, 8)  # type: ignore[arg-type]
+        mesh_of(Layout(**words), ranks, 8)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="3 expert-parallel ranks do not divide 8 data-parallel ones"):
         Mesh(shard=8, expert=3)
 

@@ -19,6 +19,7 @@ from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.training.fully_shard import FullyShard
 from ringside.sim.training.job import ParallelJob, RankModel, seconds_of, workload_on_rank
 from ringside.sim.training.layout import Layout
+from ringside.sim.training.layout_mesh import mesh_of
 from ringside.sim.training.memory.optimizers import find_optimizer
 from ringside.sim.training.parallel import simulate_parallel
 from ringside.sim.training.pipeline.runtimes import Commanded
@@ -51,8 +52,8 @@ def job(
     made = model or decoder_on_rank(SMALL, layout, StackOnGpu(prices_on(GPU, "bf16")), "float32")
     costs = Costs(memory_bandwidth=GPU.streaming)
     found = ParallelJob(
-        model=made, layout=layout, mesh=layout.mesh(ranks, 8), batch=batch, optimizer=find_optimizer("adam"),
-        costs=costs, precision="bfloat16",
+        model=made, layout=layout, mesh=mesh_of(layout, ranks, 8), batch=batch,
+        optimizer=find_optimizer("adam"), costs=costs, precision="bfloat16",
     )  # fmt: skip
     return replace(found, **more)
 

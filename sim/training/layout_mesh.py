@@ -1,0 +1,93 @@
+"""The mesh of a layout: which ranks share what."""
+
+from ringside.sim.training.layout import Layout, LayoutError, divisors, listed
+from ringside.sim.training.mesh import Mesh
+from ringside.sim.training.strategies import COPIES
+
+
+def mesh_of(layout: Layout, ranks: int, machine: int) -> Mesh:
+    """Return the mesh of ``ranks`` ranks, ``machine`` on each machine."""
+    near = layout.tp * layout.cp
+    data, rest = divmod(ranks, near * layout.pp)
+    if rest:
+        raise LayoutError(
+            f"{ranks} ranks do not divide by {layout.degrees}; write "
+            f"degrees whose product is one of {listed(divisors(ranks))}"
+        )
+    if machine % layout.tp and layout.tp % machine:
+        raise LayoutError(
+            f"groups of `tp` {layout.tp} ranks straddle machines of {machine} unevenly; "
+            f"write one of {listed(divisors(machine))}, or a multiple of {machine}"
+        )
+    if machine % near and near % machine:
+        raise LayoutError(
+            f"groups of `tp` {layout.tp} times `cp` {layout.cp} ranks straddle machines of "
+            f"{machine} unevenly; write degrees whose product is one of "
+            f"{listed(divisors(machine))}, or a multiple of {machine}"
+        )
+    if layout.strategy == "data_parallel" and ranks > machine:
+        raise LayoutError(
+            f"data_parallel is one process, and {ranks} ranks are on machines of {machine}; write -g "
+            f"{machine}, or `strategy` ddp"
+        )
+    _check_experts(layout, data * layout.cp, machine)
+    if layout.strategy in COPIES:
+        return Mesh(
+            tensor=layout.tp, context=layout.cp, replicate=data, pipeline=layout.pp,
+            expert=layout.ep,
+        )  # fmt: skip
+    shard = data
+    if layout.strategy == "hsdp":
+        shard = _shard(layout, data, machine)
+    elif layout.shard is not None:
+        shard = layout.shard
+        if data % shard:
+            raise LayoutError(
+                f"`shard` {shard} does not divide {data} data-parallel ranks; write one of "
+                f"{listed(divisors(data))}"
+            )
+    return Mesh(
+        tensor=layout.tp, context=layout.cp, shard=shard, replicate=data // shard,
+        pipeline=layout.pp, expert=layout.ep,
+    )  # fmt: skip
+
+
+def _check_experts(layout: Layout, data: int, machine: int) -> None:
+    """Raise LayoutError for expert-parallel groups that do not divide, or straddle machines unevenly."""
+    together = layout.ep * layout.tp
+    fitting = [
+        count for count in divisors(data)
+        if machine % (count * layout.tp) == 0 or count * layout.tp % machine == 0
+    ]  # fmt: skip
+    if data % layout.ep:
+        raise LayoutError(
+            f"`ep` {layout.ep} does not divide the {data} data-parallel ranks"
+            f"{', those of `cp` among them' if layout.cp > 1 else ''}; write one of `ep` "
+            f"{listed(fitting)}"
+        )
+    if machine % together and together % machine:
+        raise LayoutError(
+            f"groups of `ep` {layout.ep} times `tp` {layout.tp} ranks straddle machines of "
+            f"{machine} unevenly; write one of `ep` {listed(fitting)}"
+        )
+
+
+def _shard(layout: Layout, data: int, machine: int) -> int:
+    fitting = [count for count in divisors(data) if 1 < count < data]
+    whole = "ddp" if data == 1 else "fsdp"
+    advice = f"write one of `shard` {listed(fitting)}" if fitting else f"write `strategy` {whole}"
+    shard = layout.shard
+    if shard is None:
+        near = layout.tp * layout.cp
+        shard = machine // near if machine % near == 0 else 0
+        if not (1 < shard < data and data % shard == 0):
+            raise LayoutError(
+                f"HSDP has no sharding group left: {data} data-parallel ranks, {machine} ranks a machine "
+                f"and `tp` {layout.tp}; {advice}"
+            )
+    if data % shard or shard == data or shard == 1:
+        raise LayoutError(
+            f"`shard` {shard} must divide {data} data-parallel ranks, and be more than 1 and fewer than "
+            f"all; {advice}"
+        )
+    return shard

@@ -1,0 +1,65 @@
+"""Data-parallel strategies, and the facts about them and their frameworks that several files ask for."""
+
+STRATEGIES = (
+    *("ddp", "data_parallel", "fsdp", "fsdp1", "hsdp", "zero1", "zero2", "zero3"),
+    *("distributed_optimizer", "zero_redundancy", "hybrid_zero"),
+)
+"""Data-parallel strategies: each rank has all parameters, or they are sharded; hsdp shards within machines.
+
+`ringside.sim.training.zero` and `ringside.sim.training.zero.distributed_optimizer` describe the other ones.
+"""
+
+FSDP = ("fsdp", "fsdp1", "hsdp")
+"""torch's strategies that shard parameters, and gather them for every pass."""
+
+COPIES = ("ddp", "data_parallel", "zero_redundancy")
+"""Strategies with all parameters and gradients on each data-parallel rank, as in DistributedDataParallel."""
+
+AT_ONCE = ("ddp", "data_parallel")
+"""Strategies that pass the whole batch at once by default, with data parallelism alone."""
+
+BUCKETS = ("ddp", "zero_redundancy")
+"""Strategies whose gradients go into DistributedDataParallel's buckets."""
+
+FUSING = ("distributed_optimizer", "hybrid_zero")
+"""Strategies of frameworks that fuse products of one input, as Megatron-LM does."""
+
+GROUPS = ("hsdp", "hybrid_zero")
+"""Strategies that shard within groups of ``shard`` ranks."""
+
+SCHEDULES_OF = {
+    "zero1": ("DeepSpeed", ("1f1b",)),
+    "distributed_optimizer": ("Megatron-LM", ("1f1b", "interleaved1f1b")),
+    "hybrid_zero": ("InternEvo", ("1f1b", "interleaved1f1b")),
+}
+"""Pipeline schedules by framework, for frameworks that lack some."""
+
+SYNCING = ("ddp", "zero_redundancy", *FSDP)
+"""torch's strategies that reduce gradients in every backward by default (``no_sync``)."""
+
+OFFLOADS = ("offload", "infinity")
+"""Words in the names of strategies that keep state in the host's memory or on its disks."""
+
+ULYSSES_STRATEGIES = ("zero1", "zero2", "zero3")
+"""Strategies whose ranks share sequences only by all-to-alls, as DeepSpeed-Ulysses does.
+
+Megatron-DeepSpeed, megatron/core/parallel_state.py, initialize_model_parallel.
+"""
+
+CONTEXT_STRATEGIES = ("ddp", "fsdp", "fsdp1", "hsdp", "distributed_optimizer", *ULYSSES_STRATEGIES)
+"""Strategies whose ranks may share sequences."""
+
+CONTEXT_METHODS = {**dict.fromkeys(ULYSSES_STRATEGIES, "ulysses"), "distributed_optimizer": "zigzag"}
+"""Default exchange of keys and values: DeepSpeed's only method; Megatron-LM's ``p2p``."""
+
+TORCH_CONTEXT_METHOD = "all-gather"
+"""The same for torch's strategies (``_ContextParallelOptions``): gathered, the causal mask balanced."""
+
+CLIPPING = ("distributed_optimizer",)
+"""Strategies of frameworks that clip gradients by default: Megatron-LM's ``--clip-grad`` is 1.0."""
+
+FSDP_DTYPES = ("float32", "bfloat16", "float16", "float8_e4m3fn")
+"""Types in which FSDP may gather parameters, the last by torchao; it sums gradients in the others."""
+
+EXPERT_STRATEGIES = ("ddp", "fsdp", "distributed_optimizer")
+"""Strategies whose ranks may shard experts."""
