@@ -6,7 +6,7 @@ count for GPT (arXiv:2104.04473, equation 3), unless ``causal`` asks for the hal
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ringside.topologies.names import one_of
 
@@ -96,7 +96,7 @@ class Decoder:
     sequence: int
     longest: int
     gated: bool = False
-    norm: str = "layer"
+    norm: Literal["layer", "rms"] = "layer"
     biases: bool = True
     positions: int = 0
     tied: bool = False
@@ -322,15 +322,20 @@ MOST, MOST_ELSE = {"layers": 5_000}, 10**9
 
 
 def decoder(text: str) -> Decoder:
-    """Parse ``llama3-8b``, or ``llama3-8b:4096,layers=16`` with another sequence or another shape.
+    """Parse ``llama3-8b``, or ``llama3-8b:4096,layers=16`` with another sequence or another shape."""
+    name = text.partition(":")[0]
+    if name not in DECODERS:
+        raise ValueError(f"unknown decoder {name!r}; write {one_of(DECODERS, name)}")
+    return reshaped(DECODERS[name], text)
+
+
+def reshaped(known: Decoder, text: str) -> Decoder:
+    """Return a decoder with the sequence and the shape behind the colon of ``NAME:4096,layers=16``, if any.
 
     Derived sizes follow: one key-value head per query head, a network four times as wide as a token's vector,
     and the use of all learned positions.
     """
     name, _, settings = text.partition(":")
-    if name not in DECODERS:
-        raise ValueError(f"unknown decoder {name!r}; write {one_of(DECODERS, name)}")
-    known = DECODERS[name]
     numbers: dict[str, Any] = {}
     for word in settings.split(",") if text != name else ():
         key, given, number = word.rpartition("=")

@@ -14,6 +14,7 @@ from inspect import signature
 
 from ringside.sim.workload.architecture import Architecture, KernelSums, Module, assemble
 from ringside.sim.workload.decoder import DECODERS, Decoder, decoder
+from ringside.sim.workload.decoder_file import is_decoder_file, read_decoder
 from ringside.sim.workload.modules import (
     SUM,
     attention,
@@ -297,12 +298,14 @@ def is_model(text: str) -> bool:
 
 
 def find_model(text: str) -> Architecture | Decoder:
-    """Parse ``gpt2-xl``, ``gpt2-xl:512`` or ``resnet50:160``: a model, with samples of that size."""
+    """Parse ``gpt2-xl``, ``FILE.yaml:512`` or ``resnet50:160``: a model, with samples of that size."""
     name = text.partition(":")[0]
     if name in DECODERS:
         return decoder(text)
+    if is_decoder_file(text):
+        return read_decoder(text)
     if name not in MODELS:
-        also = ", FILE.py:NAME, or a file of timed layers (.yaml) or of measured steps (.json)"
+        also = ", FILE.py:NAME, or a file of a decoder or timed layers (.yaml) or of measured steps (.json)"
         # a hub writes the owner before a slash
         known = one_of([*MODELS, *DECODERS], name.rpartition("/")[2], also=also)
         raise ValueError(f"unknown model {name!r}; write {known}")

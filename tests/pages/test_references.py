@@ -17,6 +17,8 @@ from ringside.sim.libraries.mpi.measured import StoredMpi
 from ringside.sim.libraries.nccl.stored import Stored
 from ringside.sim.record import Record
 from ringside.sim.training.ddp.step import DdpRecord
+from ringside.sim.workload.decoder import Decoder
+from ringside.sim.workload.decoder_file import file_of
 from ringside.sim.workload.file import _File as WorkloadFile
 from ringside.studies.study import Study
 from ringside.topologies.file import _File as DrawnCluster
@@ -63,6 +65,7 @@ def of(kind: type, prefix: str = "") -> set[str]:
     [
         ("a drawn cluster", of(DrawnCluster)),
         ("a workload", of(WorkloadFile)),
+        ("a decoder", of(file_of(Decoder))),
         ("a study", of(Study)),
         (
             "a calibration",

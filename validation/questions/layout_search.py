@@ -18,7 +18,8 @@ from ringside.sim.training.parallel import ParallelTraining
 from ringside.sim.training.pipeline.schedules import SCHEDULES
 from ringside.sim.training.search.search import Found, LayoutCandidate, Pruned, Searched, search
 from ringside.sim.training.step import ParallelStep
-from ringside.sim.workload.decoder import CHECKPOINTING, DECODERS, decoder
+from ringside.sim.training.tensor.decoder import DecoderOnGpu
+from ringside.sim.workload.decoder import CHECKPOINTING
 from ringside.topologies.names import one_of
 from ringside.topologies.placement import placement_notes
 from ringside.validation.questions.layout import ByLayout
@@ -224,11 +225,12 @@ class LayoutSearch(TrainingOnCluster):
         By default a step has a decoder's sequence per GPU up to a limit, else the model's batch per GPU.
         """
         ranks = self.libraries.ranks
-        if self.model.partition(":")[0] in DECODERS:
-            model = decoder(self.model)
-            layers, samples = model.layers, max(1, min(ranks, TOKENS // model.sequence))
+        model = self.model_on_gpu
+        if isinstance(model, DecoderOnGpu):
+            decoder = model.decoder
+            layers, samples = decoder.layers, max(1, min(ranks, TOKENS // decoder.sequence))
         else:
-            workload = self.model_on_gpu.workload()
+            workload = model.workload()
             layers, samples = len(workload.layers), ranks * workload.batch
         samples = samples if self.global_batch is None else self.global_batch
         return Budget(ranks=ranks, machine=self.libraries.machine, samples=samples, layers=layers)

@@ -29,7 +29,8 @@ from ringside.sim.training.step import ParallelStep, StageTime
 from ringside.topologies.catalogue import split
 from ringside.topologies.placement import PACKED, placement_notes
 from ringside.topologies.units import format_duration
-from ringside.validation.questions.training import TrainingOnCluster, is_timed
+from ringside.validation.questions.models import is_timed
+from ringside.validation.questions.training import TrainingOnCluster
 
 REMARKABLE = 0.05
 """The share of a step above which a note mentions the broadcasts of buffers."""

@@ -1,6 +1,5 @@
 """Fields of a training on a cluster: model, DistributedDataParallel, and the library of its collectives."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -23,15 +22,13 @@ from ringside.sim.training.memory.optimizers import OPTIMIZERS
 from ringside.sim.training.parallel import ParallelTraining
 from ringside.sim.training.strategies import COPIES, FSDP
 from ringside.sim.training.tensor.decoder import DecoderOnGpu, ModelOnGpu, decoder_on_gpu
-from ringside.sim.workload.architecture import Architecture
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import DEVICES, NARROW, Device, device, device_of
-from ringside.sim.workload.models import find_model as named_model
-from ringside.sim.workload.models import is_model
 from ringside.sim.workload.workload import TimedModel, rebatched
 from ringside.topologies.units import parse_size
 from ringside.validation.questions.kernels import OF_DECODERS, STACK_OF, OfKernels
 from ringside.validation.questions.layout import ByLayout
+from ringside.validation.questions.models import find_model, is_timed, measured_rate, with_tokens
 
 
 def caps_of(text: str | None) -> tuple[float, ...]:
@@ -82,75 +79,6 @@ class ByBuckets(OfBuckets):
     accumulation: int = option("PerPass per step, each reduced; with --no-sync only the last.", default=1)
 
 
-SAMPLE_UNITS = ("samples", "sample", "img", "images", "image", "seq", "sequences", "sequence")
-"""Units of a measured throughput that count samples of the model."""
-
-TOKEN_UNITS = ("tok", "tokens", "token")
-"""Further units if samples are sequences."""
-
-
-def with_tokens(model: str, tokens: int) -> str:
-    """Return the model with samples of this number of tokens; raise ValueError if they have none."""
-    if ":" in model or is_timed(model):
-        raise ValueError(f"`seq` {tokens} and `model` {model} both set the samples; remove one of them")
-    sample = find_model(model).sample
-    if "tokens" not in sample:
-        raise ValueError(
-            f"`seq` {tokens}, but a sample of `model` {model} is an {sample}; leave `seq` out, or write "
-            f"the side in pixels as {model}:{tokens}"
-        )
-    return f"{model}:{tokens}"
-
-
-def measured_rate(text: str, model: str) -> tuple[float, int]:
-    """Return samples/s and ranks of ``2616img/s@1``, or of ``116000tok/s@16`` for samples of tokens."""
-    parts = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)\s*(?:([a-z]+)/s)?@([0-9]+)", text, re.IGNORECASE)
-    try:
-        rate, ranks = (float(parts[1]), int(parts[3])) if parts else (0.0, 0)
-    except ValueError:
-        rate, ranks = 0.0, 0
-    if not (parts and 0 < rate < float("inf") and ranks):
-        raise ValueError(
-            f"invalid throughput {text!r}; write RATE@RANKS, for example 2616img/s@1 or 116000tok/s@16"
-        )
-    unit = (parts[2] or "samples").lower()
-    if unit not in (*SAMPLE_UNITS, *TOKEN_UNITS):
-        units = ", ".join(f"{known}/s" for known in (*SAMPLE_UNITS, *TOKEN_UNITS))
-        raise ValueError(f"{text!r} counts {unit}/s, an unknown unit; write one of {units}")
-    if unit in SAMPLE_UNITS:
-        return rate, ranks
-    tokens = tokens_of(model)
-    if tokens is None:
-        raise ValueError(
-            f"`measured` {text} counts tokens, but samples of {model} have none; write samples, for "
-            f"example {parts[1]}samples/s@{ranks}"
-        )
-    return rate / tokens, ranks
-
-
-def tokens_of(model: str) -> int | None:
-    """Return the tokens of one of the model's samples; None if unknown or without tokens."""
-    if is_timed(model):
-        return None
-    match = re.fullmatch(r"sequence of (\d+) tokens", find_model(model).sample)
-    return int(match[1]) if match else None
-
-
-def is_timed(model: str) -> bool:
-    """Return whether the model is a file of timed layers."""
-    path = Path(model)
-    return not is_model(model) and (path.suffix in (".yaml", ".yml") or path.is_file())
-
-
-def find_model(text: str) -> Architecture | Decoder:
-    """Return the model of a table or of a file's module."""
-    if not is_model(text):
-        return named_model(text)
-    from ringside.real.model.architecture import architecture_of
-
-    return architecture_of(text)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Training(OfKernels):
     """The trained model, and its numerics.
@@ -163,7 +91,8 @@ class Training(OfKernels):
     """
 
     model: str = option(
-        "resnet50, gpt2-xl:512,layers=9, your FILE.py:NAME, or a workload's YAML.", metavar="NAME[:SIZE]|FILE"
+        "resnet50, gpt2-xl:512,layers=9, FILE.py:NAME, a decoder's or timed layers' file.",
+        metavar="NAME[:SIZE]|FILE",
     )
     seq: int | None = option(
         "Tokens of a sample, the same as NAME:SIZE.", default=None, default_text="the model's own"

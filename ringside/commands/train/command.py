@@ -81,7 +81,7 @@ def command(
 ) -> None:
     """Predict a training step: what communication it hides and what stays exposed."""
     answer: StepsAnswer | ParallelAnswer | SearchAnswer
-    read = [question.model, split(question.cluster)[0]]
+    read = [question.model.partition(":")[0], split(question.cluster)[0]]
     if trace and sweep:
         raise ValueError("a trace shows one step, not a sweep; leave --trace or --sweep out")
     check_outputs((plot, trace, html), read)

@@ -19,7 +19,8 @@ from ringside.sim.training.strategies import AT_ONCE, FSDP, STRATEGIES, ULYSSES_
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import STORED, device_of
 from ringside.validation.questions.layout import ByLayout
-from ringside.validation.questions.training import Training, find_model
+from ringside.validation.questions.models import find_model
+from ringside.validation.questions.training import Training
 
 QUESTIONS, IN_A_PROOF = 1, 5
 """Random ones of each strategy that are answered."""

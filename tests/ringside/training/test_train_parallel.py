@@ -12,7 +12,7 @@ import ringside
 from ringside.sim.training.pipeline.actions import write_tables
 from ringside.sim.training.pipeline.schedules import tables
 from ringside.validation.questions.layout import ByLayout
-from ringside.validation.questions.training import with_tokens
+from ringside.validation.questions.models import with_tokens
 
 GPT = ("--model", "gpt2:256", "--cluster", "dgx-a100:1", "--batch", "8")
 PIPELINE = (*GPT, "--strategy", "fsdp", "--tp", "2", "--pp", "2", "--schedule", "interleaved1f1b")

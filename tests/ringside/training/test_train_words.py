@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ringside.validation.questions.training import SAMPLE_UNITS, TOKEN_UNITS, measured_rate, tokens_of
+from ringside.validation.questions.models import SAMPLE_UNITS, TOKEN_UNITS, measured_rate, tokens_of
 
 
 def test_a_throughput_in_tokens_is_one_in_samples_of_so_many() -> None:
