@@ -12,7 +12,9 @@ from ringside.sim.training.strategies import (
     FSDP_DTYPES,
     FUSING,
     GROUPS,
+    MEGATRON,
     OFFLOADS,
+    REDUCING,
     SCHEDULES_OF,
     STRATEGIES,
     SYNCING,
@@ -37,17 +39,19 @@ class Layout:
     `STYLES`, None the strategy's default (`style`).
 
     ``shard`` ranks hold one copy of the parameters together under ``hsdp``, None those of a machine; under
-    ``hybrid_zero`` they share an optimizer, None all of them. ``schedule`` and ``virtual``, stages per rank
-    or 0 for the usual number, only matter in a pipeline (`ringside.sim.training.pipeline`). ``tables`` are
-    custom actions of its ranks; ``schedule`` is then only their name. A micro-batch has ``micro_batch``
+    ``distributed_optimizer`` and ``hybrid_zero`` they share an optimizer, None all of them. ``schedule`` and
+    ``virtual``, stages per rank or 0 for the usual number, only matter in a pipeline
+    (`ringside.sim.training.pipeline`). ``tables`` are custom actions of its ranks; ``schedule`` is then only
+    their name. A micro-batch has ``micro_batch``
     samples, 0 for all. ``clip`` says that gradients are clipped by their norm over all ranks; ``no_sync``
     that gradients are reduced only after the last micro-batch, and held whole until then (`syncs_each`).
-    ``overlap_grad_reduce`` and ``overlap_param_gather`` are Megatron-LM's: its distributed optimizer's
-    exchanges go bucket by bucket beside the passes, not all at once before and after the optimizer. ``ep``
+    ``overlap_grad_reduce`` and ``overlap_param_gather`` are Megatron-LM's: its exchanges go bucket by
+    bucket beside the passes, not all at once before and after the optimizer. ``ep``
     neighbours among the data-parallel ranks shard the experts;
     `ringside.sim.training.tensor.ExpertParallel` has ``ep_imbalance`` and ``capacity_factor``. FSDP gathers
     parameters in ``param_dtype``, None for the products' type, and sums gradients in ``reduce_dtype``, None
-    for the parameters'.
+    for the parameters'. Megatron-LM's buffer of gradients is of ``reduce_dtype`` too, None for float32, or
+    float16 if products are.
     """
 
     strategy: str = "ddp"
@@ -103,7 +107,7 @@ class Layout:
             object.__setattr__(self, "virtual", self.placement.stages_a_rank)
         if self.shard is not None and self.strategy not in GROUPS:
             raise LayoutError(
-                f"`shard` applies to hsdp and hybrid_zero, and `strategy` is {self.strategy}; leave it out"
+                f"`shard` applies to {', '.join(GROUPS)}, and `strategy` is {self.strategy}; leave it out"
             )
         if self.strategy == "data_parallel" and (self.tp, self.pp) != (1, 1):
             raise LayoutError(
@@ -141,16 +145,16 @@ class Layout:
                 "torch's pipelines have FSDP1 reduce gradients in every backward; leave `no_sync` out, or "
                 "write `strategy` fsdp"
             )
-        for option, dtype in (("`param_dtype`", self.param_dtype), ("`reduce_dtype`", self.reduce_dtype)):
-            if dtype is not None and self.strategy not in FSDP:
-                raise LayoutError(f"{option} needs `strategy` {' or '.join(FSDP)}; leave it out or write one")
-        if self.strategy != "distributed_optimizer" and (
-            self.overlap_grad_reduce or self.overlap_param_gather
+        for option, is_given, fitting in (
+            ("`param_dtype`", self.param_dtype is not None, FSDP),
+            ("`reduce_dtype`", self.reduce_dtype is not None, REDUCING),
+            ("`overlap_grad_reduce`", self.overlap_grad_reduce, MEGATRON),
+            ("`overlap_param_gather`", self.overlap_param_gather, ("distributed_optimizer",)),
         ):
-            option = "`overlap_grad_reduce`" if self.overlap_grad_reduce else "`overlap_param_gather`"
-            raise LayoutError(
-                f"{option} needs `strategy` distributed_optimizer, not {self.strategy}; leave it out"
-            )
+            if is_given and self.strategy not in fitting:
+                raise LayoutError(
+                    f"{option} needs `strategy` {' or '.join(fitting)}, not {self.strategy}; leave it out"
+                )
         if self.overlap_param_gather and not self.overlap_grad_reduce:
             raise LayoutError(
                 "Megatron-LM allows `overlap_param_gather` only with `overlap_grad_reduce`; add that"

@@ -1,5 +1,7 @@
 """The mesh of a layout: which ranks share what."""
 
+from math import gcd
+
 from ringside.sim.training.layout import Layout, LayoutError, divisors, listed
 from ringside.sim.training.mesh import Mesh
 from ringside.sim.training.strategies import COPIES
@@ -46,6 +48,12 @@ def mesh_of(layout: Layout, ranks: int, machine: int) -> Mesh:
                 f"`shard` {shard} does not divide {data} data-parallel ranks; write one of "
                 f"{listed(divisors(data))}"
             )
+    alike, instances = data * layout.cp // layout.ep, data // shard
+    if layout.ep > 1 and alike % instances:
+        raise LayoutError(
+            f"`shard` {shard} makes {instances} instances, which do not divide the {alike} ranks "
+            f"with the same experts; write `shard` {data // gcd(instances, alike)}"
+        )
     return Mesh(
         tensor=layout.tp, context=layout.cp, shard=shard, replicate=data // shard,
         pipeline=layout.pp, expert=layout.ep,

@@ -5,7 +5,7 @@ they exchange most; stages of a pipeline are farthest apart.
 """
 
 from dataclasses import dataclass, field
-from math import prod
+from math import gcd, prod
 
 from ringside.sim.program import Group
 
@@ -20,6 +20,12 @@ FOLDS = ("expert", "expert_data")
 
 Megatron-LM and torchtitan make the same groups: a fold of the data-parallel ranks, not a dimension.
 """
+
+UNFOLDED = {
+    "expert": ("context",), "expert_data": ("shard", "replicate"), "expert_shard": ("shard",),
+    "expert_replicate": ("replicate",),
+}  # fmt: skip
+"""The place of each fold in a mesh of experts; ``expert_replicate`` is across ``replicate`` groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +57,16 @@ class Mesh:
         """Number of data-parallel ranks with the same experts."""
         return self.degree(*DATA) // self.expert
 
+    @property
+    def expert_replicate(self) -> int:
+        """Number of ranks with the same experts in different ``replicate`` groups, as many as divide them."""
+        return gcd(self.replicate, self.expert_data)
+
+    @property
+    def expert_shard(self) -> int:
+        """Number of ranks with the same experts in one such group."""
+        return self.expert_data // self.expert_replicate
+
     def degree(self, *dimensions: str) -> int:
         """Return the number of ranks along these dimensions together."""
         return prod(getattr(self, name) for name in dimensions)
@@ -77,14 +93,15 @@ class Mesh:
     def together(self, rank: int, *dimensions: str) -> tuple[int, ...]:
         """Return the ranks that differ from this one only along these dimensions, in ascending order.
 
-        `FOLDS` combine with tensor and pipeline only.
+        `UNFOLDED` combine with tensor and pipeline only.
         """
-        if set(FOLDS) & set(dimensions):
+        if UNFOLDED.keys() & set(dimensions):
             folded = Mesh(
-                tensor=self.tensor, shard=self.expert, replicate=self.expert_data, pipeline=self.pipeline
-            )
-            folds = {"expert": "shard", "expert_data": "replicate"}
-            return folded.together(rank, *(folds.get(name, name) for name in dimensions))
+                tensor=self.tensor, context=self.expert, shard=self.expert_shard,
+                replicate=self.expert_replicate, pipeline=self.pipeline,
+            )  # fmt: skip
+            unfolded = [own for name in dimensions for own in UNFOLDED.get(name, (name,))]
+            return folded.together(rank, *unfolded)
         own, stride = self.place(rank), 1
         base, steps = rank, [0]
         for name in DIMENSIONS:

@@ -29,7 +29,7 @@ from ringside.sim.training.mesh import DATA, FOLDS, Mesh
 from ringside.sim.training.pipeline.actions import COMPUTES, singles
 from ringside.sim.training.program import Writing
 from ringside.sim.training.step import ParallelStep, StageTime, stage_time
-from ringside.sim.training.strategies import COPIES, EXPERT_STRATEGIES, FSDP
+from ringside.sim.training.strategies import COPIES, EXPERT_STRATEGIES, FSDP, MEGATRON
 from ringside.sim.training.tensor.decoder import DecoderOnGpu
 from ringside.sim.workload.architecture import ArchitectureOnGpu
 from ringside.sim.workload.decoder import CHECKPOINTING, DECODERS
@@ -172,7 +172,7 @@ class ParallelTraining:
         """Return the training under this layout, with ``batch`` samples per replica or its own."""
         training, precision = self.training, self.training.model.precision
         mesh = mesh_of(layout, self.libraries.ranks, self.libraries.machine)
-        if layout.strategy not in COPIES and mesh.degree(*DATA) == 1:
+        if layout.strategy not in (*COPIES, *MEGATRON) and mesh.degree(*DATA) == 1:
             raise LayoutError(
                 f"{layout.strategy} shards over data-parallel ranks, but {layout.degrees} leave one of "
                 f"{mesh.ranks}; write smaller degrees, or `strategy` ddp"
@@ -278,7 +278,7 @@ def _check_micro_batches(layout: Layout, batch: int) -> None:
 
 
 LIGHTER = {
-    "zero1": "zero2", "zero2": "zero3",
+    "zero1": "zero2", "zero2": "zero3", "megatron_ddp": "distributed_optimizer",
     **dict.fromkeys(("ddp", "hsdp", "distributed_optimizer", "zero_redundancy", "hybrid_zero"), "fsdp"),
 }  # fmt: skip
 """For each strategy a strategy that shards more."""

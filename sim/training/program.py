@@ -21,7 +21,7 @@ from ringside.sim.training.layers import RankLayer, arriving, as_modules
 from ringside.sim.training.mesh import DATA, Communicators
 from ringside.sim.training.pipeline.program import Pipeline, find_pipeline
 from ringside.sim.training.stage import Apart, RankList, Sharing, Stage, Unshared, Updating, UpdatingApart
-from ringside.sim.training.strategies import BUCKETS, COPIES, FSDP
+from ringside.sim.training.strategies import BUCKETS, COPIES, FSDP, MEGATRON
 from ringside.sim.training.tensor.layers import replicated_parameters
 from ringside.sim.training.zero.broadcasts import HybridZero, ZeroRedundant
 from ringside.sim.training.zero.distributed_optimizer import DistributedOptimizer, bucket_size
@@ -47,7 +47,7 @@ class Writing:
         self._communicators = Communicators(job.mesh, job.library, job.workers)
         self._steps: dict[int, RankStep] = {}
         whose = "torch"
-        if job.layout.strategy == "distributed_optimizer":
+        if job.layout.strategy in MEGATRON:
             # overlap_p2p_comm is on for interleaved stages, and does not exist for others
             whose = "megatron-overlap" if job.layout.schedule == "interleaved1f1b" else "megatron"
         layout = job.layout
@@ -153,7 +153,8 @@ class Writing:
     ) -> Sharing:
         """Return the sharing of the layers' parameters among ranks along some dimensions."""
         job = self.job
-        if job.mesh.degree(*DATA) == 1 or not any(layer.parameters for layer in layers):
+        alone = job.mesh.degree(*DATA) == 1 and job.layout.strategy not in MEGATRON
+        if alone or not any(layer.parameters for layer in layers):
             return Unshared()
         if job.layout.strategy == "data_parallel":
             return Replica(rank, layers, job.model.buffers, job.model.output_nbytes, job.costs)
@@ -187,12 +188,15 @@ def _updating(
     if strategy == "zero_redundancy":
         return ZeroRedundant(rank, *_replicated(job, rank, layers, DATA, first=stage == 0))
     dtype = job.precision or next(tensor.dtype for layer in layers for tensor in layer.parameters)
-    if strategy == "distributed_optimizer":
-        overlaps = job.layout.overlap_grad_reduce
+    if strategy in MEGATRON:
+        overlaps, shards = job.layout.overlap_grad_reduce, strategy == "distributed_optimizer"
+        within, across = _instance(along) if shards and job.mesh.replicate > 1 else (along, ())
         return DistributedOptimizer(
-            rank, layers, along=along, parameters=dtype, memory_bandwidth=bandwidth,
+            rank, layers, along=within, across=across, shards=shards, parameters=dtype,
+            gradients=job.layout.reduce_dtype or ("float16" if dtype == "float16" else "float32"),
             bucket_size=bucket_size(job.mesh.degree(*DATA)) if overlaps and stage == 0 else None,
             reduces_early=overlaps, gathers_early=job.layout.overlap_param_gather,
+            memory_bandwidth=bandwidth,
         )  # fmt: skip
     policy = ZeroPolicy(dtype=dtype, memory_bandwidth=bandwidth)
     if strategy == "hybrid_zero":
@@ -200,6 +204,15 @@ def _updating(
     if strategy == "zero3":
         return DealtOut(rank, as_modules(layers), policy)
     return ReducedWhole(rank, layers, policy, stage=1 if strategy == "zero1" else 2)
+
+
+def _instance(along: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the dimensions within one of several instances of an optimizer, and across these."""
+    return (
+        (("context", "shard"), ("replicate",))
+        if along == DATA
+        else (("expert_shard",), ("expert_replicate",))
+    )
 
 
 def _replicated(
@@ -259,7 +272,7 @@ def _held(job: ParallelJob, layers: Sequence[RankLayer]) -> dict[str, int]:
     nbytes = sum(layer.nbytes for layer in layers)
     held = {"buffers": sum(buffer.nbytes for buffer in job.model.buffers)}
     frozen = job.model.frozen_nbytes // job.mesh.pipeline
-    alone = job.mesh.degree(*DATA) == 1
+    alone = job.mesh.degree(*DATA) == 1 and job.layout.strategy not in MEGATRON
     if alone or job.layout.strategy in ("ddp", "data_parallel"):
         held |= {"parameters": nbytes, "gradients": nbytes, "optimizer": job.optimizer.states * nbytes}
         has_buckets = job.layout.strategy == "ddp" and not alone

@@ -8,7 +8,7 @@ from ringside.sim.program import Call, Compute, Group, Recv, Send, Together
 from ringside.sim.program.simulate import Simulation
 from ringside.sim.program.timeline import ProgramTimeline, covered_s
 from ringside.sim.training.memory.peak import Peak
-from ringside.sim.training.mesh import DIMENSIONS, FOLDS, Mesh
+from ringside.sim.training.mesh import DIMENSIONS, UNFOLDED, Mesh
 from ringside.sim.training.stage import STREAM
 from ringside.sim.workload.decoder import Decoder
 
@@ -214,7 +214,7 @@ def _move(
 def _dimension(mesh: Mesh, group: Group) -> str:
     """Return the dimensions along which a group's ranks differ; a fold of the data-parallel ones by name."""
     names = group.name.split()[:-1]
-    if set(names) & set(FOLDS):
+    if UNFOLDED.keys() & set(names):
         return " ".join(name for name in names if mesh.degree(name) > 1)
     first, last = mesh.place(group.ranks[0]), mesh.place(group.ranks[-1])
     return " ".join(name for name in DIMENSIONS if first[name] != last[name])

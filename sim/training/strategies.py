@@ -2,7 +2,7 @@
 
 STRATEGIES = (
     *("ddp", "data_parallel", "fsdp", "fsdp1", "hsdp", "zero1", "zero2", "zero3"),
-    *("distributed_optimizer", "zero_redundancy", "hybrid_zero"),
+    *("megatron_ddp", "distributed_optimizer", "zero_redundancy", "hybrid_zero"),
 )
 """Data-parallel strategies: each rank has all parameters, or they are sharded; hsdp shards within machines.
 
@@ -12,7 +12,13 @@ STRATEGIES = (
 FSDP = ("fsdp", "fsdp1", "hsdp")
 """torch's strategies that shard parameters, and gather them for every pass."""
 
-COPIES = ("ddp", "data_parallel", "zero_redundancy")
+MEGATRON = ("megatron_ddp", "distributed_optimizer")
+"""Megatron-LM's strategies: 16-bit parameters, a buffer of gradients, and an optimizer's float32 copies.
+
+Each data-parallel rank has all of these, or a part of the copies and of the optimizer's states.
+"""
+
+COPIES = ("ddp", "data_parallel", "megatron_ddp", "zero_redundancy")
 """Strategies with all parameters and gradients on each data-parallel rank, as in DistributedDataParallel."""
 
 AT_ONCE = ("ddp", "data_parallel")
@@ -21,15 +27,15 @@ AT_ONCE = ("ddp", "data_parallel")
 BUCKETS = ("ddp", "zero_redundancy")
 """Strategies whose gradients go into DistributedDataParallel's buckets."""
 
-FUSING = ("distributed_optimizer", "hybrid_zero")
+FUSING = (*MEGATRON, "hybrid_zero")
 """Strategies of frameworks that fuse products of one input, as Megatron-LM does."""
 
-GROUPS = ("hsdp", "hybrid_zero")
+GROUPS = ("hsdp", "distributed_optimizer", "hybrid_zero")
 """Strategies that shard within groups of ``shard`` ranks."""
 
 SCHEDULES_OF = {
     "zero1": ("DeepSpeed", ("1f1b",)),
-    "distributed_optimizer": ("Megatron-LM", ("1f1b", "interleaved1f1b")),
+    **dict.fromkeys(MEGATRON, ("Megatron-LM", ("1f1b", "interleaved1f1b"))),
     "hybrid_zero": ("InternEvo", ("1f1b", "interleaved1f1b")),
 }
 """Pipeline schedules by framework, for frameworks that lack some."""
@@ -46,20 +52,26 @@ ULYSSES_STRATEGIES = ("zero1", "zero2", "zero3")
 Megatron-DeepSpeed, megatron/core/parallel_state.py, initialize_model_parallel.
 """
 
-CONTEXT_STRATEGIES = ("ddp", "fsdp", "fsdp1", "hsdp", "distributed_optimizer", *ULYSSES_STRATEGIES)
+CONTEXT_STRATEGIES = ("ddp", *FSDP, *MEGATRON, *ULYSSES_STRATEGIES)
 """Strategies whose ranks may share sequences."""
 
-CONTEXT_METHODS = {**dict.fromkeys(ULYSSES_STRATEGIES, "ulysses"), "distributed_optimizer": "zigzag"}
+CONTEXT_METHODS = {
+    **dict.fromkeys(ULYSSES_STRATEGIES, "ulysses"),
+    **dict.fromkeys(MEGATRON, "zigzag"),
+}
 """Default exchange of keys and values: DeepSpeed's only method; Megatron-LM's ``p2p``."""
 
 TORCH_CONTEXT_METHOD = "all-gather"
 """The same for torch's strategies (``_ContextParallelOptions``): gathered, the causal mask balanced."""
 
-CLIPPING = ("distributed_optimizer",)
+CLIPPING = MEGATRON
 """Strategies of frameworks that clip gradients by default: Megatron-LM's ``--clip-grad`` is 1.0."""
 
-FSDP_DTYPES = ("float32", "bfloat16", "float16", "float8_e4m3fn")
-"""Types in which FSDP may gather parameters, the last by torchao; it sums gradients in the others."""
+REDUCING = (*FSDP, *MEGATRON)
+"""Strategies that may sum gradients in a type of their own."""
 
-EXPERT_STRATEGIES = ("ddp", "fsdp", "distributed_optimizer")
+FSDP_DTYPES = ("float32", "bfloat16", "float16", "float8_e4m3fn")
+"""Types in which FSDP may gather parameters, the last by torchao; gradients are summed in the others."""
+
+EXPERT_STRATEGIES = ("ddp", "fsdp", *MEGATRON)
 """Strategies whose ranks may shard experts."""

@@ -7,12 +7,11 @@ from ringside.sim.compute.grids import read_rates
 from ringside.sim.compute.prices import StackOnGpu, prices_on
 from ringside.sim.compute.stacks import STACKS, find_stack
 from ringside.sim.questions.question import Question, choices, option
+from ringside.sim.training.strategies import MEGATRON
 from ringside.sim.training.tensor.costs import ATTENTION
 from ringside.sim.workload.devices import Device
 
-STACK_OF = {
-    "distributed_optimizer": "te", "fsdp1": "fsdp1", "hybrid_zero": "internevo",
-}  # fmt: skip
+STACK_OF = {**dict.fromkeys(MEGATRON, "te"), "fsdp1": "fsdp1", "hybrid_zero": "internevo"}
 """The usual stack of strategies that belong to one framework."""
 
 OF_DECODERS = ("stack", "attention_efficiency", "dropout", "fused_loss", "products")

@@ -24,6 +24,7 @@ from ringside.sim.training.strategies import (
     AT_ONCE,
     CLIPPING,
     CONTEXT_METHODS,
+    GROUPS,
     STRATEGIES,
     TORCH_CONTEXT_METHOD,
 )
@@ -54,7 +55,7 @@ class ByLayout(Question):
     async_tp: bool = option("Hide tensor-parallel exchanges behind products.", default=False)
     pp: int = option("Pipeline-parallel ranks, which share the layers.", default=1)
     shard: int | None = option(
-        "hsdp, hybrid_zero: number of ranks in a sharding group.",
+        f"{', '.join(GROUPS)}: number of ranks in a sharding group.",
         default=None,
         default_text="a machine's; all",
     )
@@ -80,7 +81,7 @@ class ByLayout(Question):
         default=None, default_text="on for Megatron-LM's strategy, off for others",
     )  # fmt: skip
     overlap_grad_reduce: bool = option(
-        "distributed_optimizer: reduce-scatter gradients bucket by bucket in backward.", default=False
+        "Megatron-LM's strategies: reduce gradients bucket by bucket in backward.", default=False
     )
     overlap_param_gather: bool = option(
         "distributed_optimizer: gather parameters during the next forward.", default=False
@@ -90,7 +91,9 @@ class ByLayout(Question):
         "FSDP: type in which parameters are gathered.", default=None, default_text="the products'"
     )
     reduce_dtype: str | None = option(
-        "FSDP: type in which gradients are summed.", default=None, default_text="the parameters'"
+        "FSDP, Megatron-LM: type in which gradients are summed.",
+        default=None,
+        default_text="the parameters'; float32",
     )
     ep: int = option("Expert-parallel ranks, neighbours among the data-parallel ones.", default=1)
     ep_imbalance: float = option("Tokens of the busiest expert-parallel rank over the mean.", default=1.0)

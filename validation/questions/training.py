@@ -20,7 +20,7 @@ from ringside.sim.training.ddp.step import workload_of
 from ringside.sim.training.layout import LayoutError
 from ringside.sim.training.memory.optimizers import OPTIMIZERS
 from ringside.sim.training.parallel import ParallelTraining
-from ringside.sim.training.strategies import COPIES, FSDP
+from ringside.sim.training.strategies import BUCKETS, FSDP
 from ringside.sim.training.tensor.decoder import DecoderOnGpu, ModelOnGpu, decoder_on_gpu
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import DEVICES, NARROW, Device, device, device_of
@@ -279,8 +279,8 @@ class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
             raise LayoutError(
                 "`accumulation` needs plain ddp; write `batch` for all samples and `micro_batch` for one pass"
             )
-        copies = self.strategy in COPIES and self.strategy != "data_parallel"
-        for name in () if copies else self.changed(*(one.name for one in fields(ByBuckets))):
+        given = self.changed(*(one.name for one in fields(ByBuckets)))
+        for name in () if self.strategy in BUCKETS else given:
             raise LayoutError(
                 f"`{name}` applies to plain DistributedDataParallel, and `strategy` is {self.strategy}; "
                 "leave it out"

@@ -1,16 +1,18 @@
-"""Megatron-LM's distributed optimizer: whole parameters on each data-parallel rank, an optimizer for a part.
+"""Megatron-LM's data parallelism: whole parameters on each rank, an optimizer for all of them or for a part.
 
-Gradients are reduce-scattered once a step, and the parameters that each rank's part of the optimizer has
-updated are gathered for the next step (megatron/core/distributed; Apex's DistributedFusedAdam does the same):
-before and after the optimizer, or overlapped with the last backward and the next step's first forward. In
-the latter case each step begins with the gathers of the step before.
+Its DistributedDataParallel all-reduces gradients once a step, and each rank updates everything. With the
+distributed optimizer gradients are reduce-scattered once a step, and the parameters that each rank's part of
+the optimizer has updated are gathered for the next step (megatron/core/distributed; Apex's
+DistributedFusedAdam does the same): before and after the optimizer, or overlapped with the last backward and
+the next step's first forward. In the latter case each step begins with the gathers of the step before.
 """
 
 from collections.abc import Sequence
 from math import ceil, inf, lcm
 
 from ringside.sim.collective import ITEMSIZE, Collective
-from ringside.sim.training.fsdp_policy import GRADIENTS, OPTIMIZER, PARAMETERS
+from ringside.sim.program import Group
+from ringside.sim.training.fsdp_policy import BUFFERS, GRADIENTS, OPTIMIZER, PARAMETERS
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.memory.optimizers import Optimizer
 from ringside.sim.training.mesh import DATA
@@ -36,6 +38,8 @@ class DistributedOptimizer:
     exchanged in type ``gradients``, are reduced as soon as the last micro-batch has made them with
     ``reduces_early``, otherwise after all passes. Parameters are of type ``parameters``, or their own. Ranks
     ``along`` these dimensions have the same ones: all data-parallel ranks, or those with the same experts.
+    They share one optimizer if it ``shards``; other instances of it are ``across`` other dimensions, along
+    which parts of the gradients are summed.
     """
 
     def __init__(
@@ -44,6 +48,8 @@ class DistributedOptimizer:
         layers: Sequence[RankLayer],
         *,
         along: tuple[str, ...] = DATA,
+        across: tuple[str, ...] = (),
+        shards: bool = True,
         gradients: str = "float32",
         parameters: str | None = None,
         reduces_early: bool = True,
@@ -53,6 +59,8 @@ class DistributedOptimizer:
     ) -> None:
         self._rank = rank
         self._group = rank.communicators.along(rank.rank, *along)
+        self._across = rank.communicators.along(rank.rank, *across) if across else None
+        self._holders = len(self._group.ranks) if shards else 1
         self._reduces_early = reduces_early
         self._gathers_early = gathers_early
         self._memory_bandwidth = memory_bandwidth
@@ -67,8 +75,10 @@ class DistributedOptimizer:
         """Layers and number of parameters of each bucket, in filling order."""
         self._reduced: list[int | None] = []
         itemsize = self._parameters_nbytes / max(self._elements, 1)
+        self._copies = itemsize != ITEMSIZE[MASTER]
+        """Whether the optimizer has float32 copies: parameters are of another type."""
         self._gathers = [
-            Collective("all_gather", len(self._group.ranks), int(self._padded(count) * itemsize))
+            Collective("all_gather", self._holders, int(self._padded(count) * itemsize))
             for _, count in self._buckets
         ]
         self._gathered: dict[int, int | None] = {}
@@ -84,7 +94,8 @@ class DistributedOptimizer:
         """Hold all parameters and the buffer of all gradients, copies and states of the rank's part."""
         self._rank.take(PARAMETERS, self._parameters_nbytes)
         self._rank.take(GRADIENTS, self._elements * ITEMSIZE[self._dtype])
-        self._rank.take(OPTIMIZER, state_nbytes(optimizer, self._part))
+        states = state_nbytes(optimizer, self._part)
+        self._rank.take(OPTIMIZER, states if self._copies else states - self.updated_nbytes)
 
     def before_forward(self, layer: int) -> None:
         """Wait for the layer's parameters, and begin to gather those of the next bucket."""
@@ -118,9 +129,15 @@ class DistributedOptimizer:
 
     def update(self, seconds: float) -> None:
         """Update the rank's part, cast it into the parameters, and gather these now or in the next step."""
+        narrow = self._dtype != MASTER
+        if narrow:
+            self._rank.take(BUFFERS, self.updated_nbytes)
+            self._copy(self._part * ITEMSIZE[self._dtype], "gradients of the own part")
         self._rank.compute(seconds, "optimizer", "optimizer")
-        nbytes = self.updated_nbytes + self._parameters_nbytes / len(self._group.ranks)
-        self._rank.compute(nbytes / self._memory_bandwidth, "parameters of the own part", "copy")
+        if narrow:
+            self._rank.give(BUFFERS, self.updated_nbytes)
+        if self._copies:
+            self._copy(self._parameters_nbytes / self._holders, "parameters of the own part")
         for number in () if self._gathers_early else reversed(range(len(self._buckets))):
             self._gather(number)
             self._rank.wait(self._gathered.pop(number))
@@ -128,13 +145,20 @@ class DistributedOptimizer:
     @property
     def _part(self) -> int:
         """Elements of the rank's part."""
-        return sum(self._padded(count) for _, count in self._buckets) // len(self._group.ranks)
+        return sum(self._padded(count) for _, count in self._buckets) // self._holders
 
     def _padded(self, elements: int) -> int:
-        step = lcm(len(self._group.ranks), ALIGNMENT)
+        step = lcm(self._holders, ALIGNMENT) if self._holders > 1 else 1
         return ceil(elements / step) * step
 
+    def _copy(self, nbytes: float, name: str) -> None:
+        """Cast the part from or to ``nbytes`` bytes of another type."""
+        self._rank.compute((self.updated_nbytes + nbytes) / self._memory_bandwidth, name, "copy")
+
     def _gather(self, number: int) -> None:
+        if self._holders == 1:
+            self._gathered[number] = None
+            return
         # the first gathers the step before's parameters, so no operation of this step precedes it
         after = () if self._gathers_early and number == len(self._buckets) - 1 else None
         self._gathered[number] = self._rank.call(
@@ -144,8 +168,17 @@ class DistributedOptimizer:
     def _reduce(self) -> None:
         _, count = self._buckets[len(self._reduced)]
         nbytes = self._padded(count) * ITEMSIZE[self._dtype]
-        scattered = Collective("reduce_scatter", len(self._group.ranks), nbytes, dtype=self._dtype)
-        self._reduced.append(self._rank.call(self._group, scattered, "reduce-scatter of gradients"))
+        kind = "reduce_scatter" if self._holders > 1 else "all_reduce"
+        place = self._sum(self._group, kind, nbytes, None)
+        if self._across:
+            own = self._sum(self._across, "all_reduce", nbytes // self._holders, place)
+            place = place if own is None else own
+        self._reduced.append(place)
+
+    def _sum(self, group: Group, kind: str, nbytes: int, after: int | None) -> int | None:
+        summed = Collective(kind, len(group.ranks), nbytes, dtype=self._dtype)
+        name = f"{kind.replace('_', '-')} of gradients"
+        return self._rank.call(group, summed, name, after=None if after is None else (after,))
 
 
 def _buckets(layers: Sequence[RankLayer], size: int | None) -> list[tuple[set[int], int]]:

@@ -15,7 +15,7 @@ from ringside.sim.training.ddp.scaling import SPREAD, contention
 from ringside.sim.training.layout_mesh import mesh_of
 from ringside.sim.training.memory.room import room_of
 from ringside.sim.training.mesh import DATA
-from ringside.sim.training.strategies import AT_ONCE, FSDP, STRATEGIES, ULYSSES_STRATEGIES
+from ringside.sim.training.strategies import AT_ONCE, FSDP, MEGATRON, STRATEGIES, ULYSSES_STRATEGIES
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import STORED, device_of
 from ringside.validation.questions.layout import ByLayout
@@ -144,7 +144,7 @@ def resolved(words: Words) -> Words:
         "contention": contention(libraries.of(group), gpu) if len(group) > 1 else 0.0,
         # torch's wrapper of whole models, and the one process, pass what they are given; all else one sample
         "micro_batch": batch if strategy in AT_ONCE and alone else 1,
-        "clip": strategy == "distributed_optimizer", "reserve": room_of(gpu).reserve,
+        "clip": strategy in MEGATRON, "reserve": room_of(gpu).reserve,
     }  # fmt: skip
     model = find_model(words["model"])
     if isinstance(model, Decoder):
@@ -160,7 +160,7 @@ def resolved(words: Words) -> Words:
             "reduce_dtype": "float32",
         }
     if words.get("cp", 1) > 1:
-        usual["cp_method"] = {"distributed_optimizer": "zigzag"}.get(strategy, "all-gather")
+        usual["cp_method"] = "zigzag" if strategy in MEGATRON else "all-gather"
         usual["cp_method"] = "ulysses" if strategy in ULYSSES_STRATEGIES else usual["cp_method"]
     if words.get("pp", 1) > 1:
         usual |= {
@@ -169,7 +169,9 @@ def resolved(words: Words) -> Words:
         }
     if strategy == "hsdp":
         usual["shard"] = libraries.machine // words.get("tp", 1) // words.get("cp", 1)
-    if strategy == "hybrid_zero":
+    if strategy in MEGATRON:
+        usual["reduce_dtype"] = "float32"
+    if strategy in ("hybrid_zero", "distributed_optimizer"):
         usual["shard"] = len(group)
     return {name: value for name, value in usual.items() if name not in words}
 

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringside.sim.collective import Collective
@@ -20,6 +20,7 @@ from ringside.sim.training.mesh import Communicators, Mesh
 from ringside.sim.training.parallel import changes
 from ringside.sim.training.program import Writing
 from ringside.sim.training.stage import RankList, Stage
+from ringside.sim.training.strategies import MEGATRON
 from ringside.sim.training.tensor.decoder import decoder_on_rank
 from ringside.sim.training.zero.broadcasts import HybridZero
 from ringside.sim.training.zero.distributed_optimizer import DistributedOptimizer, bucket_size
@@ -252,6 +253,7 @@ def test_zero_redundancy_broadcasts_each_tensor_and_sums_as_ddp_does() -> None:
         ("zero1", {"parameters": (2, 0), "optimizer": (0, 12)}),
         ("zero2", {"parameters": (2, 0), "optimizer": (0, 12)}),
         ("zero3", {"parameters": (0, 2), "optimizer": (0, 12)}),
+        ("megatron_ddp", {"parameters": (2, 0), "gradients": (4, 0), "optimizer": (12, 0)}),
         ("distributed_optimizer", {"parameters": (2, 0), "gradients": (4, 0), "optimizer": (0, 12)}),
         (
             "zero_redundancy",
@@ -319,8 +321,13 @@ def test_a_layer_as_modules_does_the_same(counts: list[int], works: list[float],
             {"strategy": "distributed_optimizer", "pp": 2, "schedule": "zbv", "virtual": 2},
             "Megatron-LM, the framework of distributed_optimizer, has no zbv pipeline; write `schedule`",
         ),
+        ({"strategy": "ddp", "reduce_dtype": "bfloat16"}, "`reduce_dtype` needs `strategy` .*megatron_ddp"),
+        ({"strategy": "megatron_ddp", "overlap_param_gather": True}, "needs `strategy` distributed_opt"),
+        ({"strategy": "megatron_ddp", "param_dtype": "float32"}, "`param_dtype` needs `strategy` fsdp"),
+        ({"strategy": "megatron_ddp", "shard": 2}, "`shard` applies to hsdp, distributed_optimizer"),
+        ({"strategy": "megatron_ddp", "pp": 2, "schedule": "gpipe"}, "framework of megatron_ddp, has no gp"),
         ({"strategy": "zero_redundancy", "tp": 2}, "cannot handle cut ones; leave `tp` out"),
-        ({"strategy": "zero1", "shard": 2}, "`shard` applies to hsdp and hybrid_zero"),
+        ({"strategy": "zero1", "shard": 2}, "`shard` applies to hsdp, distributed_optimizer, hybrid_zero"),
         ({"strategy": "zero3", "no_sync": True}, "and FSDP, and `strategy` is zero3; leave it out"),
         ({"strategy": "zero_offload"}, "'zero_offload' offloads parameters or optimizers to the host"),
         ({"strategy": "zero_infinity"}, "write `strategy` zero3 or fsdp"),
@@ -331,6 +338,69 @@ def test_a_layer_as_modules_does_the_same(counts: list[int], works: list[float],
 def test_layouts_that_a_framework_refuses(words: dict[str, str], complaint: str) -> None:
     with pytest.raises(LayoutError, match=complaint):
         Layout(**words)  # type: ignore[arg-type]
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from([1, 2, 4]), st.sampled_from([None, "bfloat16"]), st.booleans(),
+    st.sampled_from([{}, {"pp": 2}, {"tp": 2, "sequence_parallel": True}]),
+)  # fmt: skip
+def test_megatron_without_its_distributed_optimizer_sums_all_and_updates_all(
+    data: int, dtype: str | None, early: bool, words: dict[str, int]
+) -> None:
+    """On one rank both strategies are the same; on several, copies are whole, or dealt out."""
+    ranks = data * words.get("pp", 1) * words.get("tp", 1)
+    whole, dealt_out = (
+        job(one, ranks=ranks, reduce_dtype=dtype, overlap_grad_reduce=early, **words) for one in MEGATRON
+    )
+    count, size = pools(whole)["parameters"] // 2, 2 if dtype else 4
+    assert pools(whole) == {"parameters": 2 * count, "gradients": size * count, "optimizer": 12 * count}
+    if data == 1:
+        assert repr(whole.operations(0)) == repr(dealt_out.operations(0))
+    else:
+        along = whole.job.mesh.together(0, "replicate")
+        summed = [
+            (call.collective.kind, call.collective.nbytes) for operation in whole.operations(0)
+            if isinstance(call := operation.action, Call) and call.group.ranks == along
+        ]  # fmt: skip
+        assert sum(nbytes for _, nbytes in summed) == size * count
+        assert {kind for kind, _ in summed} == {"all_reduce"}
+        assert pools(dealt_out)["optimizer"] == pytest.approx(12 * count / data, rel=1e-4)
+
+
+def test_megatron_in_float32_has_no_copies() -> None:
+    writing = job("megatron_ddp")
+    count = pools(writing)["parameters"] // 2
+    found = pools(Writing(replace(writing.job, precision="float32")))
+    assert found == {"parameters": 4 * count, "gradients": 4 * count, "optimizer": 8 * count}
+
+
+@settings(deadline=None)
+@given(st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2]), st.booleans())
+def test_instances_of_the_distributed_optimizer_divide_it_within_and_sum_across(
+    shard: int, context: int, early: bool
+) -> None:
+    words = {"shard": shard, "cp": context, "overlap_grad_reduce": early}
+    writing = job("distributed_optimizer", ranks=8 * context, **words)
+    held, own = pools(writing), shard * context
+    count = held["parameters"] // 2
+    padded = held["optimizer"] * own // 12
+    assert count <= padded <= count + 8 * 128 * own
+    by_group = Counter[tuple[str, int]]()
+    for operation in writing.operations(0):
+        if isinstance(operation.action, Call) and operation.action.collective.nbytes > 1000:
+            collective = operation.action.collective
+            by_group[collective.kind, len(operation.action.group.ranks)] += collective.nbytes
+    exchanged = {
+        key: nbytes for key, nbytes in by_group.items() if key[0] in ("reduce_scatter", "all_reduce")
+    }
+    wanted = {("reduce_scatter", own): 4 * padded} if own > 1 else {}
+    if shard < 8:
+        wanted["all_reduce", 8 // shard] = 4 * padded // own
+    assert exchanged == wanted
+    kinds = [one.category for one in writing.operations(0)]
+    if own > 1 and shard < 8:
+        assert kinds.index("reduce_scatter") < kinds.index("all_reduce") < kinds.index("all_gather")
 
 
 def test_groups_that_do_not_divide_are_refused() -> None:
@@ -347,7 +417,7 @@ def test_policies_that_cannot_be_are_refused(words: dict[str, object]) -> None:
 
 
 def test_advice_offers_no_layout_that_a_framework_refuses() -> None:
-    for strategy in ("zero2", "zero3", "zero_redundancy", "distributed_optimizer", "hybrid_zero"):
+    for strategy in ("zero2", "zero3", "zero_redundancy", *MEGATRON, "hybrid_zero"):
         found = list(changes(Layout(strategy=strategy)))
         assert any(one.strategy != strategy for one in found) == (strategy != "zero3")
         assert all(one.pp == 1 for one in found if one.strategy in ("zero2", "zero3"))

@@ -296,3 +296,24 @@ def test_the_distributed_optimizer_deals_experts_out_among_those_that_have_them(
     for group, elements in parts:
         assert 4 * elements <= scattered.pop(group) <= 4 * elements + padding
     assert set(scattered) <= {made.mesh.together(rank, "tensor")}
+
+
+@pytest.mark.parametrize(("shard", "context"), [(4, 1), (2, 2), (8, 1)])
+def test_instances_deal_experts_out_among_their_own_ranks(shard: int, context: int) -> None:
+    layout = Layout(strategy="distributed_optimizer", shard=shard, cp=context, ep=2)
+    made = job(layout, 8 * context, 4)
+    assert check(Writing(made).program()).verdict == PROVED
+    mesh = made.mesh
+    near, far = (mesh.together(0, f"expert_{way}") for way in ("shard", "replicate"))
+    assert (len(near), len(far)) == (shard * context // 2, 8 // shard)
+    assert {one for rank in near for one in mesh.together(rank, "expert_replicate")} == {
+        *mesh.together(0, "expert_data")
+    }
+    moved = {group for _, group in summed(made)}
+    assert near in moved
+    assert (far in moved) is (shard < 8)
+
+
+def test_instances_that_do_not_divide_the_experts_ranks_are_refused() -> None:
+    with pytest.raises(LayoutError, match=r"makes 4 instances.* the 2 ranks .*; write `shard` 4"):
+        mesh_of(Layout(strategy="distributed_optimizer", shard=2, ep=4), 8, 8)

@@ -40,9 +40,10 @@ PIPELINES = [
     ("gpipe", 1), ("1f1b", 1), ("zb-h1", 1), ("interleaved1f1b", 2), ("looped_bfs", 2),
     ("interleaved_zero_bubble", 2), ("zbv", 2), ("dualpipev", 2),
 ]  # fmt: skip
-STRATEGIES = ("ddp", "fsdp", "fsdp1", "hsdp", "zero1", "zero2", "zero3", "distributed_optimizer",
-              "zero_redundancy", "hybrid_zero")  # fmt: skip
-HELD = {"distributed_optimizer": {"gradients"}, "zero_redundancy": {"gradients", "buckets"}}
+STRATEGIES = ("ddp", "fsdp", "fsdp1", "hsdp", "zero1", "zero2", "zero3", "megatron_ddp",
+              "distributed_optimizer", "zero_redundancy", "hybrid_zero")  # fmt: skip
+HELD = {"megatron_ddp": {"gradients"}, "distributed_optimizer": {"gradients"},
+        "zero_redundancy": {"gradients", "buckets"}}  # fmt: skip
 """What a rank holds all the time beside parameters and optimizer."""
 
 
@@ -188,7 +189,7 @@ def test_what_nobody_shares_is_held_all_the_same() -> None:
     assert alone[0].peak_nbytes == alone[1].peak_nbytes
 
 
-@pytest.mark.parametrize("strategy", ["distributed_optimizer", "zero1", "zero2", "zero3"])
+@pytest.mark.parametrize("strategy", ["megatron_ddp", "distributed_optimizer", "zero1", "zero2", "zero3"])
 def test_context_parallel_ranks_sum_gradients_and_deal_optimizers_out(strategy: str) -> None:
     layout = Layout(strategy=strategy, cp=2, cp_method="ulysses", clip=True)
     shared, apart = (job(one, 8, 2) for one in (layout, replace(layout, cp=1)))
