@@ -227,7 +227,7 @@ class ParallelJob:
         """Return the bytes of some layers' parameters whose optimizer state a rank holds."""
         listed = list(layers)
         experts = sum(layer.expert_nbytes for layer in listed)
-        dealt = self.mesh.expert_shard if self.mesh.expert > 1 and self.dealt else self.holders
+        dealt = self.mesh.expert_shard if self.mesh.separates_experts and self.dealt else self.holders
         return (sum(layer.nbytes for layer in listed) - experts) // self.holders + experts // dealt
 
     @property

@@ -22,6 +22,7 @@ from ringside.sim.training.strategies import (
 )
 from ringside.sim.training.tensor.context import METHODS
 from ringside.sim.training.tensor.cut import STYLES
+from ringside.sim.training.tensor.dispatch import DISPATCHERS
 from ringside.sim.workload.decoder import CHECKPOINTING
 from ringside.topologies.names import one_of
 
@@ -47,8 +48,9 @@ class Layout:
     that gradients are reduced only after the last micro-batch, and held whole until then (`syncs_each`).
     ``overlap_grad_reduce`` and ``overlap_param_gather`` are Megatron-LM's: its exchanges go bucket by
     bucket beside the passes, not all at once before and after the optimizer. ``ep``
-    neighbours among the data-parallel ranks shard the experts;
-    `ringside.sim.training.tensor.ExpertParallel` has ``ep_imbalance`` and ``capacity_factor``. FSDP gathers
+    neighbours among the data-parallel ranks shard the experts, and ``etp`` ranks share each, None ``tp``
+    (with fewer ``ep`` may be over tensor-parallel ranks too); `ringside.sim.training.tensor.dispatch` has
+    ``ep_imbalance``, ``capacity_factor`` and ``dispatcher``. FSDP gathers
     parameters in ``param_dtype``, None for the products' type, and sums gradients in ``reduce_dtype``, None
     for the parameters'. Megatron-LM's buffer of gradients is of ``reduce_dtype`` too, None for float32, or
     float16 if products are.
@@ -73,8 +75,10 @@ class Layout:
     overlap_param_gather: bool = False
     tables: tuple[Table, ...] = ()
     ep: int = 1
+    etp: int | None = None
     ep_imbalance: float = 1.0
     capacity_factor: float | None = None
+    dispatcher: str = "alltoall"
     param_dtype: str | None = None
     reduce_dtype: str | None = None
 
@@ -88,6 +92,7 @@ class Layout:
             ("strategy", self.strategy, STRATEGIES),
             ("checkpointing", self.checkpointing, CHECKPOINTING),
             ("context-parallel method", self.cp_method, METHODS),
+            ("dispatcher of tokens", self.dispatcher, DISPATCHERS),
             ("style of tensor parallelism", self.tp_style or STYLES[0], STYLES),
             ("type to gather in", self.param_dtype or FSDP_DTYPES[0], FSDP_DTYPES),
             ("type to sum in", self.reduce_dtype or FSDP_DTYPES[0], FSDP_DTYPES[:-1]),
@@ -100,6 +105,7 @@ class Layout:
             ("`micro_batch`", self.micro_batch or self.strategy in AT_ONCE),
             ("`shard`", 1 if self.shard is None else self.shard),
             ("`ep`", self.ep),
+            ("`etp`", 1 if self.etp is None else self.etp),
         ):  # fmt: skip
             if count < 1:
                 raise LayoutError(f"{option} {count}; write 1 or more")
@@ -127,9 +133,10 @@ class Layout:
                 "`async_tp` splits the gathers and scatters of sequence parallelism; add `sequence_parallel`"
             )
         self._check_context()
-        if self.ep > 1 and self.strategy not in EXPERT_STRATEGIES:
+        option = f"`ep` {self.ep}" if self.ep > 1 else f"`etp` {self.etp}"
+        if (self.ep > 1 or self.etp) and self.strategy not in EXPERT_STRATEGIES:
             raise LayoutError(
-                f"`ep` {self.ep} is not modelled with `strategy` {self.strategy}; write `strategy` "
+                f"{option} is not modelled with `strategy` {self.strategy}; write `strategy` "
                 f"{', '.join(EXPERT_STRATEGIES)}"
             )
 

@@ -32,11 +32,12 @@ def mesh_of(layout: Layout, ranks: int, machine: int) -> Mesh:
             f"data_parallel is one process, and {ranks} ranks are on machines of {machine}; write -g "
             f"{machine}, or `strategy` ddp"
         )
-    _check_experts(layout, data * layout.cp, machine)
+    etp = layout.tp if layout.etp is None else layout.etp
+    alike = _ranks_with_the_same(layout, etp, data * near, machine)
     if layout.strategy in COPIES:
         return Mesh(
             tensor=layout.tp, context=layout.cp, replicate=data, pipeline=layout.pp,
-            expert=layout.ep,
+            expert=layout.ep, expert_tensor=etp,
         )  # fmt: skip
     shard = data
     if layout.strategy == "hsdp":
@@ -48,36 +49,44 @@ def mesh_of(layout: Layout, ranks: int, machine: int) -> Mesh:
                 f"`shard` {shard} does not divide {data} data-parallel ranks; write one of "
                 f"{listed(divisors(data))}"
             )
-    alike, instances = data * layout.cp // layout.ep, data // shard
-    if layout.ep > 1 and alike % instances:
+    instances = data // shard
+    if (layout.ep, etp) != (1, layout.tp) and alike % instances:
         raise LayoutError(
             f"`shard` {shard} makes {instances} instances, which do not divide the {alike} ranks "
             f"with the same experts; write `shard` {data // gcd(instances, alike)}"
         )
     return Mesh(
         tensor=layout.tp, context=layout.cp, shard=shard, replicate=data // shard,
-        pipeline=layout.pp, expert=layout.ep,
+        pipeline=layout.pp, expert=layout.ep, expert_tensor=etp,
     )  # fmt: skip
 
 
-def _check_experts(layout: Layout, data: int, machine: int) -> None:
-    """Raise LayoutError for expert-parallel groups that do not divide, or straddle machines unevenly."""
-    together = layout.ep * layout.tp
-    fitting = [
-        count for count in divisors(data)
-        if machine % (count * layout.tp) == 0 or count * layout.tp % machine == 0
-    ]  # fmt: skip
-    if data % layout.ep:
+def _ranks_with_the_same(layout: Layout, etp: int, stage: int, machine: int) -> int:
+    """Return how many of a stage's ranks have the same experts, ``etp`` sharing each.
+
+    Raise LayoutError for groups that do not divide, or straddle machines unevenly.
+    """
+    groups, rest = divmod(stage, etp)
+    if rest:
         raise LayoutError(
-            f"`ep` {layout.ep} does not divide the {data} data-parallel ranks"
-            f"{', those of `cp` among them' if layout.cp > 1 else ''}; write one of `ep` "
-            f"{listed(fitting)}"
+            f"`etp` {etp} does not divide the {stage} ranks of a stage; write one of `etp` "
+            f"{listed(divisors(stage))}"
         )
+    together = layout.ep * etp
+    fitting = [
+        count for count in divisors(groups) if machine % (count * etp) == 0 or count * etp % machine == 0
+    ]
+    if groups % layout.ep:
+        among = f"the {groups} data-parallel ranks{', those of `cp` among them' if layout.cp > 1 else ''}"
+        if etp != layout.tp:
+            among = f"the {groups} groups of `etp` {etp} ranks of a stage"
+        raise LayoutError(f"`ep` {layout.ep} does not divide {among}; write one of `ep` {listed(fitting)}")
     if machine % together and together % machine:
         raise LayoutError(
-            f"groups of `ep` {layout.ep} times `tp` {layout.tp} ranks straddle machines of "
-            f"{machine} unevenly; write one of `ep` {listed(fitting)}"
+            f"groups of `ep` {layout.ep} times `{'tp' if layout.etp is None else 'etp'}` {etp} ranks "
+            f"straddle machines of {machine} unevenly; write one of `ep` {listed(fitting)}"
         )
+    return groups // layout.ep
 
 
 def _shard(layout: Layout, data: int, machine: int) -> int:

@@ -22,8 +22,8 @@ Megatron-LM and torchtitan make the same groups: a fold of the data-parallel ran
 """
 
 UNFOLDED = {
-    "expert": ("context",), "expert_data": ("shard", "replicate"), "expert_shard": ("shard",),
-    "expert_replicate": ("replicate",),
+    "expert_tensor": ("tensor",), "expert": ("context",), "expert_data": ("shard", "replicate"),
+    "expert_shard": ("shard",), "expert_replicate": ("replicate",),
 }  # fmt: skip
 """The place of each fold in a mesh of experts; ``expert_replicate`` is across ``replicate`` groups."""
 
@@ -32,7 +32,8 @@ UNFOLDED = {
 class Mesh:
     """Number of ranks along each dimension; ranks are numbered with the nearest dimension fastest.
 
-    ``expert`` neighbours among the data-parallel ranks shard the experts of a mixture (`FOLDS`).
+    ``expert_tensor`` ranks share each expert of a mixture, 0 those that share a layer. ``expert`` neighbours
+    of these groups among a stage's ranks shard the experts (`FOLDS`).
     """
 
     tensor: int = 1
@@ -41,21 +42,28 @@ class Mesh:
     replicate: int = 1
     pipeline: int = 1
     expert: int = 1
+    expert_tensor: int = 0
 
     def __post_init__(self) -> None:
-        for name in (*DIMENSIONS, "expert"):
+        object.__setattr__(self, "expert_tensor", self.expert_tensor or self.tensor)
+        for name in (*DIMENSIONS, "expert", "expert_tensor"):
             if self.degree(name) < 1:
                 raise ValueError(f"{self.degree(name)} ranks along {name}; write 1 or more")
-        if self.degree(*DATA) % self.expert:
+        if self.degree("tensor", *DATA) % (self.expert * self.expert_tensor):
             raise ValueError(
-                f"{self.expert} expert-parallel ranks do not divide {self.degree(*DATA)} data-parallel ones; "
-                "write a divisor"
+                f"{self.expert} expert-parallel times {self.expert_tensor} ranks that share an expert do not "
+                f"divide {self.degree('tensor', *DATA)} ranks of a stage; write divisors"
             )
 
     @property
     def expert_data(self) -> int:
-        """Number of data-parallel ranks with the same experts."""
-        return self.degree(*DATA) // self.expert
+        """Number of ranks with the same experts."""
+        return self.degree("tensor", *DATA) // (self.expert * self.expert_tensor)
+
+    @property
+    def separates_experts(self) -> bool:
+        """Whether other ranks have the same experts than have the same other parameters."""
+        return (self.expert, self.expert_tensor) != (1, self.tensor)
 
     @property
     def expert_replicate(self) -> int:
@@ -93,11 +101,11 @@ class Mesh:
     def together(self, rank: int, *dimensions: str) -> tuple[int, ...]:
         """Return the ranks that differ from this one only along these dimensions, in ascending order.
 
-        `UNFOLDED` combine with tensor and pipeline only.
+        `UNFOLDED` combine with pipeline only, and with tensor if as many ranks share an expert.
         """
         if UNFOLDED.keys() & set(dimensions):
             folded = Mesh(
-                tensor=self.tensor, context=self.expert, shard=self.expert_shard,
+                tensor=self.expert_tensor, context=self.expert, shard=self.expert_shard,
                 replicate=self.expert_replicate, pipeline=self.pipeline,
             )  # fmt: skip
             unfolded = [own for name in dimensions for own in UNFOLDED.get(name, (name,))]

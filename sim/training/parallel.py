@@ -207,7 +207,8 @@ class ParallelTraining:
         """Return the sources of the times of a mesh's groups."""
         sentences: list[str] = []
         title = LIBRARIES[self.libraries.name].title
-        for name in ("tensor", *DATA, *(FOLDS if mesh.expert > 1 else ())):
+        folds = ("expert_tensor", *FOLDS) if mesh.expert_tensor != mesh.tensor else FOLDS
+        for name in ("tensor", *DATA, *(folds if mesh.separates_experts else ())):
             group = mesh.together(0, name)
             library = self.libraries.of(group) if len(group) > 1 else None
             if library and library.has_tuner:
@@ -254,6 +255,8 @@ class ParallelTraining:
             (layout.cp > 1, f"`cp` {layout.cp}", DECODERS),
             (layout.checkpointing != "none", f"`checkpointing` {layout.checkpointing}", DECODERS),
             (layout.ep > 1, f"`ep` {layout.ep}", mixtures),
+            (layout.etp is not None, f"`etp` {layout.etp}", mixtures),
+            (layout.dispatcher != "alltoall", f"`dispatcher` {layout.dispatcher}", mixtures),
             (layout.ep_imbalance != 1, f"`ep_imbalance` {layout.ep_imbalance:g}", mixtures),
             (layout.capacity_factor is not None, f"`capacity_factor` {layout.capacity_factor}", mixtures),
         ):

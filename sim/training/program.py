@@ -122,7 +122,7 @@ class Writing:
     def _layers(self, stage: int) -> tuple[RankLayer, ...]:
         """Return the layers of a stage; unsharded experts are ordinary parameters."""
         layers = self.job.layers(stage)
-        return layers if self.job.mesh.expert > 1 else tuple(layer.undivided for layer in layers)
+        return layers if self.job.mesh.separates_experts else tuple(layer.undivided for layer in layers)
 
     def _passed(self, layers: tuple[RankLayer, ...]) -> tuple[RankLayer, ...]:
         """Return the layers to pass, cut into modules if these are gathered or reduced one by one."""
@@ -133,7 +133,7 @@ class Writing:
     def _sharing(self, rank: RankList, stage: int, layers: Sequence[RankLayer]) -> Sharing:
         """Return the sharing of a stage's parameters among data-parallel ranks."""
         job = self.job
-        if job.mesh.expert == 1:
+        if not job.mesh.separates_experts:
             return self._sharing_along(rank, stage, layers, DATA)
         # the experts' gradients are summed among ranks with the same experts
         dense = self._sharing_along(rank, stage, layers, DATA)
@@ -228,13 +228,14 @@ def _replicated(
 def _sum_copies(job: ParallelJob, rank: RankList, stages: Sequence[int], layers: Sequence[RankLayer]) -> None:
     """Sum gradients of parameters that ranks replicate but used on different data.
 
-    With sequence parallelism these are norms, along the tensor-parallel ranks; with a tied embedding on
-    two stages, both copies of it.
+    These are norms, along the tensor-parallel ranks (`replicated_parameters`); with a tied embedding on two
+    stages, both copies of it.
     """
     along = rank.communicators.along
-    if job.layout.sequence_parallel:
-        nbytes = sum(one.nbytes for one in replicated_parameters(tuple(layers))) // job.holders
-        group = along(rank.rank, "tensor")
+    group = along(rank.rank, "tensor")
+    copied = replicated_parameters(tuple(layers), tokens=job.layout.sequence_parallel)
+    if copied and len(group.ranks) > 1:
+        nbytes = sum(one.nbytes for one in copied) // job.holders
         norms = Collective("all_reduce", len(group.ranks), nbytes)
         rank.wait(rank.call(group, norms, "gradients of the norms"))
     if job.copies_embedding and job.model.tied and {0, job.layout.stages - 1} & set(stages):

@@ -8,62 +8,11 @@ count for GPT (arXiv:2104.04473, equation 3), unless ``causal`` asks for the hal
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
+from ringside.sim.workload.decoder_parts import Experts, Latent
 from ringside.topologies.names import one_of
 
 CHECKPOINTING = ("none", "selective", "full")
 """Recomputation in backward: nothing, attention proper, or everything but layers' inputs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Experts:
-    """A mixture of experts: ``count`` gated networks of width ``hidden``; a token passes ``active`` of them.
-
-    All tokens pass ``shared`` more. The first ``dense_layers`` layers have a feed-forward network instead.
-    ``biased`` says that the router has a bias per expert, which balances loads and has no gradient.
-    """
-
-    count: int
-    active: int
-    hidden: int
-    shared: int = 0
-    dense_layers: int = 0
-    biased: bool = False
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.active <= self.count:
-            raise ValueError(f"{self.active} of {self.count} experts for a token; write 1 to {self.count}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latent:
-    """Multi-head latent attention: queries, and keys with values, are projected from narrow vectors.
-
-    A head's query and key have ``plain`` elements of its own and ``rotary`` ones, which all heads' keys
-    share; its value has ``value``. ``query_rank`` and ``key_value_rank`` are the narrow vectors' widths
-    (DeepSeek-AI, arXiv:2405.04434, section 2.1).
-    """
-
-    query_rank: int
-    key_value_rank: int
-    plain: int
-    rotary: int
-    value: int
-
-    @property
-    def norms(self) -> int:
-        """Parameters of the narrow vectors' norms."""
-        return self.query_rank + self.key_value_rank
-
-    def inputs(self, width: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return inputs and outputs of the two products that make the narrow vectors."""
-        return (width, self.query_rank), (width, self.key_value_rank + self.rotary)
-
-    def widened(self, heads: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return inputs and outputs of the two products that make the heads' queries, and keys and values."""
-        return (
-            (self.query_rank, heads * (self.plain + self.rotary)),
-            (self.key_value_rank, heads * (self.plain + self.value)),
-        )
 
 
 class DecoderTotals(NamedTuple):
@@ -79,11 +28,13 @@ class Decoder:
     """A decoder-only transformer.
 
     ``width`` is that of a token's vector, ``hidden`` that of the feed-forward network, which is ``gated``
-    if it has a second input product (SwiGLU). ``heads`` are query heads. ``norm`` is
-    ``rms`` or ``layer``; ``biases`` says that products and layer norms have one. ``positions`` is the number
-    of learned position vectors, 0 with rotary embedding; ``tied`` says that the output product uses the
-    embedding. ``sequence`` is the number of tokens per sample, ``longest`` its maximum. ``experts``
-    and ``latent`` attention are optional; with the latter heads are not parts of the width.
+    if it has a second input product (SwiGLU). ``heads`` are query heads of width ``head``, 0 if they are
+    parts of the token's. ``qk_norm`` says that each head's query and key pass a norm; with ``latent``
+    attention the narrow vectors always do. ``norm`` is ``rms`` or ``layer``; ``biases`` says that products
+    and layer norms have one. ``positions`` is the number of learned position vectors, 0 with rotary
+    embedding; ``tied`` says that the output product uses the embedding. ``sequence`` is the number of tokens
+    per sample, ``longest`` its maximum. ``experts`` and ``latent`` attention are optional; with the latter
+    heads are not parts of the width.
     """
 
     name: str
@@ -102,10 +53,18 @@ class Decoder:
     tied: bool = False
     experts: Experts | None = None
     latent: Latent | None = None
+    head: int = 0
+    qk_norm: bool = False
 
     def __post_init__(self) -> None:
-        if self.width % self.heads and not self.latent:
-            raise ValueError(f"{self.name}: a width of {self.width} does not divide by {self.heads} heads")
+        if self.head and self.latent:
+            raise ValueError(
+                f"{self.name}: heads of latent attention have widths of their own; leave head out"
+            )
+        if self.width % self.heads and not (self.latent or self.head):
+            raise ValueError(
+                f"{self.name}: a width of {self.width} does not divide by {self.heads} heads; write head"
+            )
         if self.heads % self.key_value_heads:
             raise ValueError(
                 f"{self.name}: {self.heads} heads do not divide by {self.key_value_heads} key-value heads"
@@ -119,20 +78,42 @@ class Decoder:
         return f"sequence of {self.sequence} tokens"
 
     @property
+    def head_width(self) -> int:
+        """Width of a head, but for latent attention."""
+        return self.head or self.width // self.heads
+
+    @property
+    def query(self) -> int:
+        """Width of queries."""
+        return self.heads * self.head_width
+
+    @property
     def key_value(self) -> int:
         """Width of keys, and of values."""
-        return self.width // self.heads * self.key_value_heads
+        return self.key_value_heads * self.head_width
 
     @property
     def norm_parameters(self) -> int:
         """Parameters of one norm."""
-        return self.width * (2 if self.norm == "layer" and self.biases else 1)
+        return self.width * self.norm_vectors
+
+    @property
+    def norm_vectors(self) -> int:
+        """Number of a norm's vectors: a weight, and perhaps a bias."""
+        return 2 if self.norm == "layer" and self.biases else 1
+
+    @property
+    def inner_norms(self) -> int:
+        """Parameters of attention's own norms: of a head's query and key, or of the narrow vectors."""
+        if self.latent:
+            return self.latent.norms
+        return 2 * self.head_width * self.norm_vectors if self.qk_norm else 0
 
     @property
     def attention_products(self) -> int:
         """Weights of attention's products."""
         if not self.latent:
-            return 2 * self.width * (self.width + self.key_value)
+            return 2 * self.width * (self.query + self.key_value)
         products = *self.latent.inputs(self.width), *self.latent.widened(self.heads)
         return (
             sum(inputs * outputs for inputs, outputs in products)
@@ -143,12 +124,13 @@ class Decoder:
     def scored(self) -> int:
         """Width of a query and of a value, all heads together: the cost of making and using a score."""
         if not self.latent:
-            return 2 * self.width
+            return 2 * self.query
         return self.heads * (self.latent.plain + self.latent.rotary + self.latent.value)
 
     def has_experts(self, layer: int) -> bool:
         """Return whether the layer of this number is a mixture of experts."""
-        return self.experts is not None and layer >= self.experts.dense_layers
+        experts = self.experts
+        return experts is not None and layer >= experts.dense_layers and layer % experts.every == 0
 
     def feed_forward_products(self, layer: int, *, active: bool = False) -> int:
         """Return weights of a layer's products beside attention; ``active``: those that a token passes."""
@@ -156,17 +138,20 @@ class Decoder:
         if self.experts is None or not self.has_experts(layer):
             return (inputs + 1) * self.width * self.hidden
         experts = self.experts
-        passed = experts.shared + (experts.active if active else experts.count)
-        return self.width * (experts.count + (inputs + 1) * passed * experts.hidden)
+        hidden = (experts.active if active else experts.count) * experts.hidden + experts.shared_hidden
+        return self.width * (experts.count + (inputs + 1) * hidden)
 
     def layer_parameters(self, layer: int, *, active: bool = False) -> int:
         """Return parameters of a layer; with ``active`` those that a token passes."""
-        inputs = 2 if self.gated else 1
-        biases = 3 * self.width + 2 * self.key_value + inputs * self.hidden if self.biases else 0
-        if self.experts and self.experts.biased and self.has_experts(layer):
-            biases += self.experts.count
+        biases = 0
+        if self.biases:
+            biases += self.query + 2 * self.key_value + self.width
+        if self.experts and self.has_experts(layer):
+            biases += self.experts.count if self.experts.biased else 0
+        elif self.biases:
+            biases += (2 if self.gated else 1) * self.hidden + self.width
         products = self.attention_products + self.feed_forward_products(layer, active=active)
-        return products + biases + 2 * self.norm_parameters + (self.latent.norms if self.latent else 0)
+        return products + biases + 2 * self.norm_parameters + self.inner_norms
 
     def parameters(self, *, active: bool = False) -> int:
         """Return all parameters; a tied output product has none. ``active``: those that a token passes."""
@@ -287,7 +272,7 @@ DECODERS = {
             gated=True,
             norm="rms",
             biases=False,
-            experts=Experts(count=160, active=6, hidden=1536, shared=2, dense_layers=1),
+            experts=Experts(count=160, active=6, hidden=1536, shared_hidden=3072, dense_layers=1),
             latent=Latent(query_rank=1536, key_value_rank=512, plain=128, rotary=64, value=128),
         ),
         # DeepSeek-AI, arXiv:2412.19437, section 4.2, and the configuration of deepseek-ai/DeepSeek-V3,
@@ -305,7 +290,9 @@ DECODERS = {
             gated=True,
             norm="rms",
             biases=False,
-            experts=Experts(count=256, active=8, hidden=2048, shared=1, dense_layers=3, biased=True),
+            experts=Experts(
+                count=256, active=8, hidden=2048, shared_hidden=2048, dense_layers=3, biased=True
+            ),
             latent=Latent(query_rank=1536, key_value_rank=512, plain=128, rotary=64, value=128),
         ),
     )

@@ -21,7 +21,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from ringside.sim.workload import hugging_face
-from ringside.sim.workload.decoder import MOST, MOST_ELSE, Decoder, Experts, Latent, reshaped
+from ringside.sim.workload.decoder import MOST, MOST_ELSE, Decoder, reshaped
+from ringside.sim.workload.decoder_parts import Experts, Latent
 from ringside.topologies import strict_yaml
 from ringside.topologies.disk import regular
 from ringside.topologies.strict_yaml import complaints

@@ -108,10 +108,6 @@ def _deepseek(config: Config) -> Shape:
         raise ValueError(
             "q_lora_rank is null; latent attention is modelled with narrow queries, write a width"
         )
-    if config.get("moe_layer_freq", 1) != 1:
-        raise ValueError(
-            "moe_layer_freq is not 1; layers without experts are modelled at the beginning alone"
-        )
     latent = {
         "query_rank": config["q_lora_rank"],
         "key_value_rank": config["kv_lora_rank"],
@@ -123,8 +119,9 @@ def _deepseek(config: Config) -> Shape:
         "count": config["n_routed_experts"],
         "active": config["num_experts_per_tok"],
         "hidden": config["moe_intermediate_size"],
-        "shared": config.get("n_shared_experts") or 0,
+        "shared_hidden": (config.get("n_shared_experts") or 0) * config["moe_intermediate_size"],
         "dense_layers": config["first_k_dense_replace"],
+        "every": config.get("moe_layer_freq", 1),
         "biased": config[KEY] == "deepseek_v3",
     }
     shape = _llama({**config, "head_dim": None})

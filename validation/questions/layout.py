@@ -30,6 +30,7 @@ from ringside.sim.training.strategies import (
 )
 from ringside.sim.training.tensor.context import METHODS
 from ringside.sim.training.tensor.cut import STYLES
+from ringside.sim.training.tensor.dispatch import DISPATCHERS
 from ringside.sim.workload.decoder import CHECKPOINTING
 from ringside.sim.workload.devices import full_name
 
@@ -96,6 +97,10 @@ class ByLayout(Question):
         default_text="the parameters'; float32",
     )
     ep: int = option("Expert-parallel ranks, neighbours among the data-parallel ones.", default=1)
+    etp: int | None = option("Ranks that share each expert.", default=None, default_text="those of --tp")
+    dispatcher: str = option(
+        "How tokens get to their experts and back.", metavar=choices(DISPATCHERS), default="alltoall"
+    )
     ep_imbalance: float = option("Tokens of the busiest expert-parallel rank over the mean.", default=1.0)
     capacity_factor: float | None = option(
         "Capacity of each expert over the mean; tokens are padded or dropped.",
@@ -136,7 +141,8 @@ class ByLayout(Question):
             checkpointing=self.checkpointing, sequence_parallel=self.sequence_parallel,
             clip=self.strategy in CLIPPING if self.clip is None else self.clip,
             overlap_grad_reduce=self.overlap_grad_reduce, overlap_param_gather=self.overlap_param_gather,
-            no_sync=self.no_sync, tables=tables, ep=self.ep, ep_imbalance=self.ep_imbalance,
+            no_sync=self.no_sync, tables=tables, ep=self.ep, etp=self.etp,
+            dispatcher=self.dispatcher, ep_imbalance=self.ep_imbalance,
             capacity_factor=self.capacity_factor,
             param_dtype=full_name(self.param_dtype), reduce_dtype=full_name(self.reduce_dtype),
         )  # fmt: skip

@@ -291,6 +291,8 @@ class ParallelAnswer:
         ]
         if mesh.expert > 1:
             degrees.append(f"experts among {mesh.expert}")
+        if mesh.expert_tensor != mesh.tensor:
+            degrees.append(f"each expert among {mesh.expert_tensor}")
         schedule = f", {layout.schedule}" if mesh.pipeline > 1 else ""
         stages = f" with {layout.virtual} stages a rank" if layout.virtual > 1 else ""
         lines = [

@@ -179,7 +179,7 @@ class Bounds:
 
     def _ended(self, job: ParallelJob, own: Sequence[StageCost], passed: float) -> float:
         """Return when a rank has run its optimizer, given the end of its passes."""
-        if job.layout.strategy not in ("ddp", *FSDP) or job.mesh.expert > 1:
+        if job.layout.strategy not in ("ddp", *FSDP) or job.mesh.separates_experts:
             return passed
         nbytes = sum(cost.nbytes for cost in own) / job.holders
         update_s = job.optimizer.seconds(int(nbytes), job.costs.memory_bandwidth) * job.pace
@@ -267,7 +267,7 @@ def _held(job: ParallelJob, costs: Sequence[StageCost]) -> int:
     nbytes, states = sum(cost.nbytes for cost in costs), job.optimizer.states
     if job.layout.strategy == "ddp":
         # experts without replicas are in no bucket
-        shares = job.mesh.degree(*DATA) > 1 and job.mesh.expert == 1
+        shares = job.mesh.degree(*DATA) > 1 and not job.mesh.separates_experts
         return (2 + states) * nbytes + (nbytes if shares and not job.ddp.gradient_as_bucket_view else 0)
     return (1 + states) * nbytes // job.holders if job.layout.strategy in FSDP else 0
 

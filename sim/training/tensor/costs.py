@@ -77,11 +77,14 @@ class KernelCosts:
 
     @property
     def turned(self) -> PerPass:
-        """Seconds of rotary positions, and in backward of joining gradients of queries, keys and values."""
+        """Seconds of queries' and keys' norms and rotary positions, in backward of joining gradients."""
         cut, stack, streamed_s = self.cut, self.computing.stack, self.computing.streamed_s
         query, key_value = self._tokens * cut.query, self._tokens * cut.key_value
         rotary = PerPass(0, 0) if cut.decoder.positions else stack.rotary
         forward_s, backward_s = (streamed_s(query + key_value, nbytes, 0) for nbytes in rotary)
+        if cut.decoder.qk_norm and not cut.decoder.latent:
+            forward_s += streamed_s(query + key_value, stack.norm.forward, 2)
+            backward_s += streamed_s(query + key_value, stack.norm.backward, 2)
         joined_s = streamed_s(query + 2 * key_value, stack.joined, 0)
         return PerPass(forward_s, backward_s + joined_s + self._biases_s(query + 2 * key_value))
 

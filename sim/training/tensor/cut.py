@@ -114,7 +114,7 @@ class Cut:
             )
         self._divides("columns of its feed-forward network", decoder.hidden)
         if decoder.experts:
-            self._divides("columns of an expert", decoder.experts.hidden)
+            self._divides("columns of the experts that all tokens pass", decoder.experts.shared_hidden)
         self._check_context()
         if self.parallel.sequence:
             self._divides("tokens of a sequence", decoder.sequence // self.context.degree)
@@ -137,7 +137,7 @@ class Cut:
                 f"for {degree} context-parallel ranks; write `seq` "
                 f"{-(-self.decoder.sequence // pieces) * pieces}"
             )
-        heads = self.key_value * self.decoder.heads // self.decoder.width
+        heads = self._groups
         if self.context.method == "ulysses" and heads % degree:
             raise ValueError(
                 f"{name}: {heads} key-value heads of a rank do not divide by {degree} context-parallel "
@@ -161,7 +161,7 @@ class Cut:
     @property
     def query(self) -> int:
         """Width of the queries."""
-        return self.decoder.width // self.parallel.degree
+        return self.decoder.query // self.parallel.degree
 
     @property
     def heads(self) -> int:
@@ -171,8 +171,12 @@ class Cut:
     @property
     def key_value(self) -> int:
         """Width of the keys, and of the values; with more ranks than key-value heads these are copied."""
-        groups = max(1, self.decoder.key_value_heads // self.parallel.degree)
-        return groups * (self.decoder.width // self.decoder.heads)
+        return self._groups * self.decoder.head_width
+
+    @property
+    def _groups(self) -> int:
+        """Number of key-value heads."""
+        return max(1, self.decoder.key_value_heads // self.parallel.degree)
 
     @property
     def hidden(self) -> int:
@@ -245,10 +249,20 @@ class Cut:
 
     def norm(self, name: str, dtype: str) -> tuple[Tensor, ...]:
         """Return a norm's parameters, which every rank has."""
-        weight = Tensor(f"{name}.weight", self.decoder.width, dtype)
-        if self.decoder.norm_parameters == self.decoder.width:
-            return (weight,)
-        return (weight, Tensor(f"{name}.bias", self.decoder.width, dtype))
+        return self._norm(name, self.decoder.width, dtype)
+
+    def inner_norms(self, dtype: str) -> tuple[Tensor, ...]:
+        """Return parameters of attention's own norms, which every rank has."""
+        decoder, latent = self.decoder, self.decoder.latent
+        if latent:
+            widths = {"query_norm": latent.query_rank, "key_value_norm": latent.key_value_rank}
+            return tuple(Tensor(f"{name}.weight", width, dtype) for name, width in widths.items())
+        names = ("head_query_norm", "head_key_norm") if decoder.qk_norm else ()
+        return tuple(one for name in names for one in self._norm(name, decoder.head_width, dtype))
+
+    def _norm(self, name: str, width: int, dtype: str) -> tuple[Tensor, ...]:
+        parts = ("weight", "bias")[: self.decoder.norm_vectors]
+        return tuple(Tensor(f"{name}.{part}", width, dtype) for part in parts)
 
 
 def _list(numbers: Iterable[int]) -> str:

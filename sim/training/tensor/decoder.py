@@ -11,7 +11,7 @@ from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.tensor.context import ContextParallel
 from ringside.sim.training.tensor.costs import Numerics
 from ringside.sim.training.tensor.cut import Pull, TensorParallel
-from ringside.sim.training.tensor.experts import ExpertParallel
+from ringside.sim.training.tensor.dispatch import ExpertParallel
 from ringside.sim.training.tensor.layers import rank_layers, tied_embedding
 from ringside.sim.workload.architecture import ArchitectureOnGpu
 from ringside.sim.workload.decoder import DECODERS, Decoder
@@ -97,7 +97,10 @@ def decoder_on_rank(
     under sequence parallelism.
     """
     _check_experts(decoder, layout)
-    experts = ExpertParallel(degree=layout.ep, imbalance=layout.ep_imbalance, capacity=layout.capacity_factor)
+    experts = ExpertParallel(
+        degree=layout.ep, tensor=layout.etp, dispatcher=layout.dispatcher, imbalance=layout.ep_imbalance,
+        capacity=layout.capacity_factor,
+    )  # fmt: skip
     parallel = TensorParallel(
         degree=layout.tp, sequence=layout.sequence_parallel, style=layout.style, pull=pull
     )
@@ -140,7 +143,9 @@ def decoder_workload(
 def _check_experts(decoder: Decoder, layout: Layout) -> None:
     """Raise LayoutError for experts' options without experts, and if all ranks would send all tokens."""
     if decoder.experts is None:
-        given = {"`ep`": layout.ep > 1, "`capacity_factor`": layout.capacity_factor is not None,
+        given = {"`ep`": layout.ep > 1, "`etp`": layout.etp is not None,
+                "`dispatcher`": layout.dispatcher != "alltoall",
+                "`capacity_factor`": layout.capacity_factor is not None,
                 "`ep_imbalance`": layout.ep_imbalance != 1}  # fmt: skip
         for option in (name for name, is_said in given.items() if is_said):
             mixtures = ", ".join(name for name, one in DECODERS.items() if one.experts)

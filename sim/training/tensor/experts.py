@@ -1,55 +1,20 @@
 """A mixture of experts on one rank: tokens go to the ranks that have their experts, and come back.
 
-As in Megatron-LM's all-to-all dispatcher (megatron/core/transformer/moe/token_dispatcher.py): ranks exchange
-how many tokens go to each expert, and the host waits for these counts, which set the sizes of
-the parts. Tokens are sorted by expert and sent, then their probabilities; the
-results return the same way. Backward sends gradients in reverse. Experts are cut by tensor parallelism
-like other networks, and their ranks gather each other's tokens for that.
+`ringside.sim.training.tensor.dispatch` sends them. Experts are cut by tensor parallelism, by default like
+other networks.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
-from ringside.sim.collective import Collective
 from ringside.sim.compute.stacks import PerPass
-from ringside.sim.training.layers import Exchange, Kernels, Pass
+from ringside.sim.training.layers import Kernels, Pass
 from ringside.sim.training.tensor.cut import Cut, Product
-from ringside.sim.training.tensor.passes import DTYPES, PassCosts, merged
-from ringside.sim.workload.decoder import Experts
+from ringside.sim.training.tensor.dispatch import Dispatch, ExpertParallel
+from ringside.sim.training.tensor.passes import PassCosts, merged
+from ringside.sim.workload.decoder_parts import Experts
 from ringside.sim.workload.workload import Tensor
-
-HOST_SYNC_S = 20e-6
-"""Seconds that a GPU idles while its host waits for counts and launches again.
-
-A round figure: a copy to the host and the launch of a kernel take some 10 microseconds each.
-"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpertParallel:
-    """Expert parallelism among ``degree`` ranks, each with the same number of a layer's experts.
-
-    The simulated rank gets ``imbalance`` times the mean number of tokens. With a ``capacity`` factor
-    each expert gets that many times the mean: missing tokens are padded, further ones are dropped, and
-    ranks need not exchange counts.
-    """
-
-    degree: int = 1
-    imbalance: float = 1.0
-    capacity: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.degree < 1:
-            raise ValueError(f"expert parallelism among {self.degree} ranks; write 1 or more")
-        if not 1 <= self.imbalance <= self.degree:
-            raise ValueError(
-                f"the busiest of {self.degree} expert-parallel ranks has {self.imbalance:g} times the mean; "
-                f"write 1 to {self.degree}"
-            )
-        if self.capacity is not None and not 0 < self.capacity < float("inf"):
-            raise ValueError(f"a capacity of {self.capacity:g} times the even part; write for example 1.25")
-        if self.capacity is not None and self.imbalance > 1:
-            raise ValueError("a capacity balances the experts, so imbalance is 1; remove one of them")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +32,11 @@ class Mixture:
             raise ValueError(
                 f"{self.cut.decoder.name}: {count} experts do not divide by {degree} expert-parallel ranks; "
                 f"write one of {fitting}"
+            )
+        if self._experts.hidden % self._dispatch.tensor:
+            raise ValueError(
+                f"{self.cut.decoder.name}: {self._experts.hidden} columns of an expert do not divide by "
+                f"{self._dispatch.tensor} tensor-parallel ranks of the experts; write a divisor"
             )
 
     def parameters(self, dtype: str) -> tuple[Tensor, ...]:
@@ -94,11 +64,12 @@ class Mixture:
     @property
     def kept_nbytes(self) -> int:
         """Bytes of activations: experts' scores, experts' inputs, and tensors inside the networks."""
-        hidden = self.cut.decoder.width + 3 * self._experts.hidden // self._tensor
-        shared = 3 * self._experts.shared * self._experts.hidden // self._tensor
+        inside = 3 if self.cut.decoder.gated else 2
+        hidden = self.cut.decoder.width + inside * self._experts.hidden // self._dispatch.tensor
+        shared = inside * self._shared_hidden
         itemsize = self.costs.computing.itemsize
-        scores = 4 * self._tokens * self._experts.count
-        return scores + (self._got * hidden + self.costs.tokens * shared) * itemsize
+        scores = 4 * self._dispatch.tokens * self._experts.count
+        return scores + (self._dispatch.got * hidden + self.costs.tokens * shared) * itemsize
 
     @property
     def forward(self) -> Pass:
@@ -108,19 +79,15 @@ class Mixture:
             [
                 Kernels(costs.norm.forward),
                 *self._shared_forward,
-                Kernels(costs.product(self._router, tokens=self._tokens) + self._ordering_s(self._tokens)),
-                *self._told,
-                *self._sent,
-                *self._probabilities,
-                *self._tensor_exchange("all_gather"),
+                Kernels(self._routed_s(costs.product) + self._dispatch.outer_ordering_s),
+                *self._dispatch.dispatched,
                 Kernels(
-                    2 * self._inner_ordering_s
+                    2 * self._dispatch.inner_ordering_s
                     + sum(map(self._forward_s, self._products))
                     + self._activation.forward
                 ),
-                *self._tensor_exchange("reduce_scatter"),
-                *self._sent,
-                Kernels(self._ordering_s(self._tokens) + costs.residual.forward),
+                *self._dispatch.exchanged("reduce_scatter"),
+                Kernels(self._dispatch.outer_ordering_s + costs.residual.forward),
             ]
         )
 
@@ -141,18 +108,18 @@ class Mixture:
         costs = self.costs
         products = sum(map(self._weight_s, self._products))
         shared = sum(map(costs.weight_gradient, self._shared))
-        router = costs.weight_gradient(self._router, tokens=self._tokens)
+        router = self._routed_s(costs.weight_gradient)
         return merged([*again, Kernels(products + shared + router)])
 
     @property
     def arrival(self) -> list[tuple[tuple[str, ...], float]]:
         """Return the products' parameters in the order of their gradients in backward, with its seconds."""
         up, down = self._products
-        ordering, inner = self._ordering_s(self._tokens), self._inner_ordering_s
+        ordering, inner = self._dispatch.outer_ordering_s, self._dispatch.inner_ordering_s
         arrival = [
             (("experts.down.weight",), self.costs.residual.backward + ordering + inner
              + self._gradients_s(down, weights=True)),
-            (("experts.gate_up.weight",), self._activation.backward
+            ((f"experts.{up.name}.weight",), self._activation.backward
              + self._gradients_s(up, weights=True) + inner),
             (("router.correction", "router.weight"), ordering + self._router_back_s(weights=True)),
         ]  # fmt: skip
@@ -168,14 +135,11 @@ class Mixture:
         shared = sum(map(costs.gradients if weights else costs.input_gradient, self._shared))
         return merged(
             [
-                Kernels(costs.residual.backward + self._ordering_s(self._tokens)),
-                *self._sent,
-                *self._tensor_exchange("all_gather"),
-                Kernels(2 * self._inner_ordering_s + products + self._activation.backward),
-                *self._tensor_exchange("reduce_scatter"),
-                *self._probabilities,
-                *self._sent,
-                Kernels(self._ordering_s(self._tokens) + self._router_back_s(weights=weights)),
+                Kernels(costs.residual.backward + self._dispatch.outer_ordering_s),
+                *self._dispatch.exchanged("all_gather"),
+                Kernels(2 * self._dispatch.inner_ordering_s + products + self._activation.backward),
+                *self._dispatch.returned,
+                Kernels(self._dispatch.outer_ordering_s + self._router_back_s(weights=weights)),
                 *(costs.gather() if self._shared else ()),
                 *again,
                 Kernels(shared + self._shared_activation.backward),
@@ -191,27 +155,10 @@ class Mixture:
         return experts
 
     @property
-    def _tensor(self) -> int:
-        return self.cut.parallel.degree
-
-    @property
-    def _tokens(self) -> int:
-        """The rank's own tokens."""
-        return self.costs.tokens // self.cut.spread
-
-    @property
-    def _routed(self) -> int:
-        """Tokens that arrive at the rank, once for each of their experts, before tensor parallelism."""
-        experts, capacity = self._experts, self.parallel.capacity
-        even = self._tokens * experts.active
-        if capacity is not None:
-            return experts.count * ceil(even / experts.count * capacity)
-        return ceil(even * self.parallel.imbalance)
-
-    @property
-    def _got(self) -> int:
-        """Tokens that the rank's experts compute."""
-        return self._routed * self.cut.spread
+    def _dispatch(self) -> Dispatch:
+        """The exchanges of tokens, which the ranks that share a layer have cut up."""
+        tokens = self.costs.tokens // self.cut.spread
+        return Dispatch(self.costs.computing, self.cut, self.parallel, self._experts, tokens)
 
     @property
     def _router(self) -> Product:
@@ -220,21 +167,31 @@ class Mixture:
     @property
     def _products(self) -> tuple[Product, Product]:
         """One expert's products."""
-        width, hidden = self.cut.decoder.width, self._experts.hidden // self._tensor
-        return Product("gate_up", width, 2 * hidden), Product("down", hidden, width, "rows")
+        return self._network("", self._experts.hidden // self._dispatch.tensor)
+
+    @property
+    def _shared_hidden(self) -> int:
+        """Width of the experts that all tokens pass, which are cut like the layer's other products."""
+        return self._experts.shared_hidden // self.cut.parallel.degree
 
     @property
     def _shared(self) -> tuple[Product, ...]:
-        width, hidden = self.cut.decoder.width, self._experts.shared * self._experts.hidden // self._tensor
-        if not hidden:
-            return ()
-        return Product("shared.gate_up", width, 2 * hidden), Product("shared.down", hidden, width, "rows")
+        return self._network("shared.", self._shared_hidden) if self._shared_hidden else ()
+
+    def _network(self, prefix: str, hidden: int) -> tuple[Product, Product]:
+        """Return the products of a network of this width on the rank."""
+        width, gated = self.cut.decoder.width, self.cut.decoder.gated
+        name, inputs = ("gate_up", 2) if gated else ("up", 1)
+        return (
+            Product(f"{prefix}{name}", width, inputs * hidden),
+            Product(f"{prefix}down", hidden, width, "rows"),
+        )
 
     @property
     def _each(self) -> tuple[int, int]:
         """Tokens of one of the rank's experts, and the number of experts."""
         count = self._experts.count // self.parallel.degree
-        return ceil(self._got / count), count
+        return ceil(self._dispatch.got / count), count
 
     def _forward_s(self, one: Product) -> float:
         """Return the seconds of one product of all experts."""
@@ -251,22 +208,27 @@ class Mixture:
         tokens, count = self._each
         return self.costs.weight_gradient(one, tokens=tokens, count=count)
 
+    def _routed_s(self, passed: Callable[..., float]) -> float:
+        """Return the router's seconds in a pass of the rank's own tokens."""
+        return passed(self._router, tokens=self._dispatch.tokens)
+
     def _router_back_s(self, *, weights: bool) -> float:
-        seconds = self.costs.input_gradient(self._router, tokens=self._tokens)
-        return seconds + (self.costs.weight_gradient(self._router, tokens=self._tokens) if weights else 0.0)
+        seconds = self._routed_s(self.costs.input_gradient)
+        return seconds + (self._routed_s(self.costs.weight_gradient) if weights else 0.0)
 
     @property
     def _activation(self) -> PerPass:
-        return self._activated(self._got * self._experts.hidden / self._tensor)
+        return self._activated(self._dispatch.got * self._experts.hidden / self._dispatch.tensor)
 
     @property
     def _shared_activation(self) -> PerPass:
-        return self._activated(self.costs.tokens * self._experts.shared * self._experts.hidden / self._tensor)
+        return self._activated(self.costs.tokens * self._shared_hidden)
 
     def _activated(self, columns: float) -> PerPass:
         """Return the seconds of the activation function on this many elements."""
         computing = self.costs.computing
-        return PerPass(*(computing.streamed_s(columns, nbytes) for nbytes in computing.stack.gated))
+        kernels = computing.stack.gated if self.cut.decoder.gated else computing.stack.plain
+        return PerPass(*(computing.streamed_s(columns, nbytes) for nbytes in kernels))
 
     @property
     def _shared_forward(self) -> Pass:
@@ -275,46 +237,3 @@ class Mixture:
         products = sum(map(self.costs.product, self._shared))
         work = Kernels(products + self._shared_activation.forward)
         return (*self.costs.gather(), work, *self.costs.reduce())
-
-    def _ordering_s(self, tokens: int) -> float:
-        """Return the seconds to copy tokens into expert order, once per expert, or to sum them up."""
-        copies = 1 + self._experts.active
-        return self.costs.computing.streamed_s(tokens * self.cut.decoder.width, 2.0 * copies)
-
-    @property
-    def _inner_ordering_s(self) -> float:
-        """Return the seconds to sort tokens from several ranks by the rank's experts."""
-        if self.parallel.degree * self._tensor == 1 or self._experts.count == self.parallel.degree:
-            return 0.0
-        return self.costs.computing.streamed_s(self._got * self.cut.decoder.width, 4.0)
-
-    @property
-    def _told(self) -> Pass:
-        """Exchange the number of tokens per expert, for which the host waits."""
-        ranks = self.parallel.degree * self._tensor
-        if ranks == 1 or self.parallel.capacity is not None:
-            return ()
-        counts = Collective("all_gather", ranks, 8 * ranks * self._experts.count, dtype="int64")
-        return Exchange(("tensor", "expert"), counts), Kernels(HOST_SYNC_S)
-
-    @property
-    def _sent(self) -> Pass:
-        itemsize = self.costs.computing.itemsize
-        return self._all_to_all(self._routed * self.cut.decoder.width * itemsize, DTYPES[itemsize])
-
-    @property
-    def _probabilities(self) -> Pass:
-        return self._all_to_all(4 * self._routed, "float32")
-
-    def _all_to_all(self, nbytes: int, dtype: str) -> Pass:
-        if self.parallel.degree == 1:
-            return ()
-        return (Exchange(("expert",), Collective("all_to_all", self.parallel.degree, nbytes, dtype=dtype)),)
-
-    def _tensor_exchange(self, kind: str) -> Pass:
-        """Gather the tokens of all tensor-parallel ranks, or sum their results."""
-        if self._tensor == 1:
-            return ()
-        itemsize = self.costs.computing.itemsize
-        nbytes = self._got * self.cut.decoder.width * itemsize
-        return (Exchange(("tensor",), Collective(kind, self._tensor, nbytes, dtype=DTYPES[itemsize])),)

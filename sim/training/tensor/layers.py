@@ -8,7 +8,8 @@ from ringside.sim.training.tensor.activations import Activations
 from ringside.sim.training.tensor.context import Attention, ContextParallel
 from ringside.sim.training.tensor.costs import KernelCosts, Numerics
 from ringside.sim.training.tensor.cut import Cut, Product, TensorParallel
-from ringside.sim.training.tensor.experts import ExpertParallel, Mixture
+from ringside.sim.training.tensor.dispatch import ExpertParallel
+from ringside.sim.training.tensor.experts import Mixture
 from ringside.sim.training.tensor.passes import DTYPES, Branch, Columns, PassCosts, exchange, merged
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.workload import Tensor
@@ -54,19 +55,21 @@ def tied_embedding(decoder: Decoder, parallel: TensorParallel, dtype: str) -> Te
     return Tensor("embedding.weight", rows * decoder.width, dtype, rows=rows)
 
 
-def replicated_parameters(layers: tuple[RankLayer, ...]) -> tuple[Tensor, ...]:
+def replicated_parameters(layers: tuple[RankLayer, ...], *, tokens: bool = True) -> tuple[Tensor, ...]:
     """Return parameters that tensor-parallel ranks replicate: norms, routers, whole products, biases of rows.
 
-    With sequence parallelism each rank uses them on other tokens, so their gradients are summed along
-    ``tensor`` after backward.
+    With sequence parallelism each rank uses them on other ``tokens``, so their gradients are summed along
+    ``tensor`` after backward. Without, it uses a head's norms on other heads, and only these are summed.
     """
     return tuple(
         tensor
         for layer in layers
         for tensor in layer.parameters
-        if "norm" in tensor.name or tensor.name in _COPIED
+        if tensor.name in _OF_HEADS or (tokens and ("norm" in tensor.name or tensor.name in _COPIED))
     )
 
+
+_OF_HEADS = {f"head_{name}_norm.{part}" for name in ("query", "key") for part in ("weight", "bias")}
 
 _COPIED = {"output.bias", "down.bias", "positions.weight", "router.weight", "router.correction",
            "query_down.weight", "key_value_down.weight"}  # fmt: skip
@@ -130,15 +133,6 @@ class _Making:
             (*proper.backward, Kernels(turned.backward)), after,
         )  # fmt: skip
         feed_forward, parameters, experts = self._feed_forward(number)
-        latent = self.cut.decoder.latent
-        narrow = (
-            (
-                Tensor("query_norm.weight", latent.query_rank, self._dtype),
-                Tensor("key_value_norm.weight", latent.key_value_rank, self._dtype),
-            )
-            if latent
-            else ()
-        )
         forward = merged([*attention.forward, *feed_forward.forward])
         again: dict[str, Pass] = {
             "none": (),
@@ -147,7 +141,7 @@ class _Making:
         }
         inside = feed_forward.kept_nbytes if isinstance(feed_forward, Mixture) else None
         kept, recomputed = replace(self._kept, experts=inside).kept(self.numerics.checkpointing)
-        attends = (*self._parameters(*before, after), *narrow)
+        attends = (*self._parameters(*before, after), *self.cut.inner_norms(self._dtype))
         norms = tuple(self.cut.norm(name, self._dtype) for name in ("attention_norm", "feed_forward_norm"))
         tensors = (*attends, *parameters, *norms[0], *norms[1])
         if self.cut.decoder.positions:

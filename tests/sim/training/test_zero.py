@@ -1,100 +1,25 @@
 """Sharded optimizers: messages, memory, and their order."""
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ringside.sim.collective import Collective
-from ringside.sim.compute.prices import StackOnGpu, prices_on
-from ringside.sim.program import Call, Operation, Wait
-from ringside.sim.training.ddp.job import Costs
-from ringside.sim.training.job import ParallelJob
+from ringside.sim.program import Call, Wait
 from ringside.sim.training.layers import Exchange, Kernels, RankLayer, as_modules
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.layout_mesh import mesh_of
-from ringside.sim.training.memory.optimizers import find_optimizer
-from ringside.sim.training.mesh import Communicators, Mesh
+from ringside.sim.training.mesh import Mesh
 from ringside.sim.training.parallel import changes
-from ringside.sim.training.program import Writing
-from ringside.sim.training.stage import RankList, Stage
 from ringside.sim.training.strategies import MEGATRON
-from ringside.sim.training.tensor.decoder import decoder_on_rank
 from ringside.sim.training.zero.broadcasts import HybridZero
-from ringside.sim.training.zero.distributed_optimizer import DistributedOptimizer, bucket_size
 from ringside.sim.training.zero.partition import ZeroPolicy, dealt, most
 from ringside.sim.training.zero.stages import ReducedWhole
 from ringside.sim.training.zero.third import DealtOut
-from ringside.sim.workload.decoder import DECODERS, Decoder
-from ringside.sim.workload.devices import device
 from ringside.sim.workload.workload import Tensor
-
-ADAM = find_optimizer("adam")
-GPU = device("a100")
-SMALL = replace(
-    DECODERS["llama2-7b"], layers=4, width=1024, heads=8, key_value_heads=8, hidden=2048, vocabulary=8192
-)
-
-
-def made(layers: int = 3, count: int = 1000) -> list[RankLayer]:
-    """Return layers of one module each, of one second forward and two backward."""
-    return [
-        RankLayer(
-            name=f"layer {number}", parameters=(Tensor("weight", count, "bfloat16"),),
-            forward=(Kernels(1.0),), backward=(Kernels(2.0),),
-        )
-        for number in range(layers)
-    ]  # fmt: skip
-
-
-def rank(ranks: int = 4, **mesh: int) -> RankList:
-    return RankList(0, Communicators(Mesh(**(mesh or {"shard": ranks}))))
-
-
-def calls(operations: list[Operation]) -> list[tuple[str, int]]:
-    """Return kind and bytes of all collectives, in order."""
-    actions = [operation.action for operation in operations]
-    return [(one.collective.kind, one.collective.nbytes) for one in actions if isinstance(one, Call)]
-
-
-def step(sharing: object, own: RankList, layers: list[RankLayer], micro_batches: int = 1) -> list[Operation]:
-    """Return a whole step."""
-    stage = Stage(own, layers, sharing)  # type: ignore[arg-type]
-    sharing.hold(ADAM)  # type: ignore[attr-defined]
-    stage.pass_all(micro_batches)
-    stage.sharing.after_step()
-    sharing.update(1.0)  # type: ignore[attr-defined]
-    return own.operations
-
-
-def job(strategy: str, *, decoder: Decoder = SMALL, batch: int = 4, ranks: int = 8, **words: int) -> Writing:
-    layout = Layout(strategy=strategy, **words)  # type: ignore[arg-type]
-    model = decoder_on_rank(decoder, layout, StackOnGpu(prices_on(GPU, "bf16")), "float32")
-    return Writing(
-        ParallelJob(
-            model=model, layout=layout, mesh=mesh_of(layout, ranks, 8), batch=batch, optimizer=ADAM,
-            precision="bfloat16", costs=Costs(memory_bandwidth=GPU.streaming),
-        )
-    )  # fmt: skip
-
-
-def sent(writing: Writing, number: int = 0) -> Counter[str]:
-    """Return the bytes by kind."""
-    found: Counter[str] = Counter()
-    for kind, nbytes in calls(list(writing.operations(number))):
-        found[kind] += nbytes
-    return found
-
-
-def pools(writing: Writing, number: int = 0) -> dict[str, int]:
-    """Return the bytes allocated by the end of the first operation and not freed by the last."""
-    left: Counter[str] = Counter()
-    for operation in writing.operations(number):
-        for pool, nbytes in operation.memory:
-            left[pool] += nbytes
-    return {pool: nbytes for pool, nbytes in left.items() if nbytes}
+from tests.sim.training.zero_steps import SMALL, calls, job, made, pools, rank, sent, step
 
 
 @pytest.mark.parametrize("micro_batches", [1, 3])
@@ -175,44 +100,6 @@ def test_small_parameters_are_gathered_once_after_the_step() -> None:
     assert calls(step(DealtOut(own, layers, ZeroPolicy()), own, layers)) == [
         ("reduce_scatter", 6000), ("all_gather", 6000),
     ]  # fmt: skip
-
-
-def test_megatron_exchanges_all_at_once_unless_told_to_overlap() -> None:
-    """One reduce-scatter behind all passes and one all-gather behind the optimizer, on every stage."""
-    writing = job("distributed_optimizer", decoder=replace(SMALL, layers=16), pp=2)
-    for rank in (0, 4):
-        operations = list(writing.operations(rank))
-        kinds = [one.category for one in operations]
-        assert (kinds.count("reduce_scatter"), kinds.count("all_gather")) == (1, 1)
-        last = max(place for place, kind in enumerate(kinds) if kind in ("forward", "backward"))
-        assert last < kinds.index("reduce_scatter") < kinds.index("optimizer") < kinds.index("all_gather")
-
-
-def test_megatron_has_several_buckets_on_the_first_stage_alone() -> None:
-    writing = job(
-        "distributed_optimizer", decoder=replace(SMALL, layers=16), pp=2, overlap_grad_reduce=True,
-        overlap_param_gather=True,
-    )  # fmt: skip
-    first, second = (
-        Counter(kind for kind, _ in calls(list(writing.operations(number)))) for number in (0, 4)
-    )
-    assert first["reduce_scatter"] == first["all_gather"] == 3
-    assert second["reduce_scatter"] == second["all_gather"] == 1
-    assert bucket_size(8) == 40_000_000
-    assert bucket_size(1024) == 1_024_000_000
-
-
-def test_megatron_gathers_the_next_bucket_when_one_is_used_and_reduces_early() -> None:
-    layers = made(4, 1000)
-    own = rank()
-    operations = step(DistributedOptimizer(own, layers, bucket_size=2000), own, layers, 2)
-    names = [operation.name for operation in operations]
-    assert calls(operations) == [("all_gather", 4096)] * 2 + [("reduce_scatter", 8192)] * 2
-    assert names.index("layer 0, micro-batch 0") > names.index("all-gather of parameters")
-    reduced = names.index("reduce-scatter of gradients")
-    # after the last two layers' backward of the last micro-batch, before that of the first two
-    after = [operation.name for operation in operations[reduced:] if operation.name.startswith("layer")]
-    assert after == ["layer 1, micro-batch 1", "layer 0, micro-batch 1"]
 
 
 def test_owners_broadcast_in_the_order_of_ranks() -> None:
@@ -338,69 +225,6 @@ def test_a_layer_as_modules_does_the_same(counts: list[int], works: list[float],
 def test_layouts_that_a_framework_refuses(words: dict[str, str], complaint: str) -> None:
     with pytest.raises(LayoutError, match=complaint):
         Layout(**words)  # type: ignore[arg-type]
-
-
-@settings(deadline=None)
-@given(
-    st.sampled_from([1, 2, 4]), st.sampled_from([None, "bfloat16"]), st.booleans(),
-    st.sampled_from([{}, {"pp": 2}, {"tp": 2, "sequence_parallel": True}]),
-)  # fmt: skip
-def test_megatron_without_its_distributed_optimizer_sums_all_and_updates_all(
-    data: int, dtype: str | None, early: bool, words: dict[str, int]
-) -> None:
-    """On one rank both strategies are the same; on several, copies are whole, or dealt out."""
-    ranks = data * words.get("pp", 1) * words.get("tp", 1)
-    whole, dealt_out = (
-        job(one, ranks=ranks, reduce_dtype=dtype, overlap_grad_reduce=early, **words) for one in MEGATRON
-    )
-    count, size = pools(whole)["parameters"] // 2, 2 if dtype else 4
-    assert pools(whole) == {"parameters": 2 * count, "gradients": size * count, "optimizer": 12 * count}
-    if data == 1:
-        assert repr(whole.operations(0)) == repr(dealt_out.operations(0))
-    else:
-        along = whole.job.mesh.together(0, "replicate")
-        summed = [
-            (call.collective.kind, call.collective.nbytes) for operation in whole.operations(0)
-            if isinstance(call := operation.action, Call) and call.group.ranks == along
-        ]  # fmt: skip
-        assert sum(nbytes for _, nbytes in summed) == size * count
-        assert {kind for kind, _ in summed} == {"all_reduce"}
-        assert pools(dealt_out)["optimizer"] == pytest.approx(12 * count / data, rel=1e-4)
-
-
-def test_megatron_in_float32_has_no_copies() -> None:
-    writing = job("megatron_ddp")
-    count = pools(writing)["parameters"] // 2
-    found = pools(Writing(replace(writing.job, precision="float32")))
-    assert found == {"parameters": 4 * count, "gradients": 4 * count, "optimizer": 8 * count}
-
-
-@settings(deadline=None)
-@given(st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2]), st.booleans())
-def test_instances_of_the_distributed_optimizer_divide_it_within_and_sum_across(
-    shard: int, context: int, early: bool
-) -> None:
-    words = {"shard": shard, "cp": context, "overlap_grad_reduce": early}
-    writing = job("distributed_optimizer", ranks=8 * context, **words)
-    held, own = pools(writing), shard * context
-    count = held["parameters"] // 2
-    padded = held["optimizer"] * own // 12
-    assert count <= padded <= count + 8 * 128 * own
-    by_group = Counter[tuple[str, int]]()
-    for operation in writing.operations(0):
-        if isinstance(operation.action, Call) and operation.action.collective.nbytes > 1000:
-            collective = operation.action.collective
-            by_group[collective.kind, len(operation.action.group.ranks)] += collective.nbytes
-    exchanged = {
-        key: nbytes for key, nbytes in by_group.items() if key[0] in ("reduce_scatter", "all_reduce")
-    }
-    wanted = {("reduce_scatter", own): 4 * padded} if own > 1 else {}
-    if shard < 8:
-        wanted["all_reduce", 8 // shard] = 4 * padded // own
-    assert exchanged == wanted
-    kinds = [one.category for one in writing.operations(0)]
-    if own > 1 and shard < 8:
-        assert kinds.index("reduce_scatter") < kinds.index("all_reduce") < kinds.index("all_gather")
 
 
 def test_groups_that_do_not_divide_are_refused() -> None:

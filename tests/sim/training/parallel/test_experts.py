@@ -24,14 +24,15 @@ from ringside.sim.training.parallel import peak_nbytes, simulate_parallel
 from ringside.sim.training.program import Writing
 from ringside.sim.training.step import ParallelStep
 from ringside.sim.training.tensor.decoder import decoder_on_rank
-from ringside.sim.workload.decoder import Decoder, Experts
+from ringside.sim.workload.decoder import Decoder
+from ringside.sim.workload.decoder_parts import Experts
 from ringside.sim.workload.devices import device
 
 GPU = device("a100")
 MIXTURE = Decoder(
     name="mixture", layers=4, width=256, heads=8, key_value_heads=4, hidden=512, vocabulary=1024,
     sequence=128, longest=128, gated=True, norm="rms", biases=False,
-    experts=Experts(count=8, active=2, hidden=512, shared=1),
+    experts=Experts(count=8, active=2, hidden=512, shared_hidden=512),
 )  # fmt: skip
 
 
@@ -67,21 +68,31 @@ def test_expert_parallel_ranks_are_neighbours_among_the_data_parallel_ones() -> 
 
 
 @given(*(st.integers(1, 3) for _ in range(5)), st.data())
-def test_folds_deal_the_data_parallel_ranks_out(
+def test_folds_deal_the_ranks_of_a_stage_out(
     tensor: int, context: int, shard: int, replicate: int, pipeline: int, data: st.DataObject
 ) -> None:
-    ranks = context * shard * replicate
-    expert = data.draw(st.sampled_from([n for n in range(1, ranks + 1) if ranks % n == 0]))
+    stage = tensor * context * shard * replicate
+    sharing = data.draw(st.sampled_from([n for n in range(1, stage + 1) if stage % n == 0]))
+    groups = stage // sharing
+    expert = data.draw(st.sampled_from([n for n in range(1, groups + 1) if groups % n == 0]))
     mesh = Mesh(
-        tensor=tensor, context=context, shard=shard, replicate=replicate, pipeline=pipeline, expert=expert
-    )
+        tensor=tensor, context=context, shard=shard, replicate=replicate, pipeline=pipeline, expert=expert,
+        expert_tensor=sharing,
+    )  # fmt: skip
     rank = data.draw(st.integers(0, mesh.ranks - 1))
-    one, other = (set(mesh.together(rank, name)) for name in FOLDS)
-    assert one & other == {rank}
-    assert (len(one), len(other)) == (expert, mesh.expert_data)
-    assert {far for near in one for far in mesh.together(near, "expert_data")} == set(
-        mesh.together(rank, *DATA)
-    )
+    folds = ("expert_tensor", *FOLDS)
+    groups_of = [set(mesh.together(rank, name)) for name in folds]
+    assert set.intersection(*groups_of) == {rank}
+    assert [len(one) for one in groups_of] == [sharing, expert, mesh.expert_data]
+    assert groups_of[2] == {
+        far for near in mesh.together(rank, "expert_shard") for far in mesh.together(near, "expert_replicate")
+    }
+    assert set(mesh.together(rank, *folds)) == set(mesh.together(rank, "tensor", *DATA))
+    for name in folds:
+        assert all(mesh.together(other, name) == mesh.together(rank, name)
+                   for other in mesh.together(rank, name))  # fmt: skip
+    if sharing == tensor:
+        assert mesh.together(rank, "expert_tensor") == mesh.together(rank, "tensor")
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
@@ -231,13 +242,21 @@ def test_gradients_of_views_have_no_second_place() -> None:
             8,
             "`ep` 2 is not modelled with `strategy` hsdp; write `strategy` ddp",
         ),
+        ({"etp": 3}, 8, "`etp` 3 does not divide the 8 ranks of a stage; write one of `etp` 1, 2, 4, 8"),
+        ({"etp": 0}, 8, "`etp` 0; write 1 or more"),
+        ({"etp": 1, "strategy": "zero1"}, 8, "`etp` 1 is not modelled with `strategy` zero1; write"),
+        (
+            {"ep": 8, "etp": 2},
+            8,
+            "`ep` 8 does not divide the 4 groups of `etp` 2 .*; write one of `ep`",
+        ),
         ({"ep": 6}, 24, "straddle machines of 8 unevenly; write one of `ep` 1, 2, 4, 8, 24"),
     ],
 )
 def test_a_layout_that_cannot_be_says_what_to_write(words: dict[str, int], ranks: int, message: str) -> None:
     with pytest.raises(LayoutError, match=message):
         mesh_of(Layout(**words), ranks, 8)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="3 expert-parallel ranks do not divide 8 data-parallel ones"):
+    with pytest.raises(ValueError, match="3 expert-parallel times 1 ranks that share an expert"):
         Mesh(shard=8, expert=3)
 
 
@@ -246,6 +265,8 @@ def test_words_of_experts_are_refused_where_there_are_none() -> None:
     for words, option in (
         ({"ep": 2}, "`ep`"),
         ({"ep_imbalance": 1.5}, "`ep_imbalance`"),
+        ({"etp": 1}, "`etp`"),
+        ({"dispatcher": "allgather"}, "`dispatcher`"),
         ({"capacity_factor": 1.0}, "`capacity_factor`"),
     ):  # fmt: skip
         with pytest.raises(
@@ -261,6 +282,8 @@ def test_words_of_experts_are_refused_where_there_are_none() -> None:
     [
         ({"ep": 2}, 8), ({"ep": 8}, 8), ({"ep": 4, "cp": 2}, 16), ({"ep": 1}, 8),
         ({"ep": 2, "tp": 2, "sequence_parallel": True, "pp": 2}, 16),
+        ({"ep": 4, "etp": 1, "tp": 2, "sequence_parallel": True}, 8), ({"etp": 1, "tp": 2,
+         "sequence_parallel": True}, 8), ({"ep": 2, "etp": 2, "dispatcher": "allgather"}, 8),
         ({"ep": 2, "pp": 2, "virtual": 2, "schedule": "interleaved1f1b", "clip": True}, 8),
     ],
 )  # fmt: skip
@@ -278,7 +301,7 @@ def test_the_distributed_optimizer_deals_experts_out_among_those_that_have_them(
     layers = [layer for stage in step.stages.values() for layer in stage.layers]
     experts = sum(layer.expert_nbytes for layer in layers) // 4
     dense = sum(layer.nbytes for layer in layers) // 4 - experts
-    if made.mesh.expert == 1:
+    if not made.mesh.separates_experts:
         dense, experts = dense + experts, 0
     own = {"parameters": 2 * (dense + experts), "gradients": 4 * (dense + experts)}
     own["optimizer"] = 12 * dense // pieces + 12 * experts // made.mesh.expert_data
@@ -295,7 +318,8 @@ def test_the_distributed_optimizer_deals_experts_out_among_those_that_have_them(
         parts.append((made.mesh.together(rank, "expert_data"), experts))
     for group, elements in parts:
         assert 4 * elements <= scattered.pop(group) <= 4 * elements + padding
-    assert set(scattered) <= {made.mesh.together(rank, "tensor")}
+    exchanges = (("tensor",), ("expert_tensor",), ("expert_tensor", "expert"))
+    assert set(scattered) <= {made.mesh.together(rank, *along) for along in exchanges}
 
 
 @pytest.mark.parametrize(("shard", "context"), [(4, 1), (2, 2), (8, 1)])

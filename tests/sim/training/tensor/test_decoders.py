@@ -27,6 +27,7 @@ TINY = Decoder(
     longest=32, gated=True, norm="rms", biases=False,
 )  # fmt: skip
 GPT = replace(TINY, gated=False, norm="layer", biases=True, key_value_heads=8, positions=32, tied=True)
+WIDE = replace(TINY, head=24, qk_norm=True)
 STYLES = [TensorParallel(degree=2, style=style, sequence=sequence)
           for style in ("megatron", "dtensor") for sequence in (False, True)]  # fmt: skip
 
@@ -49,7 +50,7 @@ def seconds(one: Pass) -> float:
 
 
 @given(
-    st.sampled_from([TINY, GPT]),
+    st.sampled_from([TINY, GPT, WIDE]),
     st.sampled_from([1, 2, 4, 8]),
     st.sampled_from(["megatron", "dtensor"]),
     st.booleans(),
@@ -61,22 +62,27 @@ def test_ranks_together_have_the_model_and_copies_of_what_is_not_cut(
     own = sum(tensor.count for layer in layers for tensor in layer.parameters)
     copied = sum(tensor.count for tensor in replicated_parameters(layers))
     shared_groups = max(1, degree // model.key_value_heads)
-    head = model.width // model.heads
+    head = model.head_width
     extra = 2 * model.layers * (model.width * head) * model.key_value_heads * (shared_groups - 1)
     assert degree * (own - copied) + copied == model.num_parameters + extra
 
 
-@given(st.sampled_from([1, 2, 4]), st.sampled_from(["megatron", "dtensor"]), st.sampled_from([1, 3]))
-def test_products_are_shared_out_and_none_is_added(degree: int, style: str, micro_batch: int) -> None:
+@given(
+    st.sampled_from([TINY, WIDE]), st.sampled_from([1, 2, 4]), st.sampled_from(["megatron", "dtensor"]),
+    st.sampled_from([1, 3]),
+)  # fmt: skip
+def test_products_are_shared_out_and_none_is_added(
+    model: Decoder, degree: int, style: str, micro_batch: int
+) -> None:
     arithmetic = StackOnGpu(Prices(roofline=Roofline(1.0, 1e300, 2)))
 
     def flops(parallel: TensorParallel, way: str) -> float:
         how = Numerics(attention="full")
-        layers = rank_layers(TINY, arithmetic, micro_batch=micro_batch, parallel=parallel, numerics=how)
+        layers = rank_layers(model, arithmetic, micro_batch=micro_batch, parallel=parallel, numerics=how)
         return sum(seconds(getattr(layer, way)) for layer in layers)
 
     cut = TensorParallel(degree=degree, style=style)
-    assert degree * flops(cut, "forward") == pytest.approx(micro_batch * TINY.flops())
+    assert degree * flops(cut, "forward") == pytest.approx(micro_batch * model.flops())
     assert flops(cut, "backward") == pytest.approx(2 * flops(cut, "forward"))
     split = flops(cut, "input_gradient") + flops(cut, "weight_gradient")
     assert split == pytest.approx(flops(cut, "backward"))

@@ -1,6 +1,7 @@
 """A mixture of experts on expert-parallel ranks: parameters, work and exchanges of each rank."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,9 +11,10 @@ from ringside.sim.compute.prices import Prices, StackOnGpu
 from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer
 from ringside.sim.training.tensor.costs import Numerics
 from ringside.sim.training.tensor.cut import TensorParallel
-from ringside.sim.training.tensor.experts import ExpertParallel
+from ringside.sim.training.tensor.dispatch import DISPATCHERS, ExpertParallel
 from ringside.sim.training.tensor.layers import rank_layers, replicated_parameters
-from ringside.sim.workload.decoder import Decoder, Experts, Latent, decoder
+from ringside.sim.workload.decoder import Decoder, decoder
+from ringside.sim.workload.decoder_parts import Experts, Latent
 from ringside.sim.workload.devices import Roofline
 
 PACE = StackOnGpu(Prices(roofline=Roofline(1e12, 1e12, 2)))
@@ -21,10 +23,16 @@ MIXTURE = Decoder(
     longest=32, gated=True, norm="rms", biases=False, experts=Experts(count=8, active=2, hidden=128),
 )  # fmt: skip
 LATENT = replace(
-    MIXTURE, key_value_heads=8, experts=Experts(count=8, active=3, hidden=32, shared=2, dense_layers=1),
+    MIXTURE, key_value_heads=8,
+    experts=Experts(count=8, active=3, hidden=32, shared_hidden=64, dense_layers=1),
     latent=Latent(query_rank=24, key_value_rank=16, plain=16, rotary=8, value=12),
 )  # fmt: skip
-MODELS = st.sampled_from([MIXTURE, LATENT])
+PLAIN = replace(
+    MIXTURE, layers=5, gated=False, head=16, qk_norm=True, biases=True, norm="layer",
+    experts=Experts(count=8, active=2, hidden=64, shared_hidden=32, every=2),
+)  # fmt: skip
+"""Experts that are not gated, in every second layer, and heads wider than their part of the width."""
+MODELS = st.sampled_from([MIXTURE, LATENT, PLAIN])
 
 
 def made(
@@ -46,16 +54,19 @@ def seconds(one: Pass) -> float:
     return sum(part.seconds for part in one if isinstance(part, Kernels))
 
 
-@given(MODELS, st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4]))
+@given(MODELS, st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4]), st.sampled_from([None, 1, 2, 8]))
 def test_ranks_together_have_the_model_and_copies_of_what_is_not_cut(
-    model: Decoder, degree: int, tensor: int
+    model: Decoder, degree: int, tensor: int, sharing: int | None
 ) -> None:
-    layers = made(model, ExpertParallel(degree=degree), tensor)
+    layers = made(model, ExpertParallel(degree=degree, tensor=sharing), tensor)
     dense = sum(one.count for layer in layers for one in layer.parameters)
     copied = sum(one.count for one in replicated_parameters(layers))
     experts = sum(one.count for layer in layers for one in layer.experts)
-    assert tensor * (dense - copied + degree * experts) + copied == model.num_parameters
-    assert (layers[1].experts == ()) == (model is LATENT)
+    own = tensor * (dense - copied) + degree * (sharing or tensor) * experts
+    assert own + copied == model.num_parameters
+    assert [bool(layer.experts) for layer in layers[1:-1]] == [*map(model.has_experts, range(model.layers))]
+    if model is PLAIN:
+        assert [bool(layer.experts) for layer in layers[1:-1]] == [True, False, True, False, True]
 
 
 @given(MODELS, st.sampled_from([1, 2, 8]), st.sampled_from([1, 2]))
@@ -104,6 +115,43 @@ def test_tensor_parallel_ranks_send_their_own_tokens_and_gather_what_each_got() 
     ]
 
 
+def test_ranks_that_share_no_expert_send_to_each_other_and_gather_nothing() -> None:
+    """Megatron-LM with --expert-tensor-parallel-size 1: expert parallelism over tensor-parallel ranks."""
+    layer = made(MIXTURE, ExpertParallel(degree=4, tensor=1), tensor=2)[1]
+    own = 16 * 2 * 64 * 2
+    counts = (("expert_tensor", "expert"), "all_gather", 4 * 8 * 8)
+    there = [(("expert",), "all_to_all", nbytes) for nbytes in (own, 16 * 2 * 4)]
+    first = sent(layer.forward).index(counts)
+    assert sent(layer.forward)[first:] == [counts, *there, there[0]]
+    whole = made(MIXTURE, ExpertParallel(degree=4), tensor=2)[1]
+    assert sum(one.count for one in layer.experts) == 2 * sum(one.count for one in whole.experts)
+
+
+def test_the_all_gather_dispatcher_gathers_all_and_scatters_sums() -> None:
+    """As MoEAllGatherTokenDispatcher: the routes, the probabilities, the tokens; sums go back."""
+    experts = ExpertParallel(degree=4, dispatcher="allgather")
+    layer, other = made(MIXTURE, experts)[1], made(MIXTURE, ExpertParallel(degree=4))[1]
+    along, routes = ("tensor", "expert"), 4 * 32 * 8
+    tokens = 4 * 32 * 64 * 2
+    gathers = [(along, "all_gather", nbytes) for nbytes in (routes, 4 * routes, tokens)]
+    assert sent(layer.forward) == [*gathers, (along, "reduce_scatter", tokens)]
+    back = [(along, "reduce_scatter", nbytes) for nbytes in (tokens, 4 * routes)]
+    assert sent(layer.backward) == sent(layer.input_gradient) == [(along, "all_gather", tokens), *back]
+    assert (layer.parameters, layer.experts) == (other.parameters, other.experts)
+
+
+@given(MODELS, st.sampled_from([1, 2]))
+def test_words_that_change_nothing_change_nothing(model: Decoder, tensor: int) -> None:
+    plain = made(model, ExpertParallel(degree=4), tensor)
+    assert made(model, ExpertParallel(degree=4, tensor=tensor), tensor) == plain
+    alone, gathered = (made(model, ExpertParallel(dispatcher=one)) for one in DISPATCHERS)
+    for one, other in zip(alone, gathered, strict=True):
+        assert one.kept_nbytes == other.kept_nbytes
+        for way in ("forward", "backward", "input_gradient"):
+            assert seconds(getattr(one, way)) == pytest.approx(seconds(getattr(other, way)))
+            assert sent(getattr(one, way)) == sent(getattr(other, way)) == []
+
+
 def test_one_rank_sends_nothing_and_waits_for_no_counts() -> None:
     layers = made(LATENT, ExpertParallel())
     assert not any(sent(one) for layer in layers for one in (layer.forward, layer.backward))
@@ -125,6 +173,29 @@ def test_with_a_capacity_nobody_is_told_counts() -> None:
     padded = made(MIXTURE, ExpertParallel(degree=4, capacity=1.25))[1]
     assert [one[2] for one in sent(padded.forward)] == [8 * 10 * 64 * 2, 8 * 10 * 4, 8 * 10 * 64 * 2]
     assert len(sent(told.forward)) == 1 + len(sent(padded.forward))
+
+
+@pytest.mark.parametrize(
+    ("shape", "count"),
+    [
+        # parameters of Qwen/Qwen3-0.6B, Qwen3-8B and Qwen3-30B-A3B, which norm queries and keys
+        ({"layers": 28, "width": 1024, "heads": 16, "head": 128, "hidden": 3072, "tied": True}, 596_049_920),
+        ({"layers": 36, "width": 4096, "heads": 32, "hidden": 12288}, 8_190_735_360),
+        (
+            {"layers": 48, "width": 2048, "heads": 32, "head": 128, "hidden": 6144, "key_value_heads": 4,
+             "experts": Experts(count=128, active=8, hidden=768)},
+            30_532_122_624,
+        ),
+    ],
+)  # fmt: skip
+def test_published_models_with_heads_of_another_width_and_norms_have_their_parameters(
+    shape: dict[str, Any], count: int
+) -> None:
+    words = {"key_value_heads": 8, "vocabulary": 151936, "longest": 40960, "qk_norm": True, **shape}
+    model = replace(MIXTURE, **{"experts": None, **words})
+    assert model.num_parameters == count
+    layers = made(model, ExpertParallel())
+    assert sum(one.count for layer in layers for one in (*layer.parameters, *layer.experts)) == count
 
 
 def test_latent_attention_of_deepseek_v3_is_the_published_one() -> None:
@@ -150,10 +221,13 @@ def test_latent_attention_of_deepseek_v3_is_the_published_one() -> None:
         ({"capacity": 0.0}, "a capacity of 0 times the even part; write for example 1.25"),
         ({"capacity": float("nan")}, "write for example 1.25"),
         ({"degree": 2, "imbalance": 1.5, "capacity": 1.0}, "remove one of them"),
+        ({"tensor": 3}, "128 columns of an expert do not divide by 3 .* ranks of the experts; write a div"),
+        ({"dispatcher": "flex"}, "unknown dispatcher 'flex'; write alltoall or allgather"),
+        ({"dispatcher": "allgather", "capacity": 1.0}, "drops no tokens; leave the capacity out"),
     ],
 )
-def test_what_cannot_be_is_refused_with_what_would_fit(words: dict[str, float], message: str) -> None:
+def test_what_cannot_be_is_refused_with_what_would_fit(words: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        made(MIXTURE, ExpertParallel(**words))  # type: ignore[arg-type]
+        made(MIXTURE, ExpertParallel(**words))
     with pytest.raises(ValueError, match="9 of 8 experts for a token; write 1 to 8"):
         Experts(count=8, active=9, hidden=1)
