@@ -72,6 +72,9 @@ class Decoder:
         if not 1 <= self.sequence <= self.longest:
             raise ValueError(f"sequences of {self.sequence} tokens; this model takes 1 to {self.longest}")
 
+    def __str__(self) -> str:
+        return self.name
+
     @property
     def sample(self) -> str:
         """The kind of sample as text."""

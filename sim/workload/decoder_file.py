@@ -103,7 +103,7 @@ def _content(path: Path) -> Mapping[str, Any] | None:
     try:
         text = regular(path).read_text(encoding="utf-8")
         content = json.loads(text) if path.suffix == ".json" else strict_yaml.loads(text)
-    except (OSError, ValueError, yaml.YAMLError):
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return None
     is_mapping = isinstance(content, dict) and content and all(isinstance(key, str) for key in content)
     return content if is_mapping else None

@@ -36,6 +36,7 @@ REQUIRED = {
 }  # fmt: skip
 """What each question cannot be asked without."""
 REQUIRED["ProgramTime"]["file"] = "a.py"  # or jobs
+REQUIRED["StepTime"]["model"] = FILLED["model"]  # or megatron
 
 
 def test_there_are_questions():

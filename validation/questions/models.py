@@ -1,6 +1,7 @@
 """The model of a training by its text, and what its samples are."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from ringside.sim.workload.architecture import Architecture
@@ -16,8 +17,10 @@ TOKEN_UNITS = ("tok", "tokens", "token")
 """Further units if samples are sequences."""
 
 
-def with_tokens(model: str, tokens: int) -> str:
+def with_tokens(model: str | Decoder, tokens: int) -> str | Decoder:
     """Return the model with samples of this number of tokens; raise ValueError if they have none."""
+    if isinstance(model, Decoder):
+        return replace(model, sequence=tokens)
     if ":" in model or is_timed(model):
         raise ValueError(f"`seq` {tokens} and `model` {model} both set the samples; remove one of them")
     sample = find_model(model).sample
@@ -29,7 +32,7 @@ def with_tokens(model: str, tokens: int) -> str:
     return f"{model}:{tokens}"
 
 
-def measured_rate(text: str, model: str) -> tuple[float, int]:
+def measured_rate(text: str, model: str | Decoder) -> tuple[float, int]:
     """Return samples/s and ranks of ``2616img/s@1``, or of ``116000tok/s@16`` for samples of tokens."""
     parts = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)\s*(?:([a-z]+)/s)?@([0-9]+)", text, re.IGNORECASE)
     try:
@@ -55,7 +58,7 @@ def measured_rate(text: str, model: str) -> tuple[float, int]:
     return rate / tokens, ranks
 
 
-def tokens_of(model: str) -> int | None:
+def tokens_of(model: str | Decoder) -> int | None:
     """Return the tokens of one of the model's samples; None if unknown or without tokens."""
     if is_timed(model):
         return None
@@ -63,16 +66,20 @@ def tokens_of(model: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def is_timed(model: str) -> bool:
+def is_timed(model: str | Decoder) -> bool:
     """Return whether the model is a file of timed layers."""
+    if isinstance(model, Decoder):
+        return False
     path = Path(model)
     if is_model(model) or is_decoder_file(model):
         return False
     return path.suffix in (".yaml", ".yml") or path.is_file()
 
 
-def find_model(text: str) -> Architecture | Decoder:
+def find_model(text: str | Decoder) -> Architecture | Decoder:
     """Return the model of a table, of a file of a decoder, or of a file's module."""
+    if isinstance(text, Decoder):
+        return text
     if not is_model(text):
         return named_model(text)
     from ringside.real.model.architecture import architecture_of

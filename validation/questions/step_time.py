@@ -29,6 +29,7 @@ from ringside.sim.training.step import ParallelStep, StageTime
 from ringside.topologies.catalogue import split
 from ringside.topologies.placement import PACKED, placement_notes
 from ringside.topologies.units import format_duration
+from ringside.validation.questions.launched import LaunchedTraining
 from ringside.validation.questions.models import is_timed
 from ringside.validation.questions.training import TrainingOnCluster
 
@@ -37,7 +38,7 @@ REMARKABLE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepTime(Disturbances, TrainingOnCluster):
+class StepTime(Disturbances, LaunchedTraining):
     """How long a training step takes: of DistributedDataParallel, or under another layout."""
 
     schema: ClassVar[str] = "train"
@@ -138,7 +139,7 @@ class StepTime(Disturbances, TrainingOnCluster):
             mfu=judged.mfu,
             hfu=judged.hfu,
             fit=judged.fit,
-            notes=[*placed, *judged.notes],
+            notes=[*self.remarks, *placed, *judged.notes],
             disturbed=self._disturbed_layout(step.step_s, on_step) if self.disturbed_by else None,
         )
 

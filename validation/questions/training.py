@@ -79,6 +79,10 @@ class ByBuckets(OfBuckets):
     accumulation: int = option("PerPass per step, each reduced; with --no-sync only the last.", default=1)
 
 
+MODEL = "resnet50, gpt2-xl:512,layers=9, FILE.py:NAME, a decoder's or timed layers' file."
+"""What `model` names."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Training(OfKernels):
     """The trained model, and its numerics.
@@ -90,10 +94,7 @@ class Training(OfKernels):
     `ringside.sim.training.ddp.scaling`, or none for timed layers, and `contention` of that module.
     """
 
-    model: str = option(
-        "resnet50, gpt2-xl:512,layers=9, FILE.py:NAME, a decoder's or timed layers' file.",
-        metavar="NAME[:SIZE]|FILE",
-    )
+    model: str | Decoder = option(MODEL, metavar="NAME[:SIZE]|FILE")
     seq: int | None = option(
         "Tokens of a sample, the same as NAME:SIZE.", default=None, default_text="the model's own"
     )
@@ -146,7 +147,7 @@ class Training(OfKernels):
         if self.batch is not None and self.batch < 1:
             raise ValueError(f"a batch of {self.batch}; write 1 or more samples")
         if is_timed(self.model):
-            return self._timed(Path(self.model))
+            return self._timed(Path(str(self.model)))
         model = find_model(self.model)
         if isinstance(model, Decoder):
             return decoder_on_gpu(

@@ -81,10 +81,14 @@ def command(
 ) -> None:
     """Predict a training step: what communication it hides and what stays exposed."""
     answer: StepsAnswer | ParallelAnswer | SearchAnswer
-    read = [question.model.partition(":")[0], split(question.cluster)[0]]
+    model = str(question.model)
+    read: list[Path | str] = [model.partition(":")[0], split(question.cluster)[0]]
+    read += [question.megatron] if question.megatron else []
     if trace and sweep:
         raise ValueError("a trace shows one step, not a sweep; leave --trace or --sweep out")
     check_outputs((plot, trace, html), read)
+    if question.megatron is not None:
+        _check_launched(question, context, search=search)
     if search:
         given = console.given(context)
         for name in sorted(given & ONE_LAYOUT):
@@ -105,9 +109,21 @@ def command(
         raise typer.Exit(STOPPED)
     if must_fit and not answer.fits:
         smaller = "--global-batch" if search else "--batch"
-        raise RuntimeError(
-            f"{unfit(question.model, answer.verdict)}; a smaller {smaller} or another --device may fit"
-        )
+        raise RuntimeError(f"{unfit(model, answer.verdict)}; a smaller {smaller} or another --device may fit")
+
+
+def _check_launched(question: StepTime, context: typer.Context, *, search: bool) -> None:
+    """Raise ValueError for a search, and for a default that is given where the launch has another value."""
+    if search:
+        raise ValueError(f"{question.megatron} has one layout, and --search has many; leave one of them out")
+    given = console.given(context)
+    for one in options_of(StepTime):
+        value = getattr(question, one.name)
+        if one.name in given and context.params[one.name] == one.default != value:
+            raise ValueError(
+                f"--{one.name.replace('_', '-')} {one.default}, and {question.megatron} has {value}; leave "
+                "it out, or change the file"
+            )
 
 
 def _asked(

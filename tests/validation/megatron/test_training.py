@@ -1,0 +1,178 @@
+"""Megatron-LM's arguments in the words of `train`."""
+
+from typing import Any
+
+import pytest
+
+from ringside.validation.megatron.arguments import Arguments, of_words
+from ringside.validation.megatron.training import Translation, translated
+
+SMALL = (
+    "--num-layers 12 --hidden-size 512 --num-attention-heads 8 --seq-length 1024 "
+    "--max-position-embeddings 1024 --merge-file merges.txt --micro-batch-size 4 --global-batch-size 32"
+)
+
+
+def said(text: str, ranks: int = 8, **of: Any) -> Translation:
+    return translated(Arguments("small", of_words(f"{SMALL} {text}".split()), **of), ranks)
+
+
+def test_what_is_left_out_is_megatrons_default() -> None:
+    small = said("")
+    assert small.shape == {
+        "name": "small", "layers": 12, "width": 512, "heads": 8, "key_value_heads": 8, "head": 64,
+        "hidden": 2048, "vocabulary": 50304, "sequence": 1024, "longest": 1024, "gated": False,
+        "norm": "layer", "biases": True, "positions": 1024, "tied": True, "predicted": 0, "qk_norm": False,
+    }  # fmt: skip
+    assert {name: value for name, value in small.options.items() if value not in (None, False)} == {
+        "tp": 1, "pp": 1, "cp": 1, "ep": 1, "micro_batch": 4, "strategy": "megatron_ddp",
+        "optimizer": "adam", "clip": True, "batch": 4, "checkpointing": "none", "precision": "fp32",
+        "stack": "te", "attention": "flash", "dropout": True, "loss": "written",
+    }  # fmt: skip
+    assert (small.unmodelled, small.unknown) == ([], [])
+
+
+WORDS: list[tuple[str, dict[str, Any]]] = [
+    ("--tensor-model-parallel-size 2 --sequence-parallel", {"tp": 2, "sequence_parallel": True, "batch": 8}),
+    ("--sequence-parallel --tp-comm-overlap", {"sequence_parallel": False, "async_tp": False}),
+    ("--use-distributed-optimizer", {"strategy": "distributed_optimizer", "shard": None}),
+    ("--use-distributed-optimizer --num-distributed-optimizer-instances 2", {"shard": 4}),
+    ("--bf16 --grad-reduce-in-bf16", {"precision": "bf16", "reduce_dtype": "bfloat16"}),
+    ("--bf16 --fp8-format hybrid", {"precision": "fp8"}),
+    ("--bf16 --fp8-format e4m3 --fp8-recipe mxfp8", {"precision": "mxfp8"}),
+    ("--clip-grad 0.0 --optimizer sgd", {"clip": False, "optimizer": "momentum"}),
+    ("--context-parallel-size 2", {"cp": 2, "cp_method": None}),
+    ("--context-parallel-size 2 --cp-comm-type a2a", {"cp_method": "ulysses"}),
+    ("--pipeline-model-parallel-size 4", {"schedule": "1f1b", "pp_layout": None}),
+    (
+        "--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 1",
+        {"schedule": "interleaved1f1b", "virtual": 3, "microbatch_group": 4},
+    ),
+    (
+        "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 "
+        "--microbatch-group-size-per-virtual-pipeline-stage 5",
+        {"virtual": 2, "microbatch_group": 5},
+    ),
+    (
+        "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Et*3|(tt|)*4tL",
+        {"schedule": "interleaved1f1b", "virtual": 3, "pp_layout": "Et*3|(tt|)*4tL"},
+    ),
+    (
+        "--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 2 "
+        "--decoder-last-pipeline-num-layers 2",
+        {"pp_layout": "Ett|tttt|tttt|ttL"},
+    ),
+    (
+        "--pipeline-model-parallel-size 2 --num-layers 10 --account-for-embedding-in-pipeline-split "
+        "--account-for-loss-in-pipeline-split --num-virtual-stages-per-pipeline-rank 2",
+        {"pp_layout": "Ett|ttt|ttt|ttL"},
+    ),
+    ("--recompute-activations", {"checkpointing": "selective", "recompute": "core_attn"}),
+    (
+        "--recompute-granularity selective --recompute-modules mlp moe_act",
+        {"checkpointing": "selective", "recompute": "mlp,moe_act"},
+    ),
+    (
+        "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+        {"checkpointing": "full"},
+    ),
+    ("--transformer-impl local", {"stack": "megatron", "attention": "unfused"}),
+    ("--transformer-impl local --use-flash-attn", {"attention": "flash"}),
+    ("--attention-backend unfused", {"stack": "te", "attention": "unfused"}),
+    ("--attention-dropout 0.0 --hidden-dropout 0", {"dropout": False}),
+    ("--cross-entropy-loss-fusion", {"loss": "compiled"}),
+    ("--cross-entropy-loss-fusion --cross-entropy-fusion-impl te", {"loss": "fused"}),
+    (
+        "--num-experts 8 --expert-model-parallel-size 2 --tensor-model-parallel-size 2",
+        {"ep": 2, "etp": 2, "dispatcher": "allgather"},
+    ),
+    (
+        "--num-experts 8 --expert-tensor-parallel-size 1 --moe-token-dispatcher-type alltoall "
+        "--moe-expert-capacity-factor 1.5",
+        {"etp": 1, "dispatcher": "alltoall", "capacity_factor": 1.5},
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), WORDS)
+def test_arguments_are_words(text: str, words: dict[str, Any]) -> None:
+    found = said(text)
+    assert {name: found.options.get(name) for name in words} == words
+    assert not found.unknown
+
+
+SHAPES: list[tuple[str, dict[str, Any]]] = [
+    ("--swiglu", {"gated": True, "hidden": 1344}),  # 8/3 x 512 in multiples of 64
+    ("--normalization RMSNorm --disable-bias-linear", {"norm": "rms", "biases": False}),
+    ("--position-embedding-type rope", {"positions": 0, "longest": 10**9}),
+    ("--group-query-attention --num-query-groups 2 --kv-channels 128", {"key_value_heads": 2, "head": 128}),
+    ("--tensor-model-parallel-size 2", {"vocabulary": 50432}),
+    ("--tokenizer-type NullTokenizer --vocab-size 1024", {"vocabulary": 1152}),  # one more, the end of text
+    ("--make-vocab-size-divisible-by 3232", {"vocabulary": 51712}),
+    ("--mtp-num-layers 1 --qk-layernorm", {"predicted": 1, "qk_norm": True}),
+    (
+        "--num-experts 8 --moe-router-topk 4 --moe-ffn-hidden-size 256 --moe-layer-freq ([0]*3+[1]*9) "
+        "--moe-shared-expert-intermediate-size 512",
+        {"experts": {
+            "count": 8, "active": 4, "hidden": 256, "shared_hidden": 512, "dense_layers": 3, "every": 1,
+            "biased": False,
+        }},
+    ),
+    (
+        "--num-experts 4 --moe-layer-freq 2 --moe-router-enable-expert-bias",
+        {"experts": {
+            "count": 4, "active": 2, "hidden": 2048, "shared_hidden": 0, "dense_layers": 0, "every": 2,
+            "biased": True,
+        }},
+    ),
+    (
+        "--multi-latent-attention --q-lora-rank 192 --kv-lora-rank 64",
+        {"latent": {"query_rank": 192, "key_value_rank": 64, "plain": 128, "rotary": 64, "value": 128}},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "shape"), SHAPES)
+def test_arguments_are_a_shape(text: str, shape: dict[str, Any]) -> None:
+    found = said(text)
+    assert {name: found.shape.get(name) for name in shape} == shape
+    assert not found.unknown
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("--hybrid-layer-pattern M*", "--hybrid-layer-pattern is not modelled: layers of Mamba"),
+        ("--use-megatron-fsdp", "FSDP under Megatron-LM"),
+        ("--perform-rl-step", "reinforcement learning"),
+        ("--optimizer muon", "--optimizer muon is not modelled; write adam or sgd"),
+        (
+            "--tokenizer-type HuggingFaceTokenizer",
+            "of HuggingFaceTokenizer is not known; write --vocab-size",
+        ),
+        ("--tensor-model-parallel-size two", "--tensor-model-parallel-size is 'two'; write a whole number"),
+        ("--hidden-dropout much", "--hidden-dropout is 'much'; write a number"),
+        ("--tensor-model-parallel-size 16", "8 GPUs do not divide by tensor x pipeline x context ranks, 16"),
+        ("--global-batch-size 30", "--global-batch-size 30 does not divide by 8 x --micro-batch-size 4"),
+        ("--num-experts 8 --moe-layer-freq [1,0]*6", r"--moe-layer-freq \[1,0\]\*6 is not modelled"),
+        ("--multi-latent-attention", "--q-lora-rank is missing"),
+        ("--context-parallel-size 2 --cp-comm-type a2a+p2p", "--cp-comm-type a2a"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_by_name(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        said(text)
+
+
+def test_other_programs_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"pretrain_t5.py trains T5, and decoders alone are modelled"):
+        said("", program="pretrain_t5.py")
+
+
+def test_what_matters_and_is_not_modelled_is_named_and_so_is_what_is_not_understood() -> None:
+    found = said(
+        "--cuda-graph-impl local --recompute-num-layers 2 --hidden-dropout 0.0 --no-such-thing 3 --lr 1e-4 "
+        "--wandb-project x --save here --adam-beta1 0.9"
+    )
+    assert found.unmodelled == ["--cuda-graph-impl", "--recompute-num-layers", "--hidden-dropout"]
+    assert found.unknown == ["--no-such-thing"]

@@ -1,0 +1,1 @@
+"""Megatron-LM's own arguments, read from a launch script or a test's YAML, in the words of `train`."""
