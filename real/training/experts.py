@@ -46,6 +46,11 @@ class Dispatched:
         """Drop all gradients."""
         self._module.zero_grad(set_to_none=True)
 
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """The routers and the rank's experts."""
+        return list(self._module.parameters())
+
 
 class ExpertLayer(nn.Module):
     """One layer of `ringside.real.training.job.ExpertLayers` on a rank of a group that shards its experts."""

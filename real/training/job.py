@@ -52,7 +52,7 @@ class Sleeping:
 class SmallDecoder:
     """A small Llama-like decoder, which computes; a micro-batch has ``batch`` sequences."""
 
-    kind: Literal["decoder"] = "decoder"
+    kind: Literal["decoder", "gpt"] = "decoder"
     layers: int = 2
     hidden: int = 64
     inner: int = 128
@@ -60,12 +60,25 @@ class SmallDecoder:
     sequence: int = 16
     vocabulary: int = 128
     batch: int = 2
+    key_value_heads: int = 0
+
+    @property
+    def few_heads(self) -> int:
+        """Heads of keys and values: ``key_value_heads``, or as many as of queries."""
+        return self.key_value_heads or self.heads
 
     @property
     def nbytes(self) -> int:
         """Bytes of its parameters and of a micro-batch's activations between layers."""
         each = 4 * self.hidden + 3 * self.inner + self.batch * self.sequence
         return 4 * self.hidden * (self.layers * each + 2 * self.vocabulary)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmallGpt(SmallDecoder):
+    """The same of GPT's kind: layer norms, biases, GELU, learned positions."""
+
+    kind: Literal["gpt"] = "gpt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,17 +138,21 @@ class ExpertLayers:
         return sum(sum(self.counts(sender)[own]) for sender in range(ranks)) / (self.rows * self.active)
 
 
-Model = Sleeping | SmallDecoder | ExpertLayers
+Model = Sleeping | SmallDecoder | SmallGpt | ExpertLayers
 
-STRATEGIES = ("fsdp", "zero_redundancy")
-"""FSDP2; or torch's ZeroRedundancyOptimizer with DistributedDataParallel, on ``replicate`` ranks."""
+COPIES = ("ddp", "zero_redundancy")
+"""DistributedDataParallel on ``replicate`` ranks, without and with ZeroRedundancyOptimizer."""
+
+STRATEGIES = ("fsdp", *COPIES)
+"""FSDP2, or one of those that copy the parameters."""
 
 DTYPES = ("float32", "bfloat16", "float16")
 """The types in which FSDP gathers parameters and sums gradients."""
 
-MODELS: dict[str, type[Sleeping] | type[SmallDecoder] | type[ExpertLayers]] = {
+MODELS: dict[str, type[Sleeping] | type[SmallDecoder] | type[SmallGpt] | type[ExpertLayers]] = {
     "sleeping": Sleeping,
     "decoder": SmallDecoder,
+    "gpt": SmallGpt,
     "experts": ExpertLayers,
 }
 """The models to train, by name."""
@@ -193,9 +210,9 @@ class TrainingJob(RankJob):
         elif self.virtual > 1:
             raise ValueError(f"{self.virtual} stages per rank, but no pipeline; leave `virtual` out")
         if self.strategy not in STRATEGIES:
-            raise ValueError(f"unknown strategy {self.strategy!r}; write {' or '.join(STRATEGIES)}")
-        if self.strategy == "zero_redundancy":
-            self._check_zero_redundancy()
+            raise ValueError(f"unknown strategy {self.strategy!r}; write {one_of(STRATEGIES, self.strategy)}")
+        if self.strategy in COPIES:
+            self._check_copies()
         self._check_model()
         if self.mesh.degree(*DATA) == 1:
             self._check_not_of_fsdp("no ranks of this job share parameters")
@@ -234,13 +251,13 @@ class TrainingJob(RankJob):
         begin = sum(counts[:stage])
         return range(begin, begin + counts[stage])
 
-    def _check_zero_redundancy(self) -> None:
+    def _check_copies(self) -> None:
         """Refuse options of FSDP2, and steps in which DistributedDataParallel rebuilds its buckets."""
         if self.mesh.degree("tensor", "context", "shard", "pipeline") > 1:
             raise ValueError(
-                "zero_redundancy keeps whole models on all ranks; leave `tp`, `cp`, `pp` and `shard` out"
+                f"{self.strategy} keeps whole models on all ranks; leave `tp`, `cp`, `pp` and `shard` out"
             )
-        self._check_not_of_fsdp("zero_redundancy shards no parameters")
+        self._check_not_of_fsdp(f"{self.strategy} shards no parameters")
         if self.warmup < 2:
             raise ValueError(
                 f"{self.warmup} warm-up steps; DistributedDataParallel rebuilds its buckets before the "
@@ -276,8 +293,14 @@ class TrainingJob(RankJob):
         if self.expert > 1:
             raise ValueError(f"{model.kind} layers have no experts; write `model` experts, or leave `ep` out")
         parts = {"inner": model.inner}
+        if isinstance(model, SmallGpt) and self.mesh.degree("tensor", "context") > 1:
+            raise ValueError("gpt layers are not cut here; leave `tp` and `cp` out, or write `model` decoder")
         if isinstance(model, SmallDecoder):
-            parts |= {"heads": model.heads, "vocabulary": model.vocabulary}
+            parts |= {"heads": model.few_heads, "vocabulary": model.vocabulary}
+            if model.heads % model.few_heads:
+                raise ValueError(
+                    f"{model.few_heads} key-value heads do not divide {model.heads} heads; write some that do"
+                )
             if model.hidden % model.heads:
                 raise ValueError(
                     f"{model.heads} heads do not divide hidden {model.hidden}; write heads that do"

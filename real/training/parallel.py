@@ -1,10 +1,10 @@
 """A job's model, distributed over the ranks of its mesh by torch itself, and one step of it."""
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, Protocol
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
@@ -23,88 +23,18 @@ from torch.distributed.tensor.parallel import (
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
+from ringside.real.training.decoders import DecoderPart, alone
 from ringside.real.training.experts import Computed, Dispatched, Slept, attention
-from ringside.real.training.job import SCHEDULES, ExpertLayers, Sleeping, SmallDecoder, TrainingJob
+from ringside.real.training.job import (
+    COPIES,
+    SCHEDULES,
+    ExpertLayers,
+    Sleeping,
+    SmallDecoder,
+    TrainingJob,
+)
 from ringside.real.training.sleeping import SharedLayer, SimulatedDevice, SleepingLayer, SleepingPart
 from ringside.sim.training.mesh import DATA
-
-Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-"""Causal attention of queries, keys and values: batch x heads x tokens x width."""
-
-
-def alone(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """Compute the attention of a rank that has all tokens."""
-    return functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-
-
-class CausalAttention(nn.Module):
-    """Causal attention of several heads: over all tokens, or by ``attend`` with other ranks'."""
-
-    def __init__(self, model: SmallDecoder, attend: Attend) -> None:
-        super().__init__()
-        self._attend = attend
-        hidden = model.hidden
-        self.query, self.key, self.value, self.out = (nn.Linear(hidden, hidden, bias=False) for _ in range(4))
-        self._head = hidden // model.heads
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Return each token's attention over the earlier tokens."""
-        query, key, content = (
-            one(value).unflatten(-1, (-1, self._head)).transpose(1, 2)
-            for one in (self.query, self.key, self.value)
-        )
-        attended = self._attend(query, key, content)
-        out: torch.Tensor = self.out(attended.transpose(1, 2).flatten(2))
-        return out
-
-
-class Feed(nn.Module):
-    """A gated feed-forward network."""
-
-    def __init__(self, model: SmallDecoder) -> None:
-        super().__init__()
-        self.gate, self.up = (nn.Linear(model.hidden, model.inner, bias=False) for _ in range(2))
-        self.down = nn.Linear(model.inner, model.hidden, bias=False)
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Return the output per token."""
-        out: torch.Tensor = self.down(functional.silu(self.gate(value)) * self.up(value))
-        return out
-
-
-class TransformerBlock(nn.Module):
-    """Attention and a feed-forward network, each with a norm before and a residual around."""
-
-    def __init__(self, model: SmallDecoder, attend: Attend) -> None:
-        super().__init__()
-        self.attention_norm, self.feed_norm = (nn.RMSNorm(model.hidden) for _ in range(2))
-        self.attention, self.feed = CausalAttention(model, attend), Feed(model)
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Return the value after one block."""
-        value = value + self.attention(self.attention_norm(value))
-        out: torch.Tensor = value + self.feed(self.feed_norm(value))
-        return out
-
-
-class DecoderPart(nn.Module):
-    """Consecutive blocks, with the embedding before the first and norm and head after the last."""
-
-    def __init__(self, model: SmallDecoder, layers: range, attend: Attend = alone) -> None:
-        super().__init__()
-        first, last = layers.start == 0, layers.stop == model.layers
-        self.embedding = nn.Embedding(model.vocabulary, model.hidden) if first else None
-        self.layers = nn.ModuleDict({str(number): TransformerBlock(model, attend) for number in layers})
-        self.norm = nn.RMSNorm(model.hidden) if last else None
-        self.head = nn.Linear(model.hidden, model.vocabulary, bias=False) if last else None
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Return the logits of tokens, or the part's output."""
-        for part in (self.embedding, *self.layers.values(), self.norm, self.head):
-            if part is not None:
-                value = part(value)
-        return value
-
 
 CPU = torch.device("cpu")
 
@@ -123,6 +53,11 @@ class Trainee(Protocol):
         """Drop all gradients."""
         ...
 
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """The rank's parameters, as they are sharded."""
+        ...
+
 
 def trainee(job: TrainingJob, device: SimulatedDevice) -> Trainee:
     """Return the calling rank's part; all ranks of the job call."""
@@ -130,8 +65,8 @@ def trainee(job: TrainingJob, device: SimulatedDevice) -> Trainee:
         return Dispatched(job, device)
     degrees = tuple(getattr(job, name) for name in _DIMENSIONS)
     mesh = init_device_mesh("cpu", degrees, mesh_dim_names=_DIMENSIONS)
-    if job.strategy == "zero_redundancy":
-        return Redundant(job, device)
+    if job.strategy in COPIES:
+        return Copied(job, device)
     return Pipelined(job, device, mesh) if job.pipeline > 1 else Whole(job, device, mesh)
 
 
@@ -149,35 +84,59 @@ class Whole:
             if isinstance(self._module, FSDPModule):
                 last = number == len(self._inputs)
                 self._module.set_requires_gradient_sync(last or not self._job.no_sync)
-            _loss(self._module(inputs)).backward()  # type: ignore[no-untyped-call]
+            _loss(self._module(inputs), inputs).backward()  # type: ignore[no-untyped-call]
 
     def forget(self) -> None:
         """Drop all gradients."""
         self._module.zero_grad(set_to_none=True)
 
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """The rank's parameters."""
+        return list(self._module.parameters())
 
-class Redundant:
-    """The whole model under DistributedDataParallel, its optimizer sharded by ZeroRedundancyOptimizer."""
+
+class Copied:
+    """The whole model under DistributedDataParallel; its optimizer may be sharded, as part of the step."""
 
     def __init__(self, job: TrainingJob, device: SimulatedDevice) -> None:
         self._inputs = _all_inputs(job)
         self._no_sync = job.no_sync
         part = _module(job, range(job.model.layers), device)
         self._model = DistributedDataParallel(part)
-        self._optimizer = ZeroRedundancyOptimizer(part.parameters(), torch.optim.SGD, lr=1e-3)
+        if dist.get_backend() == "fake":
+            self._model.register_comm_hook(None, _unsummed)
+        self._optimizer = (
+            ZeroRedundancyOptimizer(part.parameters(), torch.optim.SGD, lr=1e-3)
+            if job.strategy == "zero_redundancy"
+            else None
+        )
 
     def step(self) -> None:
-        """Pass all micro-batches, then step the optimizer."""
+        """Pass all micro-batches, then step a sharded optimizer."""
         *others, last = self._inputs
         with self._model.no_sync() if self._no_sync else nullcontext():
             for inputs in others:
-                _loss(self._model(inputs)).backward()  # type: ignore[no-untyped-call]
-        _loss(self._model(last)).backward()  # type: ignore[no-untyped-call]
-        self._optimizer.step()
+                _loss(self._model(inputs), inputs).backward()  # type: ignore[no-untyped-call]
+        _loss(self._model(last), last).backward()  # type: ignore[no-untyped-call]
+        if self._optimizer:
+            self._optimizer.step()
 
     def forget(self) -> None:
         """Drop all gradients."""
         self._model.zero_grad(set_to_none=True)
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """All parameters."""
+        return list(self._model.parameters())
+
+
+def _unsummed(_: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
+    """Return a bucket as it is: the all-reduce of a process group that moves nothing has no result."""
+    future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
 
 
 class Pipelined:
@@ -195,7 +154,7 @@ class Pipelined:
         self._schedule = schedule(
             made[0] if issubclass(schedule, PipelineScheduleSingle) else made,
             n_microbatches=job.micro_batches,
-            loss_fn=lambda output, _: _loss(output),
+            loss_fn=_loss,
         )
         batch = _inputs(job, job.micro_batches)
         self._arguments = (batch,) if 0 in stages else ()
@@ -210,6 +169,11 @@ class Pipelined:
         for part in self._parts:
             part.zero_grad(set_to_none=True)
 
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """The parameters of the rank's stages."""
+        return [one for part in self._parts for one in part.parameters()]
+
 
 def _data(job: TrainingJob, mesh: DeviceMesh) -> DeviceMesh:
     """Return the mesh along which FSDP shards parameters, preceded by that along which it copies them."""
@@ -220,8 +184,11 @@ def _data(job: TrainingJob, mesh: DeviceMesh) -> DeviceMesh:
     return mesh["replicate", sharded] if job.replicate > 1 else mesh[sharded]
 
 
-def _loss(output: torch.Tensor) -> torch.Tensor:
-    return output.float().mean()
+def _loss(output: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+    """Return the mean of a sleeping part's output, or of the losses of logits for these tokens."""
+    if inputs.is_floating_point():
+        return output.float().mean()
+    return functional.cross_entropy(output.flatten(0, -2).float(), inputs.flatten())
 
 
 def _inputs(job: TrainingJob, micro_batches: int) -> torch.Tensor:

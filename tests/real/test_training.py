@@ -173,14 +173,20 @@ def test_a_message_names_its_other_end():
         ({"shard": 2, "micro_batches": 0}, "0 micro-batches"),
         ({"shard": 0}, "0 ranks along shard"),
         ({"shard": 2, "expert": 2}, "sleeping layers have no experts; write `model` experts"),
-        ({"replicate": 3, "expert": 2, "model": ROUTED}, "2 expert-parallel ranks do not divide 3"),
+        (
+            {"replicate": 3, "expert": 2, "model": ROUTED},
+            "2 expert-parallel times 1 ranks that share an expert do not divide 3 ranks",
+        ),
         ({"replicate": 3, "expert": 3, "model": ROUTED}, "4 experts do not divide by 3"),
         ({"replicate": 2, "tensor": 2, "model": ROUTED}, "`tp` cannot be combined with expert layers"),
         (
             {"replicate": 2, "no_sync": True, "model": ROUTED},
             "`no_sync` cannot be combined with expert layers",
         ),
-        ({"replicate": 2, "strategy": "zero4"}, "unknown strategy 'zero4'; write fsdp or zero_redundancy"),
+        (
+            {"replicate": 2, "strategy": "zero4"},
+            "unknown strategy 'zero4'; write one of fsdp, ddp, zero_redundancy",
+        ),
         ({"shard": 2, "strategy": "zero_redundancy"}, "leave `tp`, `cp`, `pp` and `shard` out"),
         (
             {"replicate": 2, "strategy": "zero_redundancy", "reshard": False},

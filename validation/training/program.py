@@ -5,8 +5,8 @@ from dataclasses import replace
 from functools import cache, partial
 from math import inf
 
-from ringside.real.training.job import ExpertLayers, Sleeping, TrainingJob
-from ringside.sim.collective import Collective
+from ringside.real.training.job import DTYPES, ExpertLayers, Sleeping, SmallDecoder, SmallGpt, TrainingJob
+from ringside.sim.collective import ITEMSIZE, Collective
 from ringside.sim.compute.prices import Prices, StackOnGpu
 from ringside.sim.libraries.rules import GLOO
 from ringside.sim.program import Operation, Program
@@ -69,8 +69,8 @@ def _layer(job: TrainingJob, model: ExpertLayers, position: int) -> RankLayer:
 HOST_S = 5e-4
 """Seconds by which some hosts lag in each layer: more than a latency, but negligible."""
 
-_UNKNOWN = StackOnGpu(Prices(roofline=Roofline(1e10, 1e10, 4)))
-"""A pace for decoders that compute on CPUs, whose times are not predicted."""
+_UNKNOWN = {dtype: StackOnGpu(Prices(roofline=Roofline(1e10, 1e10, ITEMSIZE[dtype]))) for dtype in DTYPES}
+"""A pace for decoders that compute on CPUs, whose times are not predicted, by type."""
 
 
 def program_of(job: TrainingJob) -> Program:
@@ -94,7 +94,7 @@ def program_of(job: TrainingJob) -> Program:
 
 
 def _whole(job: TrainingJob, rank: RankList) -> None:
-    layers = _layers(job)
+    layers = layers_of(job)
     # a sleeping model has gradients of its inputs too, one that reads tokens does not
     sharing = _sharing(job, rank, layers, inputs_need_gradient=isinstance(job.model, Sleeping))
     Stage(rank, layers, sharing).pass_all(job.micro_batches)
@@ -103,7 +103,7 @@ def _whole(job: TrainingJob, rank: RankList) -> None:
 
 def _redundant(job: TrainingJob, rank: RankList) -> None:
     """Write DistributedDataParallel's step, and a broadcast of each parameter by the rank that stepped it."""
-    layers = [part for layer in _layers(job) for part in _arriving(job, layer)]
+    layers = [part for layer in layers_of(job) for part in _arriving(job, layer)]
     group = rank.communicators.along(rank.rank, "replicate")
     plan = plan_of_layers("replica", layers, job.replicate, DataParallel(no_sync=job.no_sync), Costs())
     sharing = ZeroRedundant(rank, plan, group)
@@ -168,7 +168,7 @@ def _sharing(
 
 def _stage_layers(job: TrainingJob, stage: int) -> tuple[RankLayer, ...]:
     """Return the layers of a stage; a decoder's embedding precedes the first, its head follows the last."""
-    own, every = job.layers_of(stage), _layers(job)
+    own, every = job.layers_of(stage), layers_of(job)
     if isinstance(job.model, Sleeping):
         every = every[own.start : own.stop]
         return every if stage else (_first(every[0]), *map(_undivided, every[1:]))
@@ -176,23 +176,30 @@ def _stage_layers(job: TrainingJob, stage: int) -> tuple[RankLayer, ...]:
     return every[first:last]
 
 
-def _layers(job: TrainingJob) -> tuple[RankLayer, ...]:
+def layers_of(job: TrainingJob) -> tuple[RankLayer, ...]:
     """Return all layers as one rank has them."""
     model = job.model
     if isinstance(model, Sleeping):
         return tuple(_sleeping(job, model, number) for number in range(model.layers))
     assert not isinstance(model, ExpertLayers)
-    decoder = Decoder(
-        name="decoder", layers=model.layers, width=model.hidden, heads=model.heads,
-        key_value_heads=model.heads, hidden=model.inner, vocabulary=model.vocabulary,
-        sequence=model.sequence, longest=model.sequence, gated=True, norm="rms", biases=False,
-    )  # fmt: skip
     parallel = TensorParallel(
         degree=job.tensor, style="dtensor", sequence=job.sequence_parallel, gathers_logits=True
     )
     return rank_layers(
-        decoder, _UNKNOWN, micro_batch=model.batch, parallel=parallel, context=job.shared,
+        decoder_of(model), _UNKNOWN[job.param_dtype], micro_batch=model.batch, parallel=parallel,
+        context=job.shared,
         numerics=Numerics(dtype="float32"),
+    )  # fmt: skip
+
+
+def decoder_of(model: SmallDecoder) -> Decoder:
+    """Return the decoder that a small one is."""
+    is_gpt = isinstance(model, SmallGpt)
+    return Decoder(
+        name=model.kind, layers=model.layers, width=model.hidden, heads=model.heads,
+        key_value_heads=model.few_heads, hidden=model.inner, vocabulary=model.vocabulary,
+        sequence=model.sequence, longest=model.sequence, gated=not is_gpt,
+        norm="layer" if is_gpt else "rms", biases=is_gpt, positions=model.sequence if is_gpt else 0,
     )  # fmt: skip
 
 
