@@ -175,7 +175,7 @@ def test_a_message_names_its_other_end():
         ({"shard": 2, "expert": 2}, "sleeping layers have no experts; write `model` experts"),
         (
             {"replicate": 3, "expert": 2, "model": ROUTED},
-            "2 expert-parallel times 1 ranks that share an expert do not divide 3 ranks",
+            "2 expert-parallel times .* do not divide 3",
         ),
         ({"replicate": 3, "expert": 3, "model": ROUTED}, "4 experts do not divide by 3"),
         ({"replicate": 2, "tensor": 2, "model": ROUTED}, "`tp` cannot be combined with expert layers"),
@@ -185,7 +185,7 @@ def test_a_message_names_its_other_end():
         ),
         (
             {"replicate": 2, "strategy": "zero4"},
-            "unknown strategy 'zero4'; write one of fsdp, ddp, zero_redundancy",
+            "unknown strategy .*; write one of fsdp, ddp, zero_redundancy",
         ),
         ({"shard": 2, "strategy": "zero_redundancy"}, "leave `tp`, `cp`, `pp` and `shard` out"),
         (
