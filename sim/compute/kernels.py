@@ -30,7 +30,8 @@ class Flash(NamedTuple):
     """Attention in one kernel that never writes its scores (Dao et al., arXiv:2205.14135).
 
     ``heads`` are those of all sequences together, each of ``sequence`` tokens. ``scored`` is the width of a
-    head's query and of its value, together. Without ``causal`` masked scores are computed too.
+    head's query and of its value, together. Without ``causal`` masked scores are computed too. ``version`` is
+    FlashAttention's; 3 stands for cuDNN's and TransformerEngine's kernels too.
     """
 
     heads: int
@@ -38,6 +39,7 @@ class Flash(NamedTuple):
     scored: int
     causal: bool = True
     backward: bool = False
+    version: int = 3
 
     @property
     def flops(self) -> float:

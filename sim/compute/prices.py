@@ -33,6 +33,17 @@ BACKWARD = 2.9
 
 2.5 times the FLOPs (Dao, arXiv:2307.08691) at 0.86 of the rate; SimuMax measured 2.9 on A100, 3.0 on B200."""
 
+FLASH_2 = 335 / 173
+"""Rate of FlashAttention-2 on Hopper and Blackwell over that on A100.
+
+It has A100's instructions, which do not fill newer tensor cores. 16 causal heads of 128 and 16,384 tokens run
+at 335 TFLOP/s on H100 (Shah et al., arXiv:2407.08608, figure 5) and, as vLLM's copy of the same kernel, at
+173 on A100 (aiconfigurator-core 0.12.0)."""
+
+ASYNCHRONOUS = range(90, 120)
+"""Compute capabilities of GPUs with instructions that FlashAttention-2 lacks: Hopper's, and data-centre
+Blackwell's. Blackwell's workstation GPUs have A100's."""
+
 ATTENTION = 0.5
 """Share of the peak of flash attention on GPUs without a measured grid."""
 
@@ -76,20 +87,34 @@ class Waves:
         )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """Rates of attention ``factor`` times as high as ``rates``."""
+
+    rates: FlashRates
+    factor: float
+
+    def flops_per_s(self, heads: int, sequence: int, head_dim: int) -> float:
+        """Return the FLOP/s on the half square, of ``heads`` heads of all sequences together."""
+        return self.factor * self.rates.flops_per_s(heads, sequence, head_dim)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
     """The rates of kernels on one GPU; without more it is the ``roofline``.
 
-    ``products``, ``grouped`` (several in one launch) and ``flash`` are measured rates. ``attention`` and
-    ``batched`` are flat rates (FLOP/s) of flash attention and of products with scores, by default those of
-    other products, ``speed`` the share of all rates that is reached. ``backward`` is the time of flash
-    attention's backward over forward's. A memory-bound kernel takes ``launch_s`` besides its bytes.
+    ``products``, ``grouped`` (several in one launch) and ``flash`` are measured rates; FlashAttention-2 is no
+    faster than ``flash_2``. ``attention`` and ``batched`` are flat rates (FLOP/s) of flash attention and of
+    products with scores, by default those of other products, ``speed`` the share of all rates that is
+    reached. ``backward`` is the time of flash attention's backward over forward's. A memory-bound kernel
+    takes ``launch_s`` besides its bytes.
     """
 
     roofline: Roofline
     products: GemmRates | None = None
     grouped: GroupedRates | None = None
     flash: FlashRates | None = None
+    flash_2: FlashRates | None = None
     attention: float | None = None
     batched: float | None = None
     backward: float = 2.0
@@ -118,11 +143,14 @@ class Prices:
         return rate * ACCUMULATED if kernel.accumulates else rate
 
     def _flash_rate(self, kernel: Flash) -> float:
-        if self.flash is None:
-            return self.attention or self.roofline.flops_per_s
         # a whole square has fewer blocks that a mask cuts, like a causal one of twice the length
-        sequence = kernel.sequence * (1 if kernel.causal else 2)
-        return self.flash.flops_per_s(kernel.heads, sequence, kernel.scored // 2)
+        sizes = kernel.heads, kernel.sequence * (1 if kernel.causal else 2), kernel.scored // 2
+        rate = self.attention or self.roofline.flops_per_s
+        if self.flash is not None:
+            rate = self.flash.flops_per_s(*sizes)
+        if self.flash_2 is not None and kernel.version == 2:
+            rate = min(rate, self.flash_2.flops_per_s(*sizes))
+        return rate
 
 
 def prices_on(
@@ -156,13 +184,18 @@ def prices_on(
         NBYTES.get(flat.precision, flat.itemsize),
     )  # fmt: skip
     products, speed = grid or waves, gpu.speed if rates is None else 1.0
+    flash = (rates and rates.attention) or attention_rates(gpu.name) if has_grid else None
+    older = attention_rates("a100") if has_grid and gpu.capability in ASYNCHRONOUS else None
+    # a power cap slows only what draws more power
+    flash_2 = Scaled(older, FLASH_2 / speed) if older and not (rates and rates.attention) else None
     if efficiency is not None:
         speed = flat.flops_per_s / products.flops_per_s(LARGE, LARGE, LARGE)
     return Prices(
         roofline=flat,
         products=products,
         grouped=rates.grouped.get(name) if rates else None,
-        flash=(rates and rates.attention) or attention_rates(gpu.name) if has_grid else None,
+        flash=flash,
+        flash_2=flash_2,
         attention=attention / speed if attention else ATTENTION * wide,
         batched=BATCHED * wide,
         backward=BACKWARD,

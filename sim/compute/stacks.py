@@ -39,8 +39,9 @@ class Stack:
     and keys, ``gated`` and ``plain`` on the hidden width of the feed-forward network, ``joined`` copies
     gradients of queries, keys and values into one tensor. ``loss`` counts bytes per logit, ``scores`` bytes
     per score of attention that writes them, with dropout, and ``undropped`` without. ``launches`` are a
-    layer's kernels of these kinds. ``flash`` says that attention usually is one kernel, ``accumulates`` that
-    products add gradients to float32 ones. ``overhead`` is the time of training over that of its kernels.
+    layer's kernels of these kinds. ``flash`` says that attention usually is one kernel, of FlashAttention's
+    ``flash_version``. ``accumulates`` says that products add gradients to float32 ones. ``overhead`` is the
+    time of training over that of its kernels.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Stack:
     undropped: PerPass
     launches: PerPass
     flash: bool
+    flash_version: int
     accumulates: bool
 
     def launching(self, *, layer_norm: bool, dropout: bool) -> "Stack":
@@ -84,6 +86,7 @@ _TE = Stack(
     undropped=PerPass(8, 12),
     launches=PerPass(14, 24),
     flash=True,
+    flash_version=3,
     accumulates=True,
 )
 _MEGATRON = replace(
@@ -96,6 +99,7 @@ _MEGATRON = replace(
     loss=PerPass(38, 14),
     launches=PerPass(12, 18),
     flash=False,
+    flash_version=2,
 )
 _FSDP1 = replace(
     _TE,
@@ -105,6 +109,7 @@ _FSDP1 = replace(
     dropped=PerPass(11, 5),
     biased=2,
     loss=PerPass(18, 26),
+    flash_version=2,
     accumulates=False,
 )
 _EAGER = replace(
@@ -134,8 +139,9 @@ _COMPILE = replace(
     loss=PerPass(8, 8),
 )
 _INTERNEVO = replace(
-    _TE, name="internevo", meaning="InternEvo with fused kernels", overhead=OTHERS, loss=PerPass(6, 6)
-)
+    _TE, name="internevo", meaning="InternEvo with fused kernels", overhead=OTHERS, loss=PerPass(6, 6),
+    flash_version=2,
+)  # fmt: skip
 _NANOTRON = replace(_FSDP1, name="nanotron", meaning="nanotron", gated=PerPass(10, 18), loss=PerPass(38, 14))
 _ALEPH_RMS = replace(
     _INTERNEVO,
@@ -152,7 +158,6 @@ _ALEPH = replace(
     norm=PerPass(36, 98),
     launches=PerPass(30, 50),
 )
-
 STACKS: Mapping[str, Stack] = {
     stack.name: stack
     for stack in (

@@ -101,7 +101,8 @@ class Device:
     """One GPU: FLOP/s by precision, bandwidth (bytes/s) and size (bytes) of its memory, its multiprocessors.
 
     The size is the driver's; `ringside.sim.training.memory.room` keeps some of it free. ``power`` is the data
-    sheet's in W, ``power_cap`` a lower limit.
+    sheet's in W, ``power_cap`` a lower limit. ``capability`` is CUDA's compute capability, 90 for sm_90, None
+    of other makers' GPUs.
     """
 
     name: str
@@ -111,6 +112,7 @@ class Device:
     multiprocessors: int
     power: float | None = None
     power_cap: float | None = None
+    capability: int | None = None
 
     def capped(self, power_cap: float) -> "Device":
         """Return the GPU limited to ``power_cap`` W."""
@@ -185,6 +187,7 @@ def _device(gpu: Gpu) -> Device:
         gpu.multiprocessors,
         gpu.power,
         gpu.power_cap,
+        gpu.compute_capability if gpu.maker == "nvidia" else None,
     )
 
 

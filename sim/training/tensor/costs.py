@@ -62,7 +62,10 @@ class KernelCosts:
         decoder, how, computing = self.cut.decoder, self.numerics, self.computing
         heads, scored = self.batch * self.cut.heads, self.cut.scored // self.cut.heads
         if how.attention != "unfused":
-            flash = Flash(heads, decoder.sequence, scored, how.attention == "flash")
+            flash = Flash(
+                heads, decoder.sequence, scored, how.attention == "flash",
+                version=computing.stack.flash_version,
+            )  # fmt: skip
             return PerPass(computing.seconds(flash), computing.seconds(flash._replace(backward=True)))
         products = Scores(heads, decoder.sequence, scored)
         passes = computing.stack.scores if how.dropout else computing.stack.undropped

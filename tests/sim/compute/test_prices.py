@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ringside.sim.compute.doubt import band
 from ringside.sim.compute.kernels import Flash, Gemm, Kernel, Scores, Streaming
-from ringside.sim.compute.prices import LARGE, Prices, StackOnGpu, prices_on
+from ringside.sim.compute.prices import ASYNCHRONOUS, FLASH_2, LARGE, Prices, StackOnGpu, prices_on
 from ringside.sim.compute.stacks import find_stack
 from ringside.sim.workload.devices import DEVICES, device
 
@@ -18,7 +18,7 @@ WIDTHS = st.sampled_from([64, 100, 512, 1000, 4096, 5120, 14336, 128256])
 GEMMS = st.builds(Gemm, WIDTHS, WIDTHS, WIDTHS, st.sampled_from([1, 8]), st.booleans())
 FLASH = st.builds(
     Flash, st.sampled_from([1, 8, 64]), st.sampled_from([128, 2048, 8192]), st.sampled_from([128, 256]),
-    st.booleans(), st.booleans(),
+    st.booleans(), st.booleans(), st.sampled_from([2, 3]),
 )  # fmt: skip
 
 
@@ -65,6 +65,44 @@ def test_an_efficiency_is_that_of_a_large_product_and_others_keep_their_proporti
     half = prices_on(device(gpu), "bf16", attention_efficiency=0.5)
     flash = Flash(64, 8192, 256)
     assert half.seconds(flash) == pytest.approx(flash.flops / (0.5 * device(gpu).peak("bfloat16")))
+
+
+@given(GPUS, FLASH)
+def test_flash_attention_2_is_no_faster_than_3_and_as_fast_without_hopper_s_instructions(
+    gpu: str, flash: Flash
+) -> None:
+    prices = prices_on(device(gpu), None)
+    second, third = (prices.seconds(flash._replace(version=version)) for version in (2, 3))
+    assert second >= third
+    if device(gpu).capability not in ASYNCHRONOUS:
+        assert second == third
+
+
+def test_flash_attention_2_on_h100_has_a100_s_curve_up_to_35_percent_of_the_peak() -> None:
+    """Shah et al. (arXiv:2407.08608) give 35 % without a mask; causal heads of 128 reach 34 %."""
+    long = Flash(16, 16384, 256, version=2)
+    a100, h100, whole = (prices_on(device(gpu), "bf16") for gpu in ("a100", "h100", "h200"))
+    for flash in (long, Flash(32, 2048, 256, version=2)):
+        assert a100.seconds(flash) / h100.seconds(flash) == pytest.approx(FLASH_2)
+        assert whole.seconds(flash) == h100.seconds(flash)
+    assert long.flops / h100.seconds(long) < 0.35 * device("h100").peak("bfloat16")
+    # few short heads do not fill tensor cores of either kind
+    short = Flash(4, 256, 128)
+    assert h100.seconds(short._replace(version=2)) == h100.seconds(short)
+    # nor does it draw as much power
+    capped = prices_on(device("h100").capped(500), "bf16")
+    assert capped.seconds(long) == pytest.approx(h100.seconds(long))
+    assert capped.seconds(long._replace(version=3)) > 1.5 * h100.seconds(long._replace(version=3))
+
+
+def test_an_efficiency_keeps_flash_attention_2_in_proportion() -> None:
+    long, large = Flash(16, 16384, 256, version=2), Gemm(LARGE, LARGE, LARGE)
+    plain, slower = prices_on(device("h100"), "bf16"), prices_on(device("h100"), "bf16", efficiency=0.4)
+    assert slower.seconds(long) / plain.seconds(long) == pytest.approx(
+        slower.seconds(large) / plain.seconds(large)
+    )
+    given = prices_on(device("h100"), "bf16", attention_efficiency=0.5)
+    assert given.seconds(long) == given.seconds(long._replace(version=3))
 
 
 def test_scores_are_written_at_least_once() -> None:
