@@ -158,10 +158,20 @@ _ALEPH = replace(
     norm=PerPass(36, 98),
     launches=PerPass(30, 50),
 )
+_ALEPH_TORCH = replace(
+    _ALEPH,
+    name="aleph-torch",
+    meaning="Aleph Alpha's scaling with RMSNorm and attention as written",
+    scores=PerPass(21, 23),
+    undropped=PerPass(16, 18),
+    flash=False,
+)
+
 STACKS: Mapping[str, Stack] = {
     stack.name: stack
     for stack in (
-        _TE, _MEGATRON, _EAGER, _TRANSFORMERS, _COMPILE, _FSDP1, _INTERNEVO, _NANOTRON, _ALEPH, _ALEPH_RMS
+        _TE, _MEGATRON, _EAGER, _TRANSFORMERS, _COMPILE, _FSDP1, _INTERNEVO, _NANOTRON,
+        _ALEPH, _ALEPH_RMS, _ALEPH_TORCH,
     )
 }  # fmt: skip
 """Every stack by name."""

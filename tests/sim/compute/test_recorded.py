@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, gelu, scaled_dot_product_attention, silu
 
 from ringside.real.model.architecture import record
+from ringside.sim.compute.kernels import Scores
+from ringside.sim.compute.stacks import find_stack
 from ringside.sim.workload.models import architecture
 from tests.sim.compute.test_stacks import GPT, LLAMA, moved
 
@@ -88,6 +90,25 @@ def test_an_eager_gpt_layer_moves_what_the_eager_stack_counts(biases: bool, drop
         x = torch.ones(1, 2048, GPT.width, dtype=BF16, requires_grad=True)
         nbytes = recorded(GptLayer(biases, drops), x)
     assert moved("eager", replace(GPT, biases=biases), dropout=bool(drops)) == pytest.approx(nbytes, rel=0.05)
+
+
+class PlainScores(nn.Module):
+    """Attention in steps of PyTorch, as Aleph Alpha's MaskedSoftmaxTorch: copied scores are masked."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        scores = (q @ k.transpose(-1, -2)).clone().masked_fill_(mask, -10000.0)
+        return scores.softmax(-1) @ v
+
+
+def test_plain_attention_moves_what_the_stack_with_plain_attention_counts() -> None:
+    heads, sequence, stack = 16, 2048, find_stack("aleph-torch")
+    with torch.device("meta"):
+        inputs = [torch.zeros(heads, sequence, 128, dtype=BF16, requires_grad=True) for _ in range(3)]
+        kernels = record(PlainScores(), *inputs, torch.zeros(1, sequence, sequence, dtype=torch.bool))
+    for backward, counted in ((False, stack.undropped.forward), (True, stack.undropped.backward)):
+        own = sum(one.nbytes for one in kernels if one.kind == "memory" and one.backward is backward)
+        products = 2 * Scores(heads, sequence, 256, backward).elements
+        assert counted * heads * sequence**2 == pytest.approx(own + products, rel=0.01)
 
 
 class WrittenScores(nn.Module):

@@ -8,7 +8,9 @@ others. Stages are as even as whole layers allow. Two rates are fitted, for each
 exposed exchange of gradients and parameters between replicas, and of messages between stages, which delay
 both stages. The naive rule counts micro-batches and the bubble. Memory has one reserve, fitted to the labels
 of the other model. The prediction is the bound by which `train --search` prunes layouts, of one replica:
-hundreds of micro-batches are not simulated.
+hundreds of micro-batches are not simulated. With nothing known, replicas exchange as the authors' later code
+does (github.com/Aleph-Alpha/scaling @ 01b9d21dbafb, src/scaling/core/optimizer): after the last backward they
+sum gradients in float32, and gather parameters after the optimizer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,9 +20,12 @@ from itertools import groupby
 from statistics import median
 from typing import NamedTuple
 
+from ringside.sim.collective import Collective
+from ringside.sim.program.groups import library_time
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.mesh import DATA
 from ringside.sim.training.search.bounds import Bounds
 from ringside.sim.workload.decoder import Decoder, decoder
 from ringside.sim.workload.devices import device
@@ -48,6 +53,10 @@ EXCHANGES_S = tuple(1e-10 * number for number in range(13))
 
 MESSAGES_S = tuple(3e-11 * number for number in range(14))
 """Seconds per byte of activations between stages, likewise."""
+
+COPIED = 30
+"""Bytes per parameter that the authors' optimizer copies around the sum of gradients: they are flattened
+(4), divided (4), cast to float32 and back (12), put back (4), scaled (4) and squared (2)."""
 
 RESERVES = tuple(GIB * number // 2 for number in range(60))
 """Bytes of a GPU that no layout may use."""
@@ -116,7 +125,9 @@ class LlamaLayout(NamedTuple):
 
     @property
     def stack(self) -> str:
-        """The stack of `train` with this norm."""
+        """The stack of `train` with this norm and attention."""
+        if self.kernel == "torch":
+            return "aleph-torch"
         return "aleph-rms" if self.kernel.endswith("+rms") else "aleph"
 
     @property
@@ -211,10 +222,23 @@ def absolute() -> list[JudgedRow]:
     return [
         alone(
             "aleph_alpha", f"{layout.series} pp {layout.pipeline}", layout.step_s,
-            _bounds(layout.gpus).step_s(_as_theirs(layout, layout.whole.job)), layout.whole,
+            _bounds(layout.gpus).step_s(_as_theirs(layout, layout.whole.job)) + _update_s(layout),
+            layout.whole,
         )
         for layout in layouts() if layout.status == "ok"
     ]  # fmt: skip
+
+
+def _update_s(layout: LlamaLayout) -> float:
+    """Return the seconds from the last backward to the next forward."""
+    job, parameters = layout.whole.job, layout.parameters
+    own_s = job.optimizer.seconds(4 * parameters // layout.replicas, GPU.memory_bandwidth)
+    if layout.replicas == 1:
+        return own_s
+    time = library_time(_libraries(layout.gpus).of(job.mesh.together(0, *DATA)))
+    summed = Collective("all_reduce", layout.replicas, 4 * parameters, dtype="float32")
+    gathered = Collective("all_gather", layout.replicas, 2 * parameters, dtype="bfloat16")
+    return time(summed) + time(gathered) + COPIED * parameters / GPU.streaming + own_s
 
 
 def _right(rows: Sequence[tuple[LlamaLayout, int]], reserve: int) -> int:
@@ -260,7 +284,12 @@ def _line(layout: LlamaLayout) -> PacedStep:
 
 @cache
 def _bounds(gpus: int) -> Bounds:
-    return Bounds(Libraries("nccl", f"dgx-a100:{-(-gpus // 8)}", {}, gpus))
+    return Bounds(_libraries(gpus))
+
+
+@cache
+def _libraries(gpus: int) -> Libraries:
+    return Libraries("nccl", f"dgx-a100:{-(-gpus // 8)}", {}, gpus)
 
 
 @cache
