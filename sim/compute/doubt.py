@@ -11,7 +11,7 @@ from ringside.sim.libraries.gaussian import EIGHTY
 BETWEEN, WITHIN = 0.096, 0.074
 """Between the sources of published steps, and within one source.
 
-JAX's steps and nanotron's host-limited layers are among them; without them it is 0.067 and 0.075."""
+JAX's steps and nanotron's host-limited layers are among them; without them it is 0.062 and 0.073."""
 
 UNNAMED = 0.12
 """Further deviation where the stack is not named: stacks' kernels differ in what they move."""
