@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from ringside.sim.compute.kept import MEGATRON, Kept
 from ringside.topologies.names import one_of
 
 FUSED, OTHERS = 1.01, 1.21
@@ -41,7 +42,7 @@ class Stack:
     per score of attention that writes them, with dropout, and ``undropped`` without. ``launches`` are a
     layer's kernels of these kinds. ``flash`` says that attention usually is one kernel, of FlashAttention's
     ``flash_version``. ``accumulates`` says that products add gradients to float32 ones. ``overhead`` is the
-    time of training over that of its kernels.
+    time of training over that of its kernels. ``kept`` is what a layer keeps for backward.
     """
 
     name: str
@@ -62,6 +63,29 @@ class Stack:
     flash: bool
     flash_version: int
     accumulates: bool
+    kept: Kept
+
+    def attention(self, capability: int | None) -> str:
+        """Return the kernel of attention that the stack chooses on a GPU, such as 90 for sm_90."""
+        if not self.flash:
+            return "unfused"
+        # TransformerEngine prefers FlashAttention on Hopper, and cuDNN's kernel elsewhere
+        return "fused" if self.kept.workspaces and (capability or 0) // 10 != 9 else "flash"
+
+    def accumulating(self, fuses: bool | None) -> "Stack":
+        """Return the stack whose products add gradients to float32 ones, or do not; None: as it usually does.
+
+        Raise ValueError if it cannot.
+        """
+        if fuses is None or fuses == self.accumulates:
+            return self
+        if fuses:
+            able = ", ".join(name for name, stack in STACKS.items() if stack.accumulates)
+            raise ValueError(
+                f"stack {self.name} has no products that add gradients to float32 ones; leave "
+                f"`accumulation_fusion` out, or write `stack` {able}"
+            )
+        return replace(self, accumulates=False, kept=replace(self.kept, dummies=False))
 
     def launching(self, *, layer_norm: bool, dropout: bool) -> "Stack":
         """Return the stack with the norm of a model, and with its sums of dropout."""
@@ -88,6 +112,7 @@ _TE = Stack(
     flash=True,
     flash_version=3,
     accumulates=True,
+    kept=Kept(loss=MEGATRON, workspaces=True, dummies=True),
 )
 _MEGATRON = replace(
     _TE,
@@ -100,6 +125,7 @@ _MEGATRON = replace(
     launches=PerPass(12, 18),
     flash=False,
     flash_version=2,
+    kept=Kept(loss=MEGATRON),
 )
 _FSDP1 = replace(
     _TE,
@@ -111,6 +137,7 @@ _FSDP1 = replace(
     loss=PerPass(18, 26),
     flash_version=2,
     accumulates=False,
+    kept=Kept(),
 )
 _EAGER = replace(
     _FSDP1,
@@ -140,7 +167,7 @@ _COMPILE = replace(
 )
 _INTERNEVO = replace(
     _TE, name="internevo", meaning="InternEvo with fused kernels", overhead=OTHERS, loss=PerPass(6, 6),
-    flash_version=2,
+    flash_version=2, kept=Kept(),
 )  # fmt: skip
 _NANOTRON = replace(_FSDP1, name="nanotron", meaning="nanotron", gated=PerPass(10, 18), loss=PerPass(38, 14))
 _ALEPH_RMS = replace(

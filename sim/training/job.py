@@ -10,6 +10,7 @@ from ringside.sim.training.ddp.job import Costs, DataParallel, expected_maximum
 from ringside.sim.training.layers import Kernels, Pass, RankLayer
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.memory.optimizers import Optimizer
+from ringside.sim.training.memory.software import Software
 from ringside.sim.training.mesh import Mesh
 from ringside.sim.training.pipeline.actions import Placement
 from ringside.sim.training.strategies import COPIES
@@ -24,7 +25,7 @@ class RankModel:
     sample, if it has tokens; ``model_flops`` are forward and backward of one sample on all ranks together,
     ``recomputed_flops`` those of checkpointing's recomputation, None if unknown. ``output_nbytes`` are a
     micro-batch's logits, of a model that returns its loss beside them. ``tied`` is the embedding if the
-    output product shares it.
+    output product shares it. ``software`` is what decides its buffers, None if that is unknown.
     """
 
     name: str
@@ -39,6 +40,7 @@ class RankModel:
     frozen_nbytes: int = 0
     output_nbytes: int = 0
     tied: Tensor | None = None
+    software: Software | None = None
 
     def cut(self, stages: int) -> tuple[range, ...]:
         """Return the layers of each stage.

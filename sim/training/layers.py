@@ -41,9 +41,10 @@ class RankLayer:
 
     Backward is ``recomputed``, then ``backward``. Schedules that split it have ``recomputed`` and
     ``input_gradient`` first, ``weight_gradient`` later. ``kept_nbytes`` of activations are held from forward
-    to the end of backward, ``recomputed_nbytes`` more during backward, ``exchanged_nbytes`` of other ranks'
-    activations during either pass. ``wrapped`` says that FSDP wraps it as a unit of its own; the parameters
-    of all other layers belong to the root. ``experts`` are parameters that are sharded over expert-parallel
+    to the end of backward, ``recomputed_nbytes`` more during backward; ``forward_nbytes`` and
+    ``backward_nbytes`` are held during one pass alone, such as other ranks' activations, or gradients.
+    ``wrapped`` says that FSDP wraps it as a unit of its own; the parameters of all other layers belong to the
+    root. ``experts`` are parameters that are sharded over expert-parallel
     ranks. ``arrival`` lists groups of parameters whose gradients backward finishes together, in that order,
     each with the share of backward's work done since the group before; parameters in no group come with the
     last, in reverse order of definition.
@@ -58,7 +59,8 @@ class RankLayer:
     recomputed: Pass = ()
     kept_nbytes: int = 0
     recomputed_nbytes: int = 0
-    exchanged_nbytes: int = 0
+    forward_nbytes: int = 0
+    backward_nbytes: int = 0
     wrapped: bool = True
     experts: tuple[Tensor, ...] = ()
     arrival: tuple[tuple[tuple[str, ...], float], ...] = ()
@@ -109,6 +111,8 @@ def workload_of(
                 _seconds(module.forward),
                 _seconds((*module.recomputed, *module.backward)),
                 module.kept_nbytes,
+                module.forward_nbytes,
+                module.backward_nbytes,
             )
             for layer in reversed(layers)
             for module in reversed(_arriving(layer))

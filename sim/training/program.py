@@ -18,6 +18,7 @@ from ringside.sim.training.fsdp_policy import FullyShardPolicy
 from ringside.sim.training.fully_shard import FullyShard, ShardedApart
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layers import RankLayer, arriving, as_modules
+from ringside.sim.training.memory.held import held
 from ringside.sim.training.mesh import DATA, Communicators
 from ringside.sim.training.pipeline.program import Pipeline, find_pipeline
 from ringside.sim.training.stage import Apart, RankList, Sharing, Stage, Unshared, Updating, UpdatingApart
@@ -105,12 +106,12 @@ class Writing:
                 sharing.update(seconds)
             else:
                 made.compute(seconds, "optimizer", "optimizer")
-        held = _held(job, everything)
+        by_pool = held(job, everything)
         for stage in stages.values():
             if isinstance(stage.sharing, Replicated) and job.ddp.compresses:
                 nbytes = compression_nbytes(stage.sharing.job.workload, job.ddp)
-                held["compression"] = held.get("compression", 0) + nbytes
-        return RankStep(made, stages, held)
+                by_pool["compression"] = by_pool.get("compression", 0) + nbytes
+        return RankStep(made, stages, by_pool)
 
     def _pass(self, rank: RankList, stages: dict[int, Stage]) -> None:
         """Pass all micro-batches through the stages of a rank."""
@@ -266,19 +267,3 @@ def _policy(job: ParallelJob, layers: Sequence[RankLayer]) -> FullyShardPolicy |
         param_dtype=job.gathered, reduce_dtype=job.layout.reduce_dtype or stored,
         memory_bandwidth=job.costs.memory_bandwidth, no_sync=not job.layout.syncs_each,
     )  # fmt: skip
-
-
-def _held(job: ParallelJob, layers: Sequence[RankLayer]) -> dict[str, int]:
-    """Return bytes by pool that a rank holds throughout; sharding strategies hold their own."""
-    nbytes = sum(layer.nbytes for layer in layers)
-    held = {"buffers": sum(buffer.nbytes for buffer in job.model.buffers)}
-    frozen = job.model.frozen_nbytes // job.mesh.pipeline
-    alone = job.mesh.degree(*DATA) == 1 and job.layout.strategy not in MEGATRON
-    if alone or job.layout.strategy in ("ddp", "data_parallel"):
-        held |= {"parameters": nbytes, "gradients": nbytes, "optimizer": job.optimizer.states * nbytes}
-        has_buckets = job.layout.strategy == "ddp" and not alone
-        if has_buckets and not job.ddp.gradient_as_bucket_view:
-            own = sum(layer.expert_nbytes for layer in layers) if job.mesh.expert_data == 1 else 0
-            held["buckets"] = nbytes - own
-    held["parameters"] = held.get("parameters", 0) + frozen
-    return {pool: size for pool, size in held.items() if size}

@@ -311,9 +311,9 @@ class Stage:
         """Pass a micro-batch forward."""
         for number, layer in enumerate(self.layers):
             self.sharing.before_forward(number)
-            self.rank.take(ACTIVATIONS, layer.kept_nbytes + layer.exchanged_nbytes)
+            self.rank.take(ACTIVATIONS, layer.kept_nbytes + layer.forward_nbytes)
             self._pass(layer.forward, layer, "forward", micro_batch)
-            self.rank.give(ACTIVATIONS, layer.exchanged_nbytes)
+            self.rank.give(ACTIVATIONS, layer.forward_nbytes)
             self.sharing.after_forward(number)
 
     def backward(self, micro_batch: int, *, last: bool) -> None:
@@ -321,7 +321,7 @@ class Stage:
         for number, layer in reversed(list(enumerate(self.layers))):
             self._recompute(number, micro_batch)
             self._pass(layer.backward, layer, "backward", micro_batch)
-            self.rank.give(ACTIVATIONS, layer.exchanged_nbytes)
+            self.rank.give(ACTIVATIONS, layer.backward_nbytes)
             self._end(number, last=last)
 
     def input_gradient(self, micro_batch: int) -> None:
@@ -329,7 +329,7 @@ class Stage:
         for number, layer in reversed(list(enumerate(self.layers))):
             self._recompute(number, micro_batch)
             self._pass(layer.input_gradient, layer, "input gradient", micro_batch)
-            self.rank.give(ACTIVATIONS, layer.exchanged_nbytes)
+            self.rank.give(ACTIVATIONS, layer.backward_nbytes)
 
     def weight_gradient(self, micro_batch: int, *, last: bool) -> None:
         """Make the postponed gradients of the weights."""
@@ -340,7 +340,7 @@ class Stage:
     def _recompute(self, number: int, micro_batch: int) -> None:
         layer = self.layers[number]
         self.sharing.before_backward(number)
-        self.rank.take(ACTIVATIONS, layer.recomputed_nbytes + layer.exchanged_nbytes)
+        self.rank.take(ACTIVATIONS, layer.recomputed_nbytes + layer.backward_nbytes)
         self._pass(layer.recomputed, layer, "recomputation", micro_batch)
 
     def _end(self, number: int, *, last: bool) -> None:

@@ -48,7 +48,8 @@ class Layer:
 
     ``gradients`` are positions in `Workload.parameters`, in the order in which backward finishes them; they
     are treated as ready when the layer's backward ends. A parameter that several layers use belongs to the
-    one whose backward comes last. ``activation_nbytes`` are the bytes that forward keeps for backward.
+    one whose backward comes last. ``activation_nbytes`` are the bytes that forward keeps for backward;
+    ``forward_nbytes`` and ``backward_nbytes`` are held during that pass alone.
     """
 
     name: str
@@ -56,12 +57,14 @@ class Layer:
     forward_s: float = 0.0
     backward_s: float = 0.0
     activation_nbytes: int = 0
+    forward_nbytes: int = 0
+    backward_nbytes: int = 0
 
 
 class Totals(NamedTuple):
     """Sums of a workload: bytes of all parameters, and of all gradients; seconds without communication.
 
-    ``activation_nbytes`` are the bytes that forward keeps for backward.
+    ``activation_nbytes`` are the most that the passes keep and hold at a time.
     """
 
     nbytes: int
@@ -78,7 +81,7 @@ class Workload:
     ``layers`` are in backward order. A parameter that no layer names gets no gradient. ``frozen_nbytes`` are
     the bytes of untrained parameters. ``reentrant`` says that checkpoints enter backward again inside
     backward. ``arrival`` are positions of the parameters in the order in which backward finishes their
-    gradients; ``totals`` add seconds in the order of execution.
+    gradients; ``totals`` add seconds in the order of execution. ``workspace_nbytes`` are held by software.
     """
 
     name: str
@@ -89,6 +92,7 @@ class Workload:
     sample: str = "sample"
     frozen_nbytes: int = 0
     reentrant: bool = False
+    workspace_nbytes: int = 0
     arrival: tuple[int, ...] = field(init=False, repr=False, compare=False)
     totals: Totals = field(init=False, repr=False, compare=False)
 
@@ -120,7 +124,7 @@ class Workload:
             sum(tensor.nbytes for tensor in self.parameters),
             reduce(add, (layer.forward_s for layer in reversed(self.layers)), 0.0),
             reduce(add, (layer.backward_s for layer in self.layers), 0.0),
-            sum(layer.activation_nbytes for layer in self.layers),
+            _most_held(self.layers),
         )
         object.__setattr__(self, "arrival", arrival)
         object.__setattr__(self, "totals", totals)
@@ -164,10 +168,24 @@ def rebatched(workload: Workload, batch: int) -> Workload:
                 forward_s=layer.forward_s * factor,
                 backward_s=layer.backward_s * factor,
                 activation_nbytes=round(layer.activation_nbytes * factor),
+                forward_nbytes=round(layer.forward_nbytes * factor),
+                backward_nbytes=round(layer.backward_nbytes * factor),
             )
             for layer in workload.layers
         ),
     )
+
+
+def _most_held(layers: Sequence[Layer]) -> int:
+    """Return the most bytes of activations in forward and backward; layers are in backward order."""
+    kept = most = 0
+    for layer in reversed(layers):
+        kept += layer.activation_nbytes
+        most = max(most, kept + layer.forward_nbytes)
+    for layer in layers:
+        most = max(most, kept + layer.backward_nbytes)
+        kept -= layer.activation_nbytes
+    return most
 
 
 def _tensor_complaints(tensor: Tensor) -> list[str]:

@@ -67,7 +67,10 @@ def test_a_shape_keeps_what_hangs_together() -> None:
         ({"model": "llama2-7b:depth=3"}, "unknown part of a shape 'depth'; write one of layers, width"),
         ({"model": "llama2-7b:layers=x"}, "layers is 'x'; write for example layers=32"),
         ({"model": "llama2-7b:heads=33"}, "does not divide by 33 heads"),
-        ({"attention": "causal"}, "unknown attention kernel 'causal'; write one of flash, full, unfused"),
+        (
+            {"attention": "causal"},
+            "unknown attention kernel 'causal'; write one of flash, fused, full, unfused",
+        ),
         (
             {"model": "resnet50", "attention": "flash"},
             "`attention` flash of resnet50, whose kernels are its own; leave it out",
@@ -98,14 +101,23 @@ RATES = RatesFile(
     date="2026-11-26",
     products={"bf16": ((128, 128, 128, 1e12), (8192, 8192, 8192, 1e14))},
 )  # fmt: skip
+
+
+def answered(model: str, **options: Any) -> tuple[float, int]:
+    """Return seconds of a plain step, and bytes of one under a stack that accumulates gradients."""
+    sharded = ringside.train(model, "dgx-a100:1", batch=2, strategy="distributed_optimizer", **options)
+    return step_s(model, **options), sharded.peak_nbytes
+
+
 KERNELS = {
     "precision": "bf16", "stack": "te", "compute_efficiency": 0.4, "attention": "full", "dropout": True,
-    "fused_loss": True, "attention_efficiency": 0.4, "power_cap": 300.0, "products": "rates.json",
+    "loss": "fused", "attention_efficiency": 0.4, "power_cap": 300.0, "products": "rates.json",
+    "accumulation_fusion": False, "cublas_workspace": "1MiB",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [one.name for one in fields(OfKernels)])
-def test_a_word_of_kernels_changes_the_step_or_is_refused(
+def test_a_word_of_kernels_changes_the_answer_or_is_refused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -114,14 +126,14 @@ def test_a_word_of_kernels_changes_the_step_or_is_refused(
     for model in (SMALL, "resnet50", "bert-base:64", "timed.yaml"):
         refusal = ""
         try:
-            changed = step_s(model, **{name: KERNELS[name]})
+            changed = answered(model, **{name: KERNELS[name]})
         except ValueError as error:
             refusal = str(error)
         if refusal:
             assert f"`{name}`" in refusal
             assert model != SMALL
         else:
-            plain = step_s(model, **({"precision": "fp32"} if name == "precision" else {}))
+            plain = answered(model, **({"precision": "fp32"} if name == "precision" else {}))
             assert changed != plain, model
 
 

@@ -4,17 +4,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringside.sim.compute.grids import read_rates
+from ringside.sim.compute.kept import LOSSES
 from ringside.sim.compute.prices import StackOnGpu, prices_on
 from ringside.sim.compute.stacks import STACKS, find_stack
 from ringside.sim.questions.question import Question, choices, option
 from ringside.sim.training.strategies import MEGATRON
 from ringside.sim.training.tensor.costs import ATTENTION
 from ringside.sim.workload.devices import Device
+from ringside.topologies.units import parse_size
 
 STACK_OF = {**dict.fromkeys(MEGATRON, "te"), "fsdp1": "fsdp1", "hybrid_zero": "internevo"}
 """The usual stack of strategies that belong to one framework."""
 
-OF_DECODERS = ("stack", "attention_efficiency", "dropout", "fused_loss", "products")
+OF_DECODERS = ("stack", "attention_efficiency", "dropout", "loss", "products", "accumulation_fusion",
+              "cublas_workspace")  # fmt: skip
 """Fields that apply to decoders alone."""
 
 
@@ -37,11 +40,22 @@ class OfKernels(Question):
         "Share of the GPU's peak that large products reach.", default=None, default_text="by kernel"
     )
     attention: str | None = option(
-        "Attention in one kernel, in one with masked scores, or unfused.",
+        "Attention in one kernel of FlashAttention or cuDNN, in one with masked scores, or unfused.",
         metavar=choices(ATTENTION), default=None, default_text="the stack's",
     )  # fmt: skip
     dropout: bool = option("Train a decoder with dropout.", default=False)
-    fused_loss: bool = option("Compute a decoder's loss in one kernel.", default=False)
+    loss: str = option(
+        "A decoder's loss: as its stack writes it, compiled, or in one kernel.",
+        metavar=choices(LOSSES), default="written",
+    )  # fmt: skip
+    accumulation_fusion: bool | None = option(
+        "Add gradients of weights to float32 ones within products, as Megatron-LM does.",
+        "--accumulation-fusion/--no-accumulation-fusion", default=None, default_text="the stack's",
+    )  # fmt: skip
+    cublas_workspace: int | None = option(
+        "Size of one of cuBLAS's workspaces (CUBLAS_WORKSPACE_CONFIG).",
+        metavar="SIZE", default=None, default_text="8.125 MiB, 32 MiB from Hopper on", parse=parse_size,
+    )  # fmt: skip
     attention_efficiency: float | None = option(
         "Share of its peak in attention proper.", default=None, default_text="that of products"
     )
@@ -55,7 +69,7 @@ class OfKernels(Question):
 
     def computing_on(self, gpu: Device) -> StackOnGpu:
         """Return how the GPU computes a decoder."""
-        stack = find_stack(self.stack or self.usual_stack)
+        stack = find_stack(self.stack or self.usual_stack).accumulating(self.accumulation_fusion)
         prices = prices_on(
             gpu, self.precision, efficiency=self.compute_efficiency,
             attention_efficiency=self.attention_efficiency,

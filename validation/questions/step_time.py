@@ -229,7 +229,15 @@ class DataParallelSteps:
         names = ("ranks", "samples", "step_s", "throughput") if len(self.steps) == 1 else ()
         within = within_s(self.question, self.steps[0].step.step_s) if names else {}
         return {
-            "memory_bytes": {**asdict(self.memory), "total": self.fit.nbytes, **_margin(self.fit)},
+            "memory_bytes": {
+                **asdict(self.memory),
+                "total": self.fit.nbytes,
+                **_margin(self.fit),
+                "allocated": [
+                    {"stage": 0, "rank": 0, "ranks": self.steps[0].step.ranks, "bytes": self.fit.nbytes}
+                ],
+                "last_rank": self.fit.nbytes,
+            },
             "fits": self.fit.verdict == FITS,
             "verdict": self.fit.verdict,
             **{name: self.steps[0].figures[name] for name in names},
@@ -297,7 +305,13 @@ class StepUnderLayout:
             "bubble_share": step.bubble_share,
             "exposed_s": step.exposed_s,
             "exposed_by_s": step.exposed_by_s,
-            "memory_bytes": {**_peak(worst), **_margin(fit), "rank": worst.rank},
+            "memory_bytes": {
+                **_peak(worst),
+                **_margin(fit),
+                "rank": worst.rank,
+                "allocated": _allocated(step.stages),
+                "last_rank": step.stages[-1].peak.nbytes,
+            },
             "fits": fit.verdict == FITS,
             "verdict": fit.verdict,
             "would_fit": self.would_fit and {"options": self.would_fit[0], "total": self.would_fit[1]},
@@ -315,6 +329,14 @@ def within_s(question: TrainingOnCluster, step_s: float) -> dict[str, float]:
     if question.band is None:
         return {}
     return {"step_lo_s": step_s / question.band, "step_hi_s": step_s * question.band}
+
+
+def _allocated(stages: Sequence[StageTime]) -> list[dict[str, int]]:
+    """Return the bytes that each stage's ranks have allocated at their peak."""
+    return [
+        {"stage": place, "rank": one.rank, "ranks": one.ranks, "bytes": one.peak.nbytes}
+        for place, one in enumerate(stages)
+    ]
 
 
 def _row(place: int, stage: StageTime) -> dict[str, Any]:

@@ -24,7 +24,8 @@ class Memory:
 
     ``buckets`` are DistributedDataParallel's flat copies of the gradients, none if gradients are views of
     them; ``compression`` is PowerSGD's state between steps (errors, P and Q) and its memory for the bucket
-    being reduced. The allocator's own losses, the CUDA context and workspaces are not included.
+    being reduced; ``workspaces`` are buffers of products. The allocator's own losses and the CUDA context
+    are not included.
     """
 
     parameters: int
@@ -34,6 +35,7 @@ class Memory:
     buffers: int
     activations: int
     compression: int = 0
+    workspaces: int = 0
 
     @property
     def total(self) -> int:
@@ -52,6 +54,7 @@ def memory(workload: Workload, ddp: DataParallel, optimizer: Optimizer) -> Memor
         buffers=sum(buffer.nbytes for buffer in workload.buffers),
         activations=totals.activation_nbytes,
         compression=compression_nbytes(workload, ddp),
+        workspaces=workload.workspace_nbytes,
     )
 
 

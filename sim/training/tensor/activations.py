@@ -1,34 +1,75 @@
-"""Activations that a decoder's layers keep for backward on one rank.
+"""Activations that a decoder's layers keep for backward on one rank, and hold for a moment.
 
 Korthikanti et al., arXiv:2205.05198, section 4, count the bytes of a micro-batch's activations that are kept
 for backward, for GPT in 16 bits with dropout and an attention that stores its scores: s b h (34 + 5 a s / h)
-per layer. Here the same tensors are added up one by one, which extends to gated networks, grouped queries,
+per layer. Here the same tensors are added up one by one with what a stack keeps of each
+(`ringside.sim.compute.kept`), which extends to gated networks, grouped queries, latent attention, experts,
 fused attention and no dropout.
 """
 
 from dataclasses import dataclass
 
+from ringside.sim.compute.kept import Kept
+from ringside.sim.training.tensor.costs import Numerics
 from ringside.sim.training.tensor.cut import Cut
+
+LOG_SUM_EXP = 4
+"""Bytes that attention in one kernel keeps per row of scores."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routed:
+    """Tokens of a layer with ``experts`` on a rank: its ``own``, and ``got``, which its experts compute.
+
+    ``hidden`` is the width of a rank's part of an expert, ``shared`` that of what all tokens pass.
+    """
+
+    experts: int
+    own: int
+    got: int
+    hidden: int
+    shared: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activations:
-    """Activations that a micro-batch of ``batch`` sequences keeps, in elements of ``itemsize`` bytes.
+    """Activations of a micro-batch of ``batch`` sequences, in elements of ``itemsize`` bytes.
 
-    ``fused`` attention keeps one number per row of scores instead of all scores. ``experts`` are the
-    bytes kept by a mixture of experts where the layer has one instead of a feed-forward network.
+    ``routed`` are tokens of a layer that has experts instead of a feed-forward network.
     """
 
     cut: Cut
     batch: int
+    numerics: Numerics
+    kept: Kept
     itemsize: int = 2
-    dropout: bool = False
-    fused: bool = True
-    experts: int | None = None
+    routed: Routed | None = None
 
     @property
-    def _tokens(self) -> int:
-        return self.cut.tokens(self.batch)
+    def terms(self) -> dict[str, int]:
+        """Bytes of a layer without recomputation, by what they belong to."""
+        return {
+            "norms": 2 * self._norm,
+            "queries, keys and values": self._projected,
+            "attention": self.core,
+            "attention's output": self._bytes(self._tokens * self._output, 2),
+            "masks": 2 * self._mask,
+            **({"feed-forward": self._feed_forward} if self.routed is None else self._experts(self.routed)),
+        }
+
+    @property
+    def layer(self) -> int:
+        """Bytes of a layer without recomputation."""
+        return sum(self.terms.values())
+
+    @property
+    def recomputable(self) -> tuple[int, int]:
+        """Bytes that a layer keeps, and those that its backward recomputes."""
+        checkpointing = self.numerics.checkpointing
+        if checkpointing == "none":
+            return self.layer, 0
+        again = self.core if checkpointing == "selective" else self.layer - self.between
+        return self.layer - again, again
 
     @property
     def between(self) -> int:
@@ -36,39 +77,33 @@ class Activations:
         return self._tokens * self.cut.decoder.width * self.itemsize // self.cut.spread
 
     @property
-    def gathered(self) -> int:
-        """Bytes of one input of products: DTensor keeps it gathered."""
-        kept_whole = self.cut.parallel.style == "dtensor"
-        return self.between * (self.cut.spread if kept_whole else 1)
-
-    @property
-    def _mask(self) -> int:
-        return self.between // self.itemsize if self.dropout else 0
-
-    @property
     def core(self) -> int:
         """Bytes of attention proper, without its inputs and output: the saving of selective checkpointing."""
-        rows = self._tokens * self.cut.heads
-        if self.fused:
-            return 4 * rows
-        return rows * self.cut.decoder.sequence * (2 * self.itemsize + 1 if self.dropout else self.itemsize)
+        how, cut = self.numerics, self.cut
+        rows = self._tokens * cut.heads
+        exchanged = 0
+        if cut.context.degree > 1:
+            # all-to-alls keep the output before it is sent, rings write keys and values anew
+            elements = cut.query if cut.context.method == "ulysses" else 2 * cut.key_value
+            exchanged = self._bytes(self._tokens * elements, 2)
+        if how.attention == "unfused":
+            nbytes = self.kept.scores if how.dropout else self.kept.undropped
+            return exchanged + self._bytes(rows * cut.decoder.sequence, nbytes)
+        # cuDNN keeps its output beside the input of the product behind it
+        again = self._bytes(self._tokens * self._output, 2) if how.attention == "fused" else 0
+        return exchanged + again + LOG_SUM_EXP * rows
 
     @property
-    def layer(self) -> int:
-        """Bytes of a layer without recomputation."""
-        attention = self._tokens * (self.cut.attended + self.cut.narrow) * self.itemsize
-        feed_forward = self.experts
-        if feed_forward is None:
-            hidden = (3 if self.cut.decoder.gated else 2) * self.cut.hidden
-            feed_forward = self._tokens * hidden * self.itemsize
-        return 2 * (self.between + self.gathered + self._mask) + attention + feed_forward + self.core
-
-    def kept(self, checkpointing: str) -> tuple[int, int]:
-        """Return the bytes that a layer keeps, and those that backward recomputes."""
-        if checkpointing == "none":
-            return self.layer, 0
-        again = self.core if checkpointing == "selective" else self.layer - self.between
-        return self.layer - again, again
+    def backward(self) -> int:
+        """Bytes of the gradients that a layer's backward holds: of its network inside, and of its input."""
+        if self.routed is None:
+            tokens, hidden = self._tokens, self.cut.hidden
+        else:
+            tokens, hidden = self.routed.got, self.routed.hidden
+        gradients = 0
+        if self.numerics.checkpointing != "full":
+            gradients = tokens * hidden * (2 + self.cut.decoder.gated) * self.itemsize
+        return gradients + self.between
 
     @property
     def embedding(self) -> int:
@@ -76,6 +111,76 @@ class Activations:
         return self._mask
 
     @property
-    def head(self) -> int:
-        """Bytes of the last norm, the output product and its float32 results."""
-        return self.between + self.gathered + 4 * self._tokens * self.cut.vocabulary
+    def head(self) -> tuple[int, int, int]:
+        """Bytes that norm, output product and loss keep, and hold more in forward and in backward."""
+        cut, how = self.cut, self.numerics
+        loss = self.kept.of_loss(how.loss)
+        logits = self._tokens * cut.vocabulary
+        weight = cut.vocabulary * cut.decoder.width * self.itemsize
+        kept = self._bytes(logits, loss.kept)
+        product = self._bytes(logits, 2) + weight + (self.between if how.loss != "fused" else 0)
+        backward = max(self._bytes(logits, loss.backward), product)
+        return self.between + self._gathered + kept, self._bytes(logits, loss.forward) - kept, backward - kept
+
+    @property
+    def _tokens(self) -> int:
+        return self.cut.tokens(self.batch)
+
+    @property
+    def _output(self) -> int:
+        """Width of attention's output."""
+        latent = self.cut.decoder.latent
+        return self.cut.heads * latent.value if latent else self.cut.query
+
+    def _bytes(self, elements: int, in_16_bits: float) -> int:
+        """Return the bytes of elements, of a figure for 16 bits."""
+        return int(elements * in_16_bits * self.itemsize / 2)
+
+    @property
+    def _gathered(self) -> int:
+        """Bytes of one input of products: DTensor keeps it gathered."""
+        kept_whole = self.cut.parallel.style == "dtensor"
+        return self.between * (self.cut.spread if kept_whole else 1)
+
+    @property
+    def _norm(self) -> int:
+        """Bytes of a norm: input, output and statistics."""
+        kept, layer_norm = self.kept, self.cut.decoder.norm == "layer"
+        nbytes = kept.layer_norm if layer_norm else kept.rms
+        statistics = kept.layer_statistics if layer_norm else kept.rms_statistics
+        inputs = int(self.between * (nbytes - 2) / 2)
+        return inputs + self._gathered + int(self._tokens // self.cut.spread * statistics)
+
+    @property
+    def _mask(self) -> int:
+        return int(self.between // self.itemsize * self.kept.mask) if self.numerics.dropout else 0
+
+    @property
+    def _projected(self) -> int:
+        """Bytes of what attention proper reads, and of what it is made from."""
+        cut = self.cut
+        if cut.decoder.latent:
+            narrow = self._bytes(self._tokens // cut.spread * cut.narrow, 2)
+            return narrow + self._bytes(self._tokens * (cut.attended - self._output), 2)
+        turned = self.kept.rotary * (cut.query + cut.key_value) if not cut.decoder.positions else 0
+        normed = 2 if cut.decoder.qk_norm else 1
+        columns = normed * (cut.query + cut.key_value) + cut.key_value
+        read = self._bytes(self._tokens * columns, 2)
+        return read + self._bytes(self._tokens, turned)
+
+    @property
+    def _feed_forward(self) -> int:
+        nbytes = self.kept.gated if self.cut.decoder.gated else self.kept.plain
+        return self._bytes(self._tokens * self.cut.hidden, nbytes)
+
+    def _experts(self, routed: Routed) -> dict[str, int]:
+        """Return the bytes of a router, of the experts, and of what all tokens pass."""
+        cut, kept = self.cut, self.kept
+        gated = cut.decoder.gated
+        inside = kept.gated if gated else kept.plain + kept.weighted
+        inputs_and_outputs = 2 * routed.got * cut.decoder.width
+        return {
+            "router": int(routed.own * routed.experts * kept.routed),
+            "experts": self._bytes(inputs_and_outputs, 2) + self._bytes(routed.got * routed.hidden, inside),
+            "shared experts": self._bytes(self._tokens * routed.shared, kept.gated if gated else kept.plain),
+        }

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ringside.sim.compute.kept import LOSSES
 from ringside.sim.compute.kernels import Flash, Scores, Streaming
 from ringside.sim.compute.prices import StackOnGpu
 from ringside.sim.compute.stacks import PerPass
@@ -9,14 +10,15 @@ from ringside.sim.training.tensor.cut import Cut
 from ringside.sim.workload.decoder import CHECKPOINTING
 from ringside.topologies.names import one_of
 
-ATTENTION = ("flash", "full", "unfused")
-"""Kernels of attention: one kernel that skips masked scores, one that computes all, or scores are written."""
+ATTENTION = ("flash", "fused", "full", "unfused")
+"""Kernels of attention: FlashAttention's or cuDNN's one, which skip masked scores, one that computes all, or
+several that write scores."""
 
 LOOKED_UP = PerPass(4, 8)
 """Bytes per token and column of an embedding: a row read and written, gradients read and added to a row."""
 
-FUSED_LOSS = PerPass(6, 6)
-"""Bytes per logit of a loss in one kernel, which reads them and writes their gradients over them."""
+IN_KERNELS = {"compiled": PerPass(8, 8), "fused": PerPass(6, 6)}
+"""Bytes per logit that a loss moves compiled, and in one kernel, which writes gradients over the logits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +26,15 @@ class Numerics:
     """How a decoder is computed.
 
     ``dtype`` is the stored type of parameters and their gradients, None for the precision's own.
-    ``checkpointing`` is one of `CHECKPOINTING`, ``attention`` one of `ATTENTION`. ``dropout`` keeps masks.
+    ``checkpointing`` is one of `CHECKPOINTING`, ``attention`` one of `ATTENTION`, ``loss`` one of `LOSSES`.
+    ``dropout`` keeps masks.
     """
 
     dtype: str | None = None
     checkpointing: str = "none"
     attention: str = "flash"
     dropout: bool = False
-    fused_loss: bool = False
+    loss: str = "written"
 
     def __post_init__(self) -> None:
         if self.checkpointing not in CHECKPOINTING:
@@ -41,6 +44,8 @@ class Numerics:
             raise ValueError(
                 f"unknown attention kernel {self.attention!r}; write {one_of(ATTENTION, self.attention)}"
             )
+        if self.loss not in LOSSES:
+            raise ValueError(f"unknown loss {self.loss!r}; write {one_of(LOSSES, self.loss)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ class KernelCosts:
         heads, scored = self.batch * self.cut.heads, self.cut.scored // self.cut.heads
         if how.attention != "unfused":
             flash = Flash(
-                heads, decoder.sequence, scored, how.attention == "flash",
+                heads, decoder.sequence, scored, how.attention != "full",
                 version=computing.stack.flash_version,
             )  # fmt: skip
             return PerPass(computing.seconds(flash), computing.seconds(flash._replace(backward=True)))
@@ -109,7 +114,7 @@ class KernelCosts:
     @property
     def loss(self) -> PerPass:
         """Seconds of the loss."""
-        nbytes = FUSED_LOSS if self.numerics.fused_loss else self.computing.stack.loss
+        nbytes = IN_KERNELS.get(self.numerics.loss, self.computing.stack.loss)
         logits = self._tokens * self.cut.vocabulary
         return PerPass(*(self.computing.streamed_s(logits, one, 4) for one in nbytes))
 

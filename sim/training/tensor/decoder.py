@@ -8,6 +8,7 @@ from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.job import RankModel
 from ringside.sim.training.layers import workload_of
 from ringside.sim.training.layout import Layout, LayoutError
+from ringside.sim.training.memory.software import Software
 from ringside.sim.training.tensor.context import ContextParallel
 from ringside.sim.training.tensor.costs import Numerics
 from ringside.sim.training.tensor.cut import Pull, TensorParallel
@@ -29,7 +30,7 @@ USUAL = Numerics()
 class DecoderOnGpu:
     """A decoder, and how a GPU computes it; ``batch`` sequences pass at once by default.
 
-    ``dtype`` is the stored type of parameters and gradients.
+    ``dtype`` is the stored type of parameters and gradients, ``cublas`` `Software`'s.
     """
 
     decoder: Decoder
@@ -39,17 +40,28 @@ class DecoderOnGpu:
     dtype: str
     computing: StackOnGpu
     numerics: Numerics
+    cublas: int | None = None
 
     def workload(self, batch: int | None = None) -> Workload:
         """Return a training step of ``batch`` sequences."""
-        return decoder_workload(self.decoder, self.computing, batch or self.batch, self.dtype, self.numerics)
+        made = decoder_workload(self.decoder, self.computing, batch or self.batch, self.dtype, self.numerics)
+        return replace(made, workspace_nbytes=self._software(1).workspaces)
 
     def on_rank(self, layout: Layout, libraries: Libraries, tensor_ranks: tuple[int, ...]) -> RankModel:
         """Return the decoder as one of some tensor-parallel ranks has it."""
         pull = _pull(libraries, tensor_ranks, self.gpu) if layout.async_tp else None
-        return decoder_on_rank(
+        made = decoder_on_rank(
             self.decoder, layout, self.computing, self.dtype, numerics=self.numerics, pull=pull
         )
+        return replace(made, software=self._software(layout.ep))
+
+    def _software(self, expert_ranks: int) -> Software:
+        experts = self.decoder.experts
+        return Software(
+            kept=self.computing.stack.kept, capability=self.gpu.capability,
+            itemsize=self.computing.itemsize, cublas=self.cublas,
+            local_experts=experts.count // expert_ranks if experts else 0,
+        )  # fmt: skip
 
     @property
     def peak_s(self) -> float:
@@ -70,14 +82,15 @@ def decoder_on_gpu(
     dtype: str | None,
     attention: str | None,
     dropout: bool,
-    fused_loss: bool,
+    loss: str,
+    cublas: int | None = None,
 ) -> DecoderOnGpu:
     """Return a decoder on a GPU; ``attention`` is one of `ATTENTION`, None that of the stack."""
-    usual = "flash" if computing.stack.flash else "unfused"
-    numerics = Numerics(attention=attention or usual, dropout=dropout, fused_loss=fused_loss)
+    usual = computing.stack.attention(gpu.capability)
+    numerics = Numerics(attention=attention or usual, dropout=dropout, loss=loss)
     return DecoderOnGpu(
         decoder, gpu, batch or BATCH, computing.roofline.precision, stored(dtype) or "float32", computing,
-        numerics,
+        numerics, cublas,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from math import ceil
 
 from ringside.sim.compute.stacks import PerPass
 from ringside.sim.training.layers import Kernels, Pass
+from ringside.sim.training.tensor.activations import Routed
 from ringside.sim.training.tensor.cut import Cut, Product
 from ringside.sim.training.tensor.dispatch import Dispatch, ExpertParallel
 from ringside.sim.training.tensor.passes import PassCosts, merged
@@ -62,14 +63,13 @@ class Mixture:
         )
 
     @property
-    def kept_nbytes(self) -> int:
-        """Bytes of activations: experts' scores, experts' inputs, and tensors inside the networks."""
-        inside = 3 if self.cut.decoder.gated else 2
-        hidden = self.cut.decoder.width + inside * self._experts.hidden // self._dispatch.tensor
-        shared = inside * self._shared_hidden
-        itemsize = self.costs.computing.itemsize
-        scores = 4 * self._dispatch.tokens * self._experts.count
-        return scores + (self._dispatch.got * hidden + self.costs.tokens * shared) * itemsize
+    def routed(self) -> Routed:
+        """The rank's tokens, and what its experts and those of all tokens make of them."""
+        own = self._dispatch
+        return Routed(
+            experts=self._experts.count, own=own.tokens, got=own.got,
+            hidden=self._experts.hidden // own.tensor, shared=self._shared_hidden,
+        )  # fmt: skip
 
     @property
     def forward(self) -> Pass:

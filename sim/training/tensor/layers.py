@@ -100,11 +100,10 @@ class _Making:
         return KernelCosts(self.cut, self.computing, self.batch, self.numerics)
 
     @property
-    def _kept(self) -> Activations:
-        how = self.numerics
+    def _activations(self) -> Activations:
         return Activations(
-            cut=self.cut, batch=self.batch, itemsize=self.computing.itemsize, dropout=how.dropout,
-            fused=how.attention != "unfused",
+            cut=self.cut, batch=self.batch, numerics=self.numerics, kept=self.computing.stack.kept,
+            itemsize=self.computing.itemsize,
         )  # fmt: skip
 
     def _parameters(self, *products: Product) -> tuple[Tensor, ...]:
@@ -139,8 +138,9 @@ class _Making:
             "selective": proper.forward,
             "full": forward,
         }
-        inside = feed_forward.kept_nbytes if isinstance(feed_forward, Mixture) else None
-        kept, recomputed = replace(self._kept, experts=inside).kept(self.numerics.checkpointing)
+        routed = feed_forward.routed if isinstance(feed_forward, Mixture) else None
+        activations = replace(self._activations, routed=routed)
+        kept, recomputed = activations.recomputable
         attends = (*self._parameters(*before, after), *self.cut.inner_norms(self._dtype))
         norms = tuple(self.cut.norm(name, self._dtype) for name in ("attention_norm", "feed_forward_norm"))
         tensors = (*attends, *parameters, *norms[0], *norms[1])
@@ -157,7 +157,8 @@ class _Making:
             kept_nbytes=kept,
             recomputed_nbytes=recomputed,
             experts=experts,
-            exchanged_nbytes=proper.buffers_nbytes,
+            forward_nbytes=proper.buffers_nbytes,
+            backward_nbytes=proper.buffers_nbytes + activations.backward,
             arrival=_shares(
                 [*feed_forward.arrival, self._arrival(norms[1]), *attention.arrival, self._arrival(norms[0])]
             ),
@@ -194,7 +195,7 @@ class _Making:
             backward=(*gathered, Kernels(looked_up.backward)),
             input_gradient=gathered,
             weight_gradient=(Kernels(looked_up.backward),),
-            kept_nbytes=self._kept.embedding,
+            kept_nbytes=self._activations.embedding,
             wrapped=False,
         )
 
@@ -206,6 +207,7 @@ class _Making:
         loss = self._beside.loss
         weight: tuple[Tensor, ...] = () if decoder.tied else product.parameters(self._dtype, bias=False)
         norm = cut.norm("norm", self._dtype)
+        kept, forward_nbytes, backward_nbytes = self._activations.head
         return RankLayer(
             name="head",
             parameters=(*norm, *weight),
@@ -218,7 +220,9 @@ class _Making:
                     Kernels(columns.weights_s),
                 ]
             ),
-            kept_nbytes=self._kept.head,
+            kept_nbytes=kept,
+            forward_nbytes=forward_nbytes,
+            backward_nbytes=backward_nbytes,
             wrapped=False,
             arrival=_shares(
                 [(product.arrival, loss.backward + self._costs.gradients(product)), self._arrival(norm)]

@@ -148,7 +148,7 @@ def resolved(words: Words) -> Words:
     }  # fmt: skip
     model = find_model(words["model"])
     if isinstance(model, Decoder):
-        usual |= {"attention": "flash", "dropout": False, "fused_loss": False}
+        usual |= {"attention": "flash", "dropout": False, "loss": "written"}
     if ":" not in words["model"]:
         assert isinstance(model, Decoder)
         usual["seq"] = model.sequence

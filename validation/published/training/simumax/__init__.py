@@ -50,7 +50,7 @@ class SimumaxStep(NamedTuple):
         replicas = GPUS // self.tensor // self.pipeline
         return StepTime(
             model=f"{self.model}:{SEQUENCE},layers={self.layers}", cluster="dgx-b200", precision="bf16",
-            dtype="bf16", compute_efficiency=efficiency, stack="te", fused_loss=True,
+            dtype="bf16", compute_efficiency=efficiency, stack="te", loss="fused",
             strategy="distributed_optimizer" if replicas > 1 else "ddp", tp=self.tensor,
             sequence_parallel=self.tensor > 1, pp=self.pipeline, ep=self.expert,
             batch=self.micro_batches, micro_batch=1,

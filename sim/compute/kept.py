@@ -1,0 +1,71 @@
+"""What a stack's layers keep for backward, besides the inputs of their products.
+
+Bytes are of 16-bit training, per token and column of the tensor that they belong to: an input that is kept
+once counts 2. Sources: Megatron-LM d98e8a6 and TransformerEngine d0067d0 where no other is named.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class OfLoss(NamedTuple):
+    """Bytes per logit that the loss keeps after forward, and the most during forward and backward."""
+
+    kept: float
+    forward: float
+    backward: float
+
+
+LOSSES = ("written", "compiled", "fused")
+"""The loss as the stack writes it, compiled, or in one kernel that writes gradients over the logits."""
+
+MEGATRON = OfLoss(4, 6, 6)
+"""16-bit logits live until the loss returns (core/models/gpt/gpt_model.py:807-839); their float32 copy turns
+into exponents, probabilities and gradients in place (core/tensor_parallel/cross_entropy.py:25-88)."""
+
+EAGER = OfLoss(4, 10, 8)
+"""16-bit logits, their float32 copy and its log-softmax, which alone is kept, and a float32 gradient."""
+
+COMPILED = OfLoss(4, 10, 10)
+"""Megatron's ``--cross-entropy-loss-fusion``: compiled, it computes no longer in place. Inferred from the
+peaks of Megatron-LM's functional tests."""
+
+FUSED = OfLoss(2, 2, 2)
+"""TransformerEngine's kernel, and others like it, write into the logits
+(transformer_engine/pytorch/triton/cross_entropy.py)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What a stack keeps.
+
+    ``rms`` and ``layer_norm`` are a norm's input and output, ``rms_statistics`` and ``layer_statistics`` its
+    bytes per token. ``rotary`` counts per column of queries and keys, beside those that attention reads.
+    ``gated`` and ``plain`` count per column of the feed-forward network: inputs of the activation function
+    and of the product behind it; ``weighted`` is what experts without a gate keep more, whose result is
+    multiplied by the router's probabilities. ``routed`` counts per token and expert of a router. ``scores``
+    are per score of an attention that writes them, with dropout, and ``undropped`` without. ``mask`` is one
+    of dropout between products. ``loss`` is the loss as written. ``workspaces`` are buffers of its own
+    products beside cuBLAS's, ``dummies`` says that it holds a weight's gradient of each shape that nothing
+    reads.
+    """
+
+    rms: float = 4
+    layer_norm: float = 4
+    rms_statistics: float = 4
+    layer_statistics: float = 8
+    rotary: float = 0
+    gated: float = 6
+    plain: float = 4
+    weighted: float = 2
+    routed: float = 12
+    scores: float = 5
+    undropped: float = 2
+    mask: float = 1
+    loss: OfLoss = EAGER
+    workspaces: bool = False
+    dummies: bool = False
+
+    def of_loss(self, how: str) -> OfLoss:
+        """Return the bytes per logit of one of `LOSSES`."""
+        return {"written": self.loss, "compiled": COMPILED, "fused": FUSED}[how]

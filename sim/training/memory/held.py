@@ -1,0 +1,45 @@
+"""What a rank holds throughout a step: parameters, gradients, optimizer, and buffers of its software."""
+
+from collections.abc import Iterable
+
+from ringside.sim.training.job import ParallelJob
+from ringside.sim.training.layers import RankLayer
+from ringside.sim.training.mesh import DATA
+from ringside.sim.training.strategies import MEGATRON
+
+MESSAGES, INTERLEAVED = 3, 6
+"""Tensors between stages that Megatron holds for receiving and sending, without and with several stages a
+rank. Inferred from bytes after the step of its functional tests."""
+
+
+def held(job: ParallelJob, layers: Iterable[RankLayer]) -> dict[str, int]:
+    """Return bytes by pool that a rank with these layers holds throughout.
+
+    Parameters, gradients and optimizer are those of strategies that do not shard them; others hold their own.
+    """
+    layers = list(layers)
+    nbytes = sum(layer.nbytes for layer in layers)
+    by_pool = {"buffers": sum(buffer.nbytes for buffer in job.model.buffers)}
+    frozen = job.model.frozen_nbytes // job.mesh.pipeline
+    alone = job.mesh.degree(*DATA) == 1 and job.layout.strategy not in MEGATRON
+    if alone or job.layout.strategy in ("ddp", "data_parallel"):
+        by_pool |= {"parameters": nbytes, "gradients": nbytes, "optimizer": job.optimizer.states * nbytes}
+        has_buckets = job.layout.strategy == "ddp" and not alone
+        if has_buckets and not job.ddp.gradient_as_bucket_view:
+            own = sum(layer.expert_nbytes for layer in layers) if job.mesh.expert_data == 1 else 0
+            by_pool["buckets"] = nbytes - own
+    by_pool["parameters"] = by_pool.get("parameters", 0) + frozen
+    return {pool: size for pool, size in (by_pool | _of_software(job, layers)).items() if size}
+
+
+def _of_software(job: ParallelJob, layers: list[RankLayer]) -> dict[str, int]:
+    software, layout = job.model.software, job.layout
+    if software is None:
+        return {}
+    by_pool = {"workspaces": software.workspaces}
+    if layout.strategy in MEGATRON:
+        by_pool["dummy gradients"] = software.dummies(layers)
+        if job.mesh.pipeline > 1:
+            count = INTERLEAVED if layout.virtual > 1 else MESSAGES
+            by_pool["messages"] = count * max(job.model.between_nbytes)
+    return by_pool
