@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from ringside.sim.training.strategies import STRATEGIES
-from ringside.sim.workload.decoder import Decoder, Experts
+from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.decoder_file import decoder_of
+from ringside.sim.workload.decoder_parts import Experts
 from ringside.validation.megatron.arguments import Arguments
 from ringside.validation.megatron.training import translated
 
