@@ -112,7 +112,7 @@ def answered(model: str, **options: Any) -> tuple[float, int]:
 KERNELS = {
     "precision": "bf16", "stack": "te", "compute_efficiency": 0.4, "attention": "full", "dropout": True,
     "loss": "fused", "attention_efficiency": 0.4, "power_cap": 300.0, "products": "rates.json",
-    "accumulation_fusion": False, "cublas_workspace": "1MiB",
+    "accumulation_fusion": False, "cublas_workspace": "1MiB", "sequential_experts": True,
 }  # fmt: skip
 
 

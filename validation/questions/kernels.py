@@ -17,7 +17,7 @@ STACK_OF = {**dict.fromkeys(MEGATRON, "te"), "fsdp1": "fsdp1", "hybrid_zero": "i
 """The usual stack of strategies that belong to one framework."""
 
 OF_DECODERS = ("stack", "attention_efficiency", "dropout", "loss", "products", "accumulation_fusion",
-              "cublas_workspace")  # fmt: skip
+              "cublas_workspace", "sequential_experts")  # fmt: skip
 """Fields that apply to decoders alone."""
 
 
@@ -56,6 +56,9 @@ class OfKernels(Question):
         "Size of one of cuBLAS's workspaces (CUBLAS_WORKSPACE_CONFIG).",
         metavar="SIZE", default=None, default_text="8.125 MiB, 32 MiB from Hopper on", parse=parse_size,
     )  # fmt: skip
+    sequential_experts: bool = option(
+        "Compute a rank's experts one after another (Megatron-LM without --moe-grouped-gemm).", default=False
+    )
     attention_efficiency: float | None = option(
         "Share of its peak in attention proper.", default=None, default_text="that of products"
     )

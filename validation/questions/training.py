@@ -152,7 +152,7 @@ class Training(OfKernels):
         if isinstance(model, Decoder):
             return decoder_on_gpu(
                 model, gpu, self.computing_on(gpu), batch=self.batch, dtype=self.dtype,
-                attention=self.attention, dropout=self.dropout, loss=self.loss, cublas=self.cublas_workspace,
+                attention=self.attention, dropout=self.dropout, loss=self.loss, cublas=self.cublas_workspace, grouped=not self.sequential_experts,
             )  # fmt: skip
         if given := self.changed(*OF_DECODERS) + ["precision"] * (self.precision in NARROW):
             raise ValueError(f"`{given[0]}` applies to decoders, and {self.model} is none; leave it out")

@@ -37,6 +37,10 @@ def _of_software(job: ParallelJob, layers: list[RankLayer]) -> dict[str, int]:
     if software is None:
         return {}
     by_pool = {"workspaces": software.workspaces}
+    if software.local_experts and layout.dispatcher == "allgather":
+        # Megatron's GlobalMemoryBuffer (core/transformer/moe/token_dispatcher.py:298-301, core/utils.py:727)
+        spread = layout.tp if layout.sequence_parallel else 1
+        by_pool["gathered tokens"] = max(job.model.between_nbytes) * spread * layout.ep
     if layout.strategy in MEGATRON:
         by_pool["dummy gradients"] = software.dummies(layers)
         if job.mesh.pipeline > 1:

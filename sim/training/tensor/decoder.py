@@ -30,7 +30,8 @@ USUAL = Numerics()
 class DecoderOnGpu:
     """A decoder, and how a GPU computes it; ``batch`` sequences pass at once by default.
 
-    ``dtype`` is the stored type of parameters and gradients, ``cublas`` `Software`'s.
+    ``dtype`` is the stored type of parameters and gradients, ``cublas`` and ``grouped`` are
+    `Software`'s.
     """
 
     decoder: Decoder
@@ -41,6 +42,7 @@ class DecoderOnGpu:
     computing: StackOnGpu
     numerics: Numerics
     cublas: int | None = None
+    grouped: bool = True
 
     def workload(self, batch: int | None = None) -> Workload:
         """Return a training step of ``batch`` sequences."""
@@ -59,7 +61,7 @@ class DecoderOnGpu:
         experts = self.decoder.experts
         return Software(
             kept=self.computing.stack.kept, capability=self.gpu.capability,
-            itemsize=self.computing.itemsize, cublas=self.cublas,
+            itemsize=self.computing.itemsize, cublas=self.cublas, grouped=self.grouped,
             local_experts=experts.count // expert_ranks if experts else 0,
         )  # fmt: skip
 
@@ -84,13 +86,14 @@ def decoder_on_gpu(
     dropout: bool,
     loss: str,
     cublas: int | None = None,
+    grouped: bool = True,
 ) -> DecoderOnGpu:
     """Return a decoder on a GPU; ``attention`` is one of `ATTENTION`, None that of the stack."""
     usual = computing.stack.attention(gpu.capability)
     numerics = Numerics(attention=attention or usual, dropout=dropout, loss=loss)
     return DecoderOnGpu(
         decoder, gpu, batch or BATCH, computing.roofline.precision, stored(dtype) or "float32", computing,
-        numerics, cublas,
+        numerics, cublas, grouped,
     )  # fmt: skip
 
 
