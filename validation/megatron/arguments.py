@@ -77,9 +77,16 @@ def of_yaml(content: Any, name: str) -> Arguments:
     environment = content.get("ENV_VARS") or {} if values else {}
     if not isinstance(values, dict) or not isinstance(environment, dict):
         raise ValueError(f"no arguments; write {KEY}: with a line --NAME: VALUE for each, or a launch script")
+    return arguments_of(values, environment, name)
+
+
+def arguments_of(
+    values: Mapping[str, Any], environment: Mapping[str, Any], name: str, program: str = "pretrain_gpt.py"
+) -> Arguments:
+    """Return arguments by their values: True is a flag, False an argument that is not given."""
     given = {str(key): value for key, value in values.items() if value is not False}
     texts = {key: "" if value is True or value is None else _text(value) for key, value in given.items()}
-    return Arguments(name, texts, {str(key): str(value) for key, value in environment.items()})
+    return Arguments(name, texts, {str(key): str(value) for key, value in environment.items()}, program)
 
 
 def of_words(command: Sequence[str]) -> dict[str, str]:

@@ -85,7 +85,7 @@ _IGNORED = re.compile(
     r"|tiktoken-\S+|timing-log-\S+|tokenizer-\S+|tp-comm-\S+|train-\S+|transformer-impl"
     r"|use-checkpoint-\S+|use-cpu-initialization|use-dist-ckpt|use-mcore-models|use-mp-args-\S+"
     r"|use-persistent-ckpt-worker|use-pytorch-profiler|use-ring-exchange-p2p|use-rope-scaling"
-    r"|use-tp-pp-dp-mapping|valid-data-path|vocab-extra-ids|vocab-file|vocab-size|wandb-\S+|weight-decay\S*"
+    r"|use-tp-pp-dp-mapping|valid-data-path|verify-integrity|vocab-extra-ids|vocab-file|vocab-size|wandb-\S+|weight-decay\S*"
     r"|weight-hash-\S+|wgrad-deferral-limit)"
 )
 """Arguments without effect on the time or memory of a step, and those that others' meaning takes in."""

@@ -33,7 +33,6 @@ def shape_of(given: Arguments) -> Shape:
         "width": width,
         "heads": heads,
         "key_value_heads": given.count("--num-query-groups", 1) if groups else heads,
-        "head": given.count("--kv-channels", width // heads),
         "hidden": given.count(
             "--ffn-hidden-size", int(4 * width * 2 / 3 / 64) * 64 if is_gated else 4 * width
         ),
@@ -48,9 +47,9 @@ def shape_of(given: Arguments) -> Shape:
     }
     shape["longest"] = shape["positions"] or MOST_ELSE
     if given.has("--multi-latent-attention"):
-        shape |= {"latent": _latent(given), "key_value_heads": heads, "head": width // heads}
+        shape |= {"latent": _latent(given), "key_value_heads": heads}
     else:
-        shape["qk_norm"] = given.has("--qk-layernorm")
+        shape |= {"head": given.count("--kv-channels", 0), "qk_norm": given.has("--qk-layernorm")}
     if given.has("--num-experts"):
         shape["experts"] = _experts(given, layers, shape["hidden"])
     return shape

@@ -40,7 +40,7 @@ def started(given: Arguments, ranks: int, known: Sequence[str]) -> Started:
     shape, options = dict(translation.shape), dict(translation.options)
     neutral = {
         "etp": options["tp"], "pp_layout": None, "recompute": "core_attn", "loss": "written",
-        "microbatch_group": options["pp"], "head": shape["width"] // shape["heads"], "qk_norm": False,
+        "microbatch_group": options["pp"], "head": 0, "qk_norm": False,
         "predicted": 0, "every": 1, "shared_hidden": 0,
     }  # fmt: skip
 

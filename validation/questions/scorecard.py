@@ -14,9 +14,10 @@ if TYPE_CHECKING:  # help must not wait for scipy and simulations
     from ringside.validation.scorecard.collectives import SiteScore
     from ringside.validation.scorecard.explained import LogScore
     from ringside.validation.scorecard.judged import JudgedTable, Score, TableResult
+    from ringside.validation.scorecard.memory import MemoryScores
 
-COLLECTIVES, TRAINING, MPI = "collectives", "training", "mpi"
-SCORECARDS = (COLLECTIVES, TRAINING, MPI)
+COLLECTIVES, TRAINING, MPI, MEMORY = "collectives", "training", "mpi", "memory"
+SCORECARDS = (COLLECTIVES, TRAINING, MPI, MEMORY)
 
 
 def _scorecard(text: str) -> str:
@@ -27,7 +28,7 @@ def _scorecard(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Scorecard(Question):
-    """Errors of NCCL's times, of training steps, or of MPI's times, on held-out published rows."""
+    """Errors of NCCL's times, of training steps and their memory, or of MPI's times, on published rows."""
 
     schema: ClassVar[str] = "scorecard"
 
@@ -63,8 +64,22 @@ class Scorecard(Question):
 
         return collective_tables()
 
+    @property
+    def parts(self) -> list[str]:
+        """The names with which `ask` calls ``done``."""
+        if self.what == MEMORY:
+            from ringside.validation.scorecard.memory import memory_parts
+
+            return memory_parts()
+        return [table.name for table in self.judged]
+
     def ask(self, done: Callable[[str], object] = lambda _: None) -> "ScorecardAnswer":
-        """Predict every table; ``done`` is called with the name of each."""
+        """Predict every table; ``done`` is called with the name of each of the ``parts``."""
+        if self.what == MEMORY:
+            from ringside.validation.scorecard.memory import memory_scores
+
+            memory = memory_scores(done)
+            return ScorecardAnswer(self, (), [one.score for one in memory.scores], memory=memory)
         from ringside.validation.published import published
         from ringside.validation.scorecard.collectives import collective_scores, site_scores
         from ringside.validation.scorecard.explained import log_score
@@ -100,7 +115,8 @@ class ScorecardAnswer:
     """The answer: each table beside its predictions, and the scores of all groups of rows.
 
     ``sites`` are scores that count each site once, ``logs`` the judgements of `explain`; both of collectives
-    only. ``absolute`` are the scores of trainings with nothing known, in place of tables.
+    only. ``absolute`` are the scores of trainings with nothing known, ``memory`` those of their peaks, in
+    place of tables.
     """
 
     question: Scorecard
@@ -109,6 +125,7 @@ class ScorecardAnswer:
     sites: "Sequence[SiteScore]" = ()
     logs: "LogScore | None" = None
     absolute: "AbsoluteScores | None" = None
+    memory: "MemoryScores | None" = None
 
     @property
     def content(self) -> dict[str, Any]:
@@ -119,6 +136,8 @@ class ScorecardAnswer:
             return {"rows": rows, "sites": sites} | ({"logs": asdict(self.logs)} if self.logs else {})
         if self.absolute:
             return _plain_absolute(self.absolute)
+        if self.memory:
+            return _plain_memory(self.memory)
         return {"tables": [self._plain_table(one) for one in self.results]}
 
     def _plain_table(self, one: "TableResult") -> dict[str, Any]:
@@ -161,6 +180,26 @@ def _plain_absolute(scored: "AbsoluteScores") -> dict[str, Any]:
         "factors": dict(spread.factors),
         "rows": [_plain_row_alone(row) for row in scored.rows],
         "shown": [_plain_row_alone(row) for row in scored.shown],
+    }
+
+
+def _plain_memory(scored: "MemoryScores") -> dict[str, Any]:
+    names = ("series", "what", "measured", "predicted", "error")
+    errors = ("rows", "median", "p90", "worst", "bias")
+    return {
+        "scores": [
+            {
+                **{name: getattr(one.score, name) for name in ("group", "name")},
+                **{name: getattr(one.score.errors, name) for name in errors},
+                "too_low": one.too_low,
+            }
+            for one in scored.scores
+        ],
+        "rows": [{**row.traits, **{name: getattr(row, name) for name in names}} for row in scored.rows],
+        "cases": scored.cases,
+        "judged": scored.judged,
+        "refused": dict(scored.refused),
+        "unmodelled": dict(scored.unmodelled),
     }
 
 

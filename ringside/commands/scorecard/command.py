@@ -1,6 +1,7 @@
 """``ringside scorecard``: errors of predictions on published rows that they did not use."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,14 @@ from ringside import console, options
 from ringside.options import asks
 from ringside.report.page import Page, Table, write_page
 from ringside.topologies.disk import check_outputs
-from ringside.validation.questions.scorecard import COLLECTIVES, MPI, TRAINING, Scorecard, ScorecardAnswer
+from ringside.validation.questions.scorecard import (
+    COLLECTIVES,
+    MEMORY,
+    MPI,
+    TRAINING,
+    Scorecard,
+    ScorecardAnswer,
+)
 
 if TYPE_CHECKING:  # help must not wait for scipy and simulations
     from ringside.validation.scorecard.collectives import SiteScore
@@ -24,10 +32,11 @@ TITLES = {
     COLLECTIVES: "NCCL's calibrated times, judged on held-out published rows",
     TRAINING: "Published trainings beside predictions that did not use them",
     MPI: "Open MPI's calibrated times, judged on held-out published rows",
+    MEMORY: "Published peaks of GPUs' memory beside predictions from their arguments alone",
 }
 SCHEMAS = {
     COLLECTIVES: "scorecard", TRAINING: "scorecard_training", MPI: "scorecard_mpi",
-    ABSOLUTE: "scorecard_absolute",
+    ABSOLUTE: "scorecard_absolute", MEMORY: "scorecard_memory",
 }  # fmt: skip
 WORST = 3
 """The number of worst rows named per table."""
@@ -43,7 +52,8 @@ def command(
 ) -> None:
     """Score predicted collectives or steps on held-out published rows, beside simple rules."""
     check_outputs([plot, html])
-    with console.simulating(question.judged[0].name, len(question.judged)) as bar:
+    parts = question.parts
+    with console.simulating(parts[0], len(parts)) as bar:
         answer = question.ask(bar.done)
     if plot:
         from ringside.pictures.measured.scorecard import draw_scorecard
@@ -187,17 +197,45 @@ def _of_mpi(answer: ScorecardAnswer) -> Form:
     return notes, heads, rows, []
 
 
+def _of_memory(answer: ScorecardAnswer) -> Form:
+    assert answer.memory is not None
+    scored = answer.memory
+    heads = (
+        *(("by", ""), ("", ""), ("cases", ""), ("rows", ""), ("median", "(%)"), ("p90", "(%)")),
+        *(("worst", "(%)"), ("bias", "(%)"), ("too low", "(%)")),
+    )
+    notes = [
+        f"{scored.judged} of {scored.cases} functional tests of Megatron-LM, and SimuMax's trainings: the "
+        "peak of torch's allocator on the last rank (SimuMax: on each stage) beside the predicted one",
+        "median, 90th percentile and worst error, signed median (bias), share of rows that are predicted "
+        "more than 5 % too low",
+    ]
+    rows: list[tuple[console.Cell, ...]] = []
+    for one in scored.scores:
+        own = one.score.errors
+        shown = (f"{100 * error:.1f}" for error in (own.median, own.p90, own.worst, own.bias, one.too_low))
+        rows.append((one.score.group, one.score.name, one.score.series, own.rows, *shown))
+    worst = sorted(scored.rows, key=lambda row: -abs(row.error))[: 3 * WORST]
+    return notes, heads, rows, [
+        *(f"worst: {row.series} {row.what} {row.error:+.1%}" for row in worst),
+        *(f"not judged, {count}: {reason}" for reason, count in Counter(scored.refused).most_common()),
+        *(f"judged and not modelled, {count}: {name}"
+          for name, count in Counter(scored.unmodelled).most_common()),
+    ]  # fmt: skip
+
+
 _FORMS: dict[str, Callable[[ScorecardAnswer], Form]] = {
     COLLECTIVES: _of_collectives,
     TRAINING: _of_training,
     MPI: _of_mpi,
     ABSOLUTE: _of_absolute,
+    MEMORY: _of_memory,
 }
 
 
 def _count(answer: ScorecardAnswer) -> int:
-    if answer.absolute:
-        return len(answer.absolute.rows)
+    if scored := answer.absolute or answer.memory:
+        return len(scored.rows)
     return sum(len(one.rows) for one in answer.results)
 
 

@@ -96,3 +96,27 @@ def test_only_training_is_judged_with_nothing_known(ringside):
     code, _, err = ringside("scorecard", "--absolute")
     assert code == 2
     assert "--absolute needs training" in err
+
+
+def test_peaks_of_memory_are_judged(printed, json_of, monkeypatch):
+    from ringside.validation.scorecard import judged, memory
+
+    rows = [
+        judged.JudgedRow("gpt/a", "dev", 100.0, predicted, traits=dict.fromkeys(memory.GROUPS, "x"))
+        for predicted in (90.0, 101.0)
+    ]
+    scored = memory.MemoryScores([memory.scored("megatron", "", rows)], rows, 4, 1, {"no": 3}, {"--a": 1})
+    monkeypatch.setattr(memory, "memory_scores", lambda done: scored)
+    lines = printed("scorecard", "memory").splitlines()
+    assert lines[0].startswith("# 1 of 4 functional tests of Megatron-LM")
+    (row,) = [line.split() for line in lines if not line.startswith("#")]
+    assert row == ["megatron", "1", "2", "5.5", "9.1", "10.0", "-4.5", "50.0"]
+    assert lines[-4:] == [
+        "# worst: gpt/a dev -10.0%", "# worst: gpt/a dev +1.0%", "# not judged, 3: no",
+        "# judged and not modelled, 1: --a",
+    ]  # fmt: skip
+    content = json_of("scorecard", "memory")
+    assert content["schema"] == "ringside.scorecard_memory/1"
+    assert (content["cases"], content["judged"], content["refused"]) == (4, 1, {"no": 3})
+    assert content["scores"][0]["too_low"] == 0.5
+    assert content["rows"][0]["error"] == pytest.approx(-0.1)

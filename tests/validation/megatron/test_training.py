@@ -20,7 +20,7 @@ def said(text: str, ranks: int = 8, **of: Any) -> Translation:
 def test_what_is_left_out_is_megatrons_default() -> None:
     small = said("")
     assert small.shape == {
-        "name": "small", "layers": 12, "width": 512, "heads": 8, "key_value_heads": 8, "head": 64,
+        "name": "small", "layers": 12, "width": 512, "heads": 8, "key_value_heads": 8, "head": 0,
         "hidden": 2048, "vocabulary": 50304, "sequence": 1024, "longest": 1024, "gated": False,
         "norm": "layer", "biases": True, "positions": 1024, "tied": True, "predicted": 0, "qk_norm": False,
     }  # fmt: skip

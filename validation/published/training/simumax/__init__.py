@@ -20,7 +20,7 @@ GPUS, SEQUENCE = 8, 4096
 
 
 class SimumaxStep(NamedTuple):
-    """A row."""
+    """A row; ``first_mib`` and ``last_mib`` are the allocator's peak on rank 0 and on the last rank."""
 
     model: str
     layers: int
@@ -29,6 +29,8 @@ class SimumaxStep(NamedTuple):
     expert: int
     micro_batches: int
     step_ms: float
+    first_mib: float
+    last_mib: float
 
     @property
     def step_s(self) -> float:
