@@ -13,6 +13,7 @@ from ringside.validation.questions.kernels import OfKernels
 from ringside.validation.questions.step_time import StepTime
 
 SMALL = "llama3-8b:2048,layers=2"
+MIXTURE = "mixtral-8x7b:2048,layers=2"
 
 
 def step_s(model: str = SMALL, **options: Any) -> float:
@@ -123,7 +124,8 @@ def test_a_word_of_kernels_changes_the_answer_or_is_refused(
     monkeypatch.chdir(tmp_path)
     Path("timed.yaml").write_text(TIMED, encoding="utf-8")
     Path("rates.json").write_text(RATES.dumps(), encoding="utf-8")
-    for model in (SMALL, "resnet50", "bert-base:64", "timed.yaml"):
+    small = MIXTURE if name == "sequential_experts" else SMALL
+    for model in (small, "resnet50", "bert-base:64", "timed.yaml"):
         refusal = ""
         try:
             changed = answered(model, **{name: KERNELS[name]})
@@ -131,7 +133,7 @@ def test_a_word_of_kernels_changes_the_answer_or_is_refused(
             refusal = str(error)
         if refusal:
             assert f"`{name}`" in refusal
-            assert model != SMALL
+            assert model != small
         else:
             plain = answered(model, **({"precision": "fp32"} if name == "precision" else {}))
             assert changed != plain, model

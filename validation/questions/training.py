@@ -150,9 +150,14 @@ class Training(OfKernels):
             return self._timed(Path(str(self.model)))
         model = find_model(self.model)
         if isinstance(model, Decoder):
+            if self.sequential_experts and model.experts is None:
+                raise ValueError(
+                    f"`sequential_experts` needs a mixture of experts, and {model.name} is none; leave it out"
+                )
             return decoder_on_gpu(
                 model, gpu, self.computing_on(gpu), batch=self.batch, dtype=self.dtype,
-                attention=self.attention, dropout=self.dropout, loss=self.loss, cublas=self.cublas_workspace, grouped=not self.sequential_experts,
+                attention=self.attention, dropout=self.dropout, loss=self.loss,
+                cublas=self.cublas_workspace, grouped=not self.sequential_experts,
             )  # fmt: skip
         if given := self.changed(*OF_DECODERS) + ["precision"] * (self.precision in NARROW):
             raise ValueError(f"`{given[0]}` applies to decoders, and {self.model} is none; leave it out")

@@ -23,10 +23,9 @@ GROUPED = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Software:
-    """What decides the buffers: what the stack keeps, the GPU, size of elements, number of experts,
-    which are ``grouped`` if their products are one kernel.
+    """What decides the buffers: what the stack keeps, the GPU, size of elements, number of experts.
 
-    ``capability`` is 90 for sm_90, None of GPUs without CUDA. ``cublas`` are the bytes of one
+    Experts are ``grouped`` if their products are one kernel. ``capability`` is 90 for sm_90, None of GPUs without CUDA. ``cublas`` are the bytes of one
     workspace for cuBLAS, None torch's usual.
     """
 
@@ -46,9 +45,8 @@ class Software:
         usual = CUBLAS_HOPPER if hopper else CUBLAS
         nbytes = HANDLES * (usual if self.cublas is None else self.cublas)
         if self.kept.workspaces:
-            nbytes += (OWN_HOPPER if hopper else OWN) * (
-                1 + (GROUPED if self.local_experts and self.grouped else 0)
-            )
+            count = 1 + (GROUPED if self.local_experts and self.grouped else 0)
+            nbytes += count * (OWN_HOPPER if hopper else OWN)
         return int(nbytes)
 
     def dummies(self, layers: Iterable[RankLayer]) -> int:
