@@ -5,7 +5,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from ringside.sim.training.strategies import STRATEGIES
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.decoder_file import decoder_of
 from ringside.sim.workload.decoder_parts import Experts
@@ -51,15 +50,9 @@ def started(given: Arguments, ranks: int, known: Sequence[str]) -> Started:
         return {name: value for name, value in values.items() if name in names}
 
     if experts := shape.get("experts"):
-        own = [one.name for one in fields(Experts)]
-        if "shared" in own:
-            shared, rest = divmod(experts["shared_hidden"], experts["hidden"])
-            experts = {**experts, "shared": shared, "shared_hidden": experts["shared_hidden"] * bool(rest)}
-        shape["experts"] = kept(experts, own)
+        shape["experts"] = kept(experts, [one.name for one in fields(Experts)])
     decoder = decoder_of(kept(shape, [one.name for one in fields(Decoder)]), Path(given.name))
     options = kept(options, known)
-    if options["strategy"] not in STRATEGIES:
-        options["strategy"] = "ddp"
     remarks = [f"not modelled: {', '.join(dict.fromkeys(unmodelled))}"] if unmodelled else []
     remarks += [f"not understood: {', '.join(translation.unknown)}"] if translation.unknown else []
     return Started(decoder, options, unmodelled, remarks)

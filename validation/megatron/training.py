@@ -210,7 +210,16 @@ def _kernels(given: Arguments) -> Options:
         "attention": "unfused" if unfused else "flash",
         "dropout": any(given.share(f"--{what}-dropout", 0.1) > 0 for what in ("hidden", "attention")),
         "loss": loss,
+        "accumulation_fusion": not given.has("--no-gradient-accumulation-fusion"),
+        "cublas_workspace": _workspace(given.environment.get("CUBLAS_WORKSPACE_CONFIG")),
+        "sequential_experts": given.has("--num-experts") and not given.has("--moe-grouped-gemm"),
     }
+
+
+def _workspace(config: str | None) -> int | None:
+    """Return the bytes of cuBLAS's workspaces by ``CUBLAS_WORKSPACE_CONFIG``, pairs of KiB and counts."""
+    pairs = re.findall(r":(\d+):(\d+)", config or "")
+    return sum(int(kib) * int(count) << 10 for kib, count in pairs) if pairs else None
 
 
 def _partly(given: Arguments) -> list[str]:

@@ -28,6 +28,7 @@ def test_what_is_left_out_is_megatrons_default() -> None:
         "tp": 1, "pp": 1, "cp": 1, "ep": 1, "micro_batch": 4, "strategy": "megatron_ddp",
         "optimizer": "adam", "clip": True, "batch": 4, "checkpointing": "none", "precision": "fp32",
         "stack": "te", "attention": "flash", "dropout": True, "loss": "written",
+        "accumulation_fusion": True,
     }  # fmt: skip
     assert (small.unmodelled, small.unknown) == ([], [])
 
@@ -81,6 +82,9 @@ WORDS: list[tuple[str, dict[str, Any]]] = [
     ("--attention-backend unfused", {"stack": "te", "attention": "unfused"}),
     ("--attention-dropout 0.0 --hidden-dropout 0", {"dropout": False}),
     ("--cross-entropy-loss-fusion", {"loss": "compiled"}),
+    ("--no-gradient-accumulation-fusion", {"accumulation_fusion": False}),
+    ("--num-experts 8", {"sequential_experts": True}),
+    ("--num-experts 8 --moe-grouped-gemm", {"sequential_experts": False}),
     ("--cross-entropy-loss-fusion --cross-entropy-fusion-impl te", {"loss": "fused"}),
     (
         "--num-experts 8 --expert-model-parallel-size 2 --tensor-model-parallel-size 2",
@@ -92,6 +96,12 @@ WORDS: list[tuple[str, dict[str, Any]]] = [
         {"etp": 1, "dispatcher": "alltoall", "capacity_factor": 1.5},
     ),
 ]
+
+
+def test_workspaces_are_those_of_the_environment() -> None:
+    environment = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+    assert said("", environment=environment).options["cublas_workspace"] == 32 << 20
+    assert said("").options["cublas_workspace"] is None
 
 
 @pytest.mark.parametrize(("text", "words"), WORDS)
