@@ -3,7 +3,7 @@
 One rank per stage represents all of its ranks.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,9 +22,10 @@ from ringside.sim.training.job import ParallelJob, RankModel, seconds_of, worklo
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.layout_mesh import mesh_of
+from ringside.sim.training.memory.communicators import communicators_nbytes
 from ringside.sim.training.memory.optimizers import find_optimizer
 from ringside.sim.training.memory.peak import Peak, peak
-from ringside.sim.training.memory.room import MemoryFit, fit_of
+from ringside.sim.training.memory.room import MemoryFit, Room, fit_of, room_of
 from ringside.sim.training.mesh import DATA, FOLDS, Mesh
 from ringside.sim.training.pipeline.actions import COMPUTES, singles
 from ringside.sim.training.program import Writing
@@ -193,10 +194,18 @@ class ParallelTraining:
         )  # fmt: skip
 
     def step(self, job: ParallelJob, reserve: int | None = None) -> JudgedStep:
-        """Simulate a step; ``reserve`` bytes of a GPU stay free, by default those of `fit_of`."""
+        """Simulate a step; ``reserve`` bytes of a GPU stay free, by default those of `room_of`."""
         step = simulate_parallel(job, self.libraries)
-        fit = fit_of(step.peak_nbytes, self.training.gpu, reserve)
+        fit = fit_of(step.peak_nbytes, self.training.gpu, reserve, self._nccl(job), self.training.stack)
         return JudgedStep(step, *self.utilization(step), fit, [*self.notes(job.mesh), *step.timeline.assumes])
+
+    def room(self, job: ParallelJob, reserve: int | None = None) -> Room:
+        """Return the room of a GPU beside the job's communicators."""
+        nccl = sum(self._nccl(job).values())
+        return room_of(self.training.gpu, reserve, nccl, self.training.stack)
+
+    def _nccl(self, job: ParallelJob) -> Mapping[str, int]:
+        return communicators_nbytes(job.mesh, job.layout, self.libraries)
 
     def utilization(self, step: ParallelStep) -> tuple[float | None, float | None]:
         """Return MFU and HFU of a step, None if FLOPs or the peak are unknown."""

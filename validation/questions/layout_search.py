@@ -12,7 +12,7 @@ from ringside.sim.questions.question import option, options_of
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import LayoutError
 from ringside.sim.training.layout_mesh import mesh_of
-from ringside.sim.training.memory.room import FITS, TIGHT, TOO_LARGE, Room, room_of
+from ringside.sim.training.memory.room import FITS, TIGHT, TOO_LARGE
 from ringside.sim.training.mesh import Mesh
 from ringside.sim.training.parallel import ParallelTraining
 from ringside.sim.training.pipeline.schedules import SCHEDULES
@@ -205,7 +205,7 @@ class LayoutSearch(TrainingOnCluster):
 
     def ask(self, *, on_progress: Callable[[str], None] = lambda _: None) -> "RankedLayouts":
         """Search; ``on_progress`` receives messages. Control-C ends the search with the result so far."""
-        room, fixed = room_of(self.gpu, self.reserve), self.fixed_options()
+        fixed = self.fixed_options()
         check_fixed(fixed)
         training, budget = self.parallel(), self._budget()
         options: dict[str, ByLayout] = {}
@@ -216,8 +216,9 @@ class LayoutSearch(TrainingOnCluster):
                 options[name] = one
                 yield LayoutCandidate(name, partial(job_of, training, budget, one))
 
+        room = partial(training.room, reserve=self.reserve)
         result = search(candidates(), self.libraries, room, top=self.top, tell=on_progress)
-        return RankedLayouts(self, training, budget, room, result, options)
+        return RankedLayouts(self, training, budget, result, options)
 
     def _budget(self) -> Budget:
         """Return the GPUs, the samples per step, and the model's layers.
@@ -255,13 +256,12 @@ def _batch(budget: Budget, mesh: Mesh) -> int:
 class RankedLayouts:
     """The answer: the layouts that were simulated and fit, the fastest first, and those left out.
 
-    ``options`` are each layout's by its name; all ranked layouts certainly fit into the ``room`` of a GPU.
+    ``options`` are each layout's by its name; all ranked layouts fit into a GPU.
     """
 
     question: LayoutSearch
     training: ParallelTraining
     budget: Budget
-    room: Room
     result: Searched
     options: Mapping[str, ByLayout]
 
@@ -315,6 +315,7 @@ class RankedLayouts:
     def _row(self, one: Found) -> dict[str, Any]:
         tokens = one.job.model.tokens
         throughput = one.job.samples / one.step_s
+        room = self.training.room(one.job, self.question.reserve)
         return {
             "options": f"{one.name} --batch {one.job.batch}",
             "layout": asdict(self.options[one.name]),
@@ -324,7 +325,9 @@ class RankedLayouts:
             "tokens_per_s": None if tokens is None else tokens * throughput,
             "mfu": self._mfu(one),
             "memory_bytes": one.peak_nbytes,
-            "margin_bytes": self.room.margin(one.peak_nbytes),
+            "reserve_bytes": room.reserve,
+            "margin_bytes": room.margin(one.peak_nbytes),
+            "chance": room.chance(one.peak_nbytes),
         }
 
     def _mfu(self, one: Found) -> float | None:

@@ -240,6 +240,7 @@ class DataParallelSteps:
             },
             "fits": self.fit.verdict == FITS,
             "verdict": self.fit.verdict,
+            "chance": self.fit.chance,
             **{name: self.steps[0].figures[name] for name in names},
             **within,
             **({"disturbed": self.disturbed.content()} if self.disturbed else {}),
@@ -314,6 +315,7 @@ class StepUnderLayout:
             },
             "fits": fit.verdict == FITS,
             "verdict": fit.verdict,
+            "chance": fit.chance,
             "would_fit": self.would_fit and {"options": self.would_fit[0], "total": self.would_fit[1]},
             **({"disturbed": self.disturbed.content()} if self.disturbed else {}),
         }
@@ -367,9 +369,10 @@ def _peak(stage: StageTime) -> dict[str, Any]:
     }
 
 
-def _margin(fit: MemoryFit) -> dict[str, int]:
-    """Return a GPU's memory, its reserve and the margin."""
-    return {"of_gpu": fit.memory, "reserve": fit.reserve, "margin": fit.margin}
+def _margin(fit: MemoryFit) -> dict[str, Any]:
+    """Return a GPU's memory, its reserve and the margin, and what it holds beside allocations."""
+    beside = {**fit.beside, "communicators": dict(fit.nccl)}
+    return {"of_gpu": fit.memory, "reserve": fit.reserve, "margin": fit.margin, "beside": beside}
 
 
 def _changes(before: Layout, after: Layout) -> str:

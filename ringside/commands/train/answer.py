@@ -150,6 +150,10 @@ class StepsAnswer:
         ]
 
 
+SURE = 0.99
+"""The chance above which no figure is shown: normal tails are not known as far."""
+
+
 def within(question: StepTime) -> str:
     """Return the band of four of five steps as the end of a sentence; nothing where it is unknown."""
     if question.band is None:
@@ -163,10 +167,19 @@ def gib(nbytes: int) -> str:
 
 
 def fitting(fit: MemoryFit) -> str:
-    """Return whether a training fits, with the margin."""
-    if fit.verdict == FITS:
-        return f"fits, {gib(fit.margin)} left beside a reserve of {gib(fit.reserve)}"
-    return f"{fit.verdict}, {gib(-fit.margin)} too much beside a reserve of {gib(fit.reserve)}"
+    """Return whether a training fits, with its chance, the margin, and what is beside it."""
+    margin = f"{gib(abs(fit.margin))} {'left' if fit.margin >= 0 else 'too much'}"
+    names = {"nccl": f"NCCL's buffers of {' and '.join(fit.nccl)}", "allocator": "the allocator some"}
+    kinds = ", ".join(f"{names.get(name, name)} {gib(size)}" for name, size in fit.beside.items() if size)
+    chance = shown_chance(fit.chance)
+    return f"{fit.verdict} ({chance}), {margin} beside a reserve of {gib(fit.reserve)} ({kinds})"
+
+
+def shown_chance(chance: float) -> str:
+    """Return a chance in per cent; one beyond what labels can tell as a bound."""
+    if chance > SURE:
+        return f"chance over {SURE:.0%}"
+    return f"chance under {1 - SURE:.0%}" if chance < 1 - SURE else f"chance {chance:.0%}"
 
 
 def unfit(what: str, verdict: str) -> str:

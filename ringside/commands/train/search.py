@@ -84,14 +84,14 @@ class SearchAnswer:
         heads = [
             *(("", ""), ("step", "(ms)"), *((SHORT.get(name, name), "") for name in names)),
             *(("memory", "(GiB)"), ("margin", "(GiB)"), ("MFU", "(%)"), ("samples", "(1/s)")),
-            *(("replicas", ""), ("batch", "")),
+            *(("replicas", ""), ("batch", ""), ("chance", "(%)")),
         ]
         cells = [
             (
                 *(place, row["step_s"] * 1e3, *(_cell(row["layout"][name]) for name in names)),
                 *(row["memory_bytes"] / 2**30, row["margin_bytes"] / 2**30),
                 *("-" if row["mfu"] is None else row["mfu"] * 100, row["throughput"]),
-                *(answer.budget.samples // row["batch"], row["batch"]),
+                *(answer.budget.samples // row["batch"], row["batch"], row["chance"] * 100),
             )
             for place, row in enumerate(answer.rows, 1)
         ]
@@ -107,7 +107,7 @@ class SearchAnswer:
             "inputs": answer.inputs,
             "notes": self.notes,
             "budget": asdict(answer.budget),
-            "memory_bytes": {"of_gpu": answer.question.gpu.memory, "reserve": answer.room.reserve},
+            "memory_bytes": {"of_gpu": answer.question.gpu.memory},
             "complete": not answer.result.left,
             "considered": answer.considered,
             "rows": answer.rows,
@@ -130,7 +130,7 @@ class SearchAnswer:
             f"{question.where}, {answer.budget.samples} samples a step; collectives of "
             f"{question.libraries.name}",
             question.computing,
-            f"memory of a GPU {gib(question.gpu.memory)}, {gib(answer.room.reserve)} of it kept free",
+            f"memory of a GPU {gib(question.gpu.memory)}; margin: left of it beside a layout's own reserve",
         ]
         if answer.rows:
             best = answer.rows[0]

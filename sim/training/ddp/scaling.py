@@ -11,9 +11,10 @@ from ringside.sim.training.ddp.buckets import DEFAULT_CAP_MB, compression, layou
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.training.ddp.step import TrainingStep, busy
+from ringside.sim.training.memory.communicators import communicator_nbytes
 from ringside.sim.training.memory.optimizers import Optimizer, find_optimizer
 from ringside.sim.training.memory.room import MemoryFit, fit_of
-from ringside.sim.training.tensor.decoder import ModelOnGpu
+from ringside.sim.training.tensor.decoder import DecoderOnGpu, ModelOnGpu
 from ringside.sim.workload.devices import Device
 from ringside.sim.workload.workload import Workload
 
@@ -98,6 +99,11 @@ class DataParallelTraining:
     slowdown: Mapping[int, float] = field(default_factory=dict)
     pace: float = 1.0
 
+    @property
+    def stack(self) -> str | None:
+        """The stack that computes the model; None for other models than decoders."""
+        return self.model.computing.stack.name if isinstance(self.model, DecoderOnGpu) else None
+
     def workload(self, batch: int | None = None) -> Workload:
         """Return the workload of a rank, at its pace."""
         workload = self.model.workload(batch)
@@ -144,9 +150,10 @@ class DataParallelTraining:
             plain = replace(self, ddp=replace(self.ddp, comm_hook="allreduce"))
             uncompressed_s = plain.step(libraries[0]).step_s
         own = memory(self.workload(), self.ddp, find_optimizer(self.optimizer))
+        nccl = {"data": max(map(communicator_nbytes, libraries))}
         return ScaledTraining(
             self, scaled_steps(self, libraries, caps, global_batch, on_step), own,
-            fit_of(own.total, self.gpu, reserve), uncompressed_s,
+            fit_of(own.total, self.gpu, reserve, nccl, self.stack), uncompressed_s,
         )  # fmt: skip
 
 

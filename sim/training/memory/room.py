@@ -1,11 +1,14 @@
-"""Whether a training fits into a GPU.
+"""Whether a training fits into a GPU, and with what chance.
 
-Not all memory is available. The CUDA context is allocated first, NCCL allocates buffers for each
-communicator, the allocator loses bytes between its blocks, and a training allocates more than is counted
-here, such as workspaces. The reserve covers all of these; an allocation that uses part of it may fail.
+A GPU holds the driver's own memory, the CUDA context, NCCL's buffers, and what the allocator reserves. That
+is more than is allocated, and allocated bytes differ from the predicted ones: the logarithms of both ratios
+are taken as normal. The chance that a training fits is that the sum is no more than the GPU's memory.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import exp, hypot, log
+from statistics import NormalDist
 from typing import NamedTuple
 
 from ringside.sim.workload.devices import MIB, Device
@@ -13,60 +16,73 @@ from ringside.sim.workload.devices import MIB, Device
 FITS, TIGHT, TOO_LARGE = "fits", "tight", "does not fit"
 """The possible verdicts."""
 
-CONTEXT = 300 * MIB
-"""Bytes that a process uses before its first allocation (pytorch/pytorch#107667)."""
+LIKELY, UNLIKELY = 0.9, 0.1
+"""The chance from which a training fits, and under which it does not: one answer in ten is wrong at the edge,
+far fewer away from it."""
 
-ONE_COMMUNICATOR = 1_600_000_000
-"""Bytes of a GPU with one of NCCL's communicators after an all-reduce (NVIDIA/nccl#864)."""
+DRIVER = 0.01
+"""Share of the memory of a GPU that no process gets: torch finds 79.25 GiB of an A100's 80 and 39.50 of 40
+(levihsu/OOTDiffusion#235, TianheWu/CoSeR#10)."""
 
-SOME_COMMUNICATORS = CONTEXT + 3 * 688 * MIB
-"""A context, and three communicators on A100 (NVIDIA/nccl#964)."""
+CONTEXT = 1_060_000_000 - 256 * MIB
+"""Bytes of a process beside torch's: those in use on 8 H100 before their first all-to-all (NVIDIA/nccl#1685),
+less the buffer that NCCL has by then (`ringside.sim.libraries.nccl.buffers`). Kernels are most of it: a
+context with few takes 300 MiB (pytorch/pytorch#107667)."""
 
-ALL_CHANNELS = 4_340_000_000
-"""Bytes of one of eight H100 after its first all-to-all, torch's tensors not counted (NVIDIA/nccl#1685)."""
+RESERVED, RESERVED_SPREAD = 0.0446, 0.018
+"""Mean and standard deviation of ln(reserved / allocated), each the largest of all ranks, of six trainings on
+8 B200: 2.8 to 6.9 % more; their 48 ranks 0.7 to 7.5 %, 2.9 in the median (MooreThreads/SimuMax)."""
 
-BESIDE = {
-    **dict.fromkeys(("a100", "a100-40gb"), SOME_COMMUNICATORS),
-    **dict.fromkeys(("h100", "h100-96gb", "h200", "b200", "mi300x"), ALL_CHANNELS),
-}
-"""Bytes of context and NCCL by GPU; others have `ONE_COMMUNICATOR`."""
+ALLOCATED_SPREAD: Mapping[str, float] = dict.fromkeys(("te", "megatron"), 0.02)
+"""Standard deviation of ln(allocated / predicted) by stack: counting every tensor, one in ten of 204 runs of
+Megatron-LM's functional tests is more than 2.8 % off."""
 
-SLACK = 0.075
-"""The allocator's overhead over allocated bytes, at most: 0.7 to 7.5 %, 2.9 in the median, of 48 ranks of
-six trainings on 8 B200 (max_memory_reserved over max_memory_allocated; MooreThreads/SimuMax)."""
-
-UNCOUNTED = 0.12
-"""Allocated bytes over those counted here, at most: 2.9 % in the median of the four dense ones of these
-trainings, 12 % in the worst."""
+UNJUDGED_SPREAD = 0.05
+"""The same of stacks without measured peaks: with it one in fifty of Aleph Alpha's layouts that ran out of
+memory is said to fit (`ringside.validation.published.training.aleph_alpha`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The memory of a GPU: ``memory`` bytes, less the ``reserve`` that is kept free."""
+    """The memory of a GPU, of which ``reserve`` bytes must be free beside what is predicted to be allocated.
+
+    ``beside`` are the bytes of driver, context and NCCL, ``spread`` is the standard deviation of
+    ln(reserved / predicted).
+    """
 
     memory: int
     reserve: int
+    beside: int = CONTEXT
+    spread: float = hypot(RESERVED_SPREAD, UNJUDGED_SPREAD)
 
     @property
     def usable(self) -> int:
-        """Bytes up to which an allocation certainly fits."""
+        """Bytes up to which an allocation fits."""
         return self.memory - self.reserve
 
     def margin(self, nbytes: int) -> int:
         """Return the bytes left beside an allocation and the reserve, negative if there are too few."""
         return self.usable - nbytes
 
+    def chance(self, nbytes: int) -> float:
+        """Return the chance that a training of ``nbytes`` predicted bytes fits."""
+        left = self.memory - self.beside
+        if nbytes <= 0 or left <= 0:
+            return float(left > 0)
+        return NormalDist(RESERVED, self.spread).cdf(log(left / nbytes))
+
     def verdict(self, nbytes: int) -> str:
-        """Return `FITS`, `TIGHT` if the reserve is needed, or `TOO_LARGE` if even that is too little."""
+        """Return `FITS`, `TIGHT` if the reserve is needed, or `TOO_LARGE` if even that hardly suffices."""
         if nbytes <= self.usable:
             return FITS
-        return TIGHT if nbytes <= self.memory - min(CONTEXT, self.reserve) else TOO_LARGE
+        return TIGHT if nbytes <= self.memory and self.chance(nbytes) >= UNLIKELY else TOO_LARGE
 
 
 class MemoryFit(NamedTuple):
     """How ``nbytes`` of a training fit into a GPU of ``memory`` bytes, less a free ``reserve``.
 
-    ``margin`` are the bytes left, negative if there are too few.
+    ``margin`` are the bytes left, negative if there are too few; ``chance`` is that of fitting. ``nccl`` are
+    the bytes of NCCL's buffers by communicator.
     """
 
     nbytes: int
@@ -74,19 +90,39 @@ class MemoryFit(NamedTuple):
     reserve: int
     margin: int
     verdict: str
+    chance: float
+    nccl: Mapping[str, int]
+
+    @property
+    def beside(self) -> dict[str, int]:
+        """Bytes beside what is allocated, by purpose; ``allocator`` is the usual part of what it reserves."""
+        return {
+            "driver": int(DRIVER * self.memory),
+            "context": CONTEXT,
+            "nccl": sum(self.nccl.values()),
+            "allocator": int(self.nbytes * (exp(RESERVED) - 1)),
+        }
 
 
-def fit_of(nbytes: int, gpu: Device, reserve: int | None = None) -> MemoryFit:
-    """Return the fit of a number of bytes into a GPU; ``reserve`` is `room_of`'s."""
-    room = room_of(gpu, reserve)
-    return MemoryFit(nbytes, room.memory, room.reserve, room.margin(nbytes), room.verdict(nbytes))
+def fit_of(
+    nbytes: int, gpu: Device, reserve: int | None, nccl: Mapping[str, int], stack: str | None
+) -> MemoryFit:
+    """Return the fit of a number of bytes into a GPU, beside NCCL's buffers by communicator."""
+    room = room_of(gpu, reserve, sum(nccl.values()), stack)
+    margin, verdict, chance = room.margin(nbytes), room.verdict(nbytes), room.chance(nbytes)
+    return MemoryFit(nbytes, room.memory, room.reserve, margin, verdict, chance, nccl)
 
 
-def room_of(gpu: Device, reserve: int | None = None) -> Room:
-    """Return the room of a GPU; by default ``reserve`` covers the driver, NCCL and the allocator."""
+def room_of(gpu: Device, reserve: int | None = None, nccl: int = 0, stack: str | None = None) -> Room:
+    """Return the room of a GPU beside ``nccl`` bytes of NCCL's buffers, for a training of a ``stack``.
+
+    By default the ``reserve`` lets fit what does so with a chance of `LIKELY`.
+    """
+    beside = int(DRIVER * gpu.memory) + CONTEXT + nccl
+    spread = hypot(RESERVED_SPREAD, ALLOCATED_SPREAD.get(stack or "", UNJUDGED_SPREAD))
     if reserve is None:
-        allocated = gpu.memory - BESIDE.get(gpu.name, ONE_COMMUNICATOR)
-        reserve = gpu.memory - int(allocated / ((1 + SLACK) * (1 + UNCOUNTED)))
-    if not 0 <= reserve < gpu.memory:
+        most = exp(NormalDist(RESERVED, spread).inv_cdf(LIKELY))
+        reserve = gpu.memory - max(0, int((gpu.memory - beside) / most))
+    elif not 0 <= reserve < gpu.memory:
         raise ValueError(f"a reserve of {reserve} bytes on a GPU of {gpu.memory} bytes; write fewer")
-    return Room(gpu.memory, reserve)
+    return Room(gpu.memory, reserve, beside, spread)

@@ -79,12 +79,12 @@ class BoundedLayout(NamedTuple):
 def search(
     candidates: Iterable[LayoutCandidate],
     libraries: Libraries,
-    room: Room,
+    room: Callable[[ParallelJob], Room],
     *,
     top: int = 5,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Searched:
-    """Return the ``top`` fastest layouts that certainly fit into the ``room``.
+    """Return the ``top`` fastest layouts that fit into the ``room`` that a job has.
 
     ``tell`` receives progress messages. Control-C ends the search with the result so far.
     """
@@ -95,7 +95,12 @@ def search(
 
 class _Search:
     def __init__(
-        self, searched: Searched, libraries: Libraries, room: Room, top: int, tell: Callable[[str], None]
+        self,
+        searched: Searched,
+        libraries: Libraries,
+        room: Callable[[ParallelJob], Room],
+        top: int,
+        tell: Callable[[str], None],
     ) -> None:
         self._searched = searched
         self._libraries = libraries
@@ -125,8 +130,9 @@ class _Search:
         except ValueError as error:
             self._leave_out(candidate.name, IMPOSSIBLE, str(error))
             return
-        if self._room.verdict(nbytes) != FITS:
-            self._too_large(candidate.name, nbytes, "at least ")
+        room = self._room(job)
+        if room.verdict(nbytes) != FITS:
+            self._too_large(candidate.name, room, nbytes, "at least ")
             return
         self._jobs[number] = candidate.name, job
         heappush(self._agenda, BoundedLayout(self._bounds.step_s(job, walks=False), False, number))
@@ -164,8 +170,9 @@ class _Search:
             self._leave_out(name, IMPOSSIBLE, str(error))
             return
         nbytes = max(peak.nbytes for peak in played.peaks)
-        if self._room.verdict(nbytes) != FITS:
-            self._too_large(name, nbytes, "")
+        room = self._room(job)
+        if room.verdict(nbytes) != FITS:
+            self._too_large(name, room, nbytes, "")
             return
         one = Found(name, job, played.step_s, nbytes)
         if not searched.ranked or one.step_s < searched.ranked[0].step_s:
@@ -175,9 +182,9 @@ class _Search:
             self._leave_out(slow.name, SLOWER, f"takes {slow.step_s:.6g} s", step_s=slow.step_s)
         del searched.ranked[self._top :]
 
-    def _too_large(self, name: str, nbytes: int, word: str) -> None:
-        reason = f"holds {word}{nbytes / 2**30:.2f} GiB of {self._room.usable / 2**30:.2f}"
-        self._leave_out(name, self._room.verdict(nbytes), reason, nbytes=nbytes)
+    def _too_large(self, name: str, room: Room, nbytes: int, word: str) -> None:
+        reason = f"holds {word}{nbytes / 2**30:.2f} GiB of {room.usable / 2**30:.2f}"
+        self._leave_out(name, room.verdict(nbytes), reason, nbytes=nbytes)
 
     def _leave_out(
         self, name: str, kind: str, reason: str, *, step_s: float | None = None, nbytes: int | None = None

@@ -4,7 +4,6 @@ from statistics import median
 
 import pytest
 
-from ringside.sim.training.memory.room import FITS, TOO_LARGE, room_of
 from ringside.validation.published.training import aleph_alpha, ultrascale
 
 
@@ -17,23 +16,12 @@ def test_steps_follow_from_one_with_another_pipeline() -> None:
 
 
 @pytest.mark.slow
-def test_most_labels_of_memory_are_right() -> None:
-    (labels,) = aleph_alpha.counted()
-    assert labels.right >= 0.9 * labels.of > labels.by_rule
-
-
-@pytest.mark.slow
-def test_what_ran_out_of_memory_is_rarely_said_to_fit() -> None:
-    """By a data sheet's size 73 of 322 such layouts fit, with the reserve 30; what ran fits or is tight."""
-    room = room_of(aleph_alpha.GPU)
-    verdicts = [(run.status, room.verdict(run.nbytes), run.nbytes) for run in aleph_alpha.layouts()]
-    ran_out = [(verdict, nbytes) for status, verdict, nbytes in verdicts if status == "oom"]
-    ran = [verdict for status, verdict, _ in verdicts if status == "ok"]
-    assert (len(ran_out), len(ran)) == (322, 206)
-    assert sum(nbytes <= 80 << 30 for _, nbytes in ran_out) == 73
-    assert sum(verdict == FITS for verdict, _ in ran_out) <= 31
-    assert TOO_LARGE not in ran
-    assert ran.count(FITS) >= 0.95 * len(ran)
+def test_what_ran_out_of_memory_is_rarely_said_to_fit_and_what_ran_mostly() -> None:
+    ran_out, ran, fit = aleph_alpha.counted()
+    assert (ran_out.of, ran.of, fit.of) == (322, 206, 206)
+    assert ran_out.right >= 0.98 * ran_out.of > ran_out.by_rule
+    assert ran.right >= 0.95 * ran.of
+    assert fit.right >= 0.85 * fit.of
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.tensor.alone import pass_s
 from ringside.sim.workload.decoder import Decoder, decoder
 from ringside.sim.workload.devices import GIB, device
-from ringside.validation.published.training.aleph_alpha import NORMS
+from ringside.validation.published.training.aleph_alpha.kept import NORMS
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.absolute import alone

@@ -6,11 +6,12 @@ e13c2cb56123, data/: DGX A100 of 80 GB, 1F1B, ZeRO 1, bfloat16, 4.2 million toke
 differ only in pipeline and replicas, the one with the deepest pipeline sets the pace of compute for the
 others. Stages are as even as whole layers allow. Two rates are fitted, for each file on all others: of the
 exposed exchange of gradients and parameters between replicas, and of messages between stages, which delay
-both stages. The naive rule counts micro-batches and the bubble. Memory has one reserve, fitted to the labels
-of the other model. The prediction is the bound by which `train --search` prunes layouts, of one replica:
-hundreds of micro-batches are not simulated. With nothing known, replicas exchange as the authors' later code
-does (github.com/Aleph-Alpha/scaling @ 01b9d21dbafb, src/scaling/core/optimizer): after the last backward they
-sum gradients in float32, and gather parameters after the optimizer.
+both stages. The naive rule counts micro-batches and the bubble. The prediction is the bound by which
+`train --search` prunes layouts, of one replica: hundreds of micro-batches are not simulated. With nothing
+known, replicas exchange as the authors' later code does (github.com/Aleph-Alpha/scaling @ 01b9d21dbafb,
+src/scaling/core/optimizer): after the last backward they sum gradients in float32, and gather parameters
+after the optimizer. Memory is what that code keeps
+(`ringside.validation.published.training.aleph_alpha.kept`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,14 +26,20 @@ from ringside.sim.program.groups import library_time
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layers import RankLayer
-from ringside.sim.training.mesh import DATA
+from ringside.sim.training.layout import Layout
+from ringside.sim.training.memory.communicators import communicators_nbytes
+from ringside.sim.training.memory.room import Room, room_of
+from ringside.sim.training.mesh import DATA, Mesh
 from ringside.sim.training.search.bounds import Bounds
 from ringside.sim.workload.decoder import Decoder, decoder
 from ringside.sim.workload.devices import device
+from ringside.validation.published.training.aleph_alpha.kept import LlamaLayer, head
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.questions.step_time import StepTime
+from ringside.validation.scorecard import labels
 from ringside.validation.scorecard.absolute import alone
 from ringside.validation.scorecard.judged import Counted, JudgedRow, JudgedTable
+from ringside.validation.scorecard.labels import MemoryLabel
 
 MODELS = {"llama-13B": (40, 5120, 40, 13824), "llama-30B": (60, 6656, 52, 17920)}
 """Layers, width, heads, width of the feed-forward network; the vocabulary follows from the published MFU."""
@@ -40,13 +47,6 @@ MODELS = {"llama-13B": (40, 5120, 40, 13824), "llama-30B": (60, 6656, 52, 17920)
 VOCABULARY = 128000
 TOKENS = 1 << 22
 GPU = device("a100")
-GIB = 1 << 30
-
-LOGITS = 14
-"""Bytes per logit: gathered in bfloat16; its value, probability and gradient in float32."""
-
-NORMS = 12
-"""Bytes per element of the float32 copies that norms keep between products where no kernel fuses them."""
 
 EXCHANGES_S = tuple(1e-10 * number for number in range(13))
 """Seconds per parameter of a rank that the exchange between replicas may take; the other files choose."""
@@ -57,9 +57,6 @@ MESSAGES_S = tuple(3e-11 * number for number in range(14))
 COPIED = 30
 """Bytes per parameter that the authors' optimizer copies around the sum of gradients: they are flattened
 (4), divided (4), cast to float32 and back (12), put back (4), scaled (4) and squared (2)."""
-
-RESERVES = tuple(GIB * number // 2 for number in range(60))
-"""Bytes of a GPU that no layout may use."""
 
 
 class LlamaLayout(NamedTuple):
@@ -124,6 +121,15 @@ class LlamaLayout(NamedTuple):
         return self.kernel.startswith("flash")
 
     @property
+    def layer(self) -> LlamaLayer:
+        """What one of its layers keeps on a rank."""
+        _, width, heads, hidden = MODELS[self.model]
+        return LlamaLayer(
+            self.micro_batch * self.sequence, self.micro_batch, width, heads, hidden, self.tensor,
+            self._cuts_tokens, self.kernel.endswith("+rms"), self.is_flash,
+        )  # fmt: skip
+
+    @property
     def stack(self) -> str:
         """The stack of `train` with this norm and attention."""
         if self.kernel == "torch":
@@ -170,10 +176,17 @@ class LlamaLayout(NamedTuple):
         held = _bounds(self.tensor * self.pipeline).nbytes(_job(self))
         return held + 12 * self.parameters // self.replicas
 
+    @property
+    def room(self) -> Room:
+        """The room of a GPU beside the communicators of all replicas."""
+        mesh = Mesh(tensor=self.tensor, shard=self.replicas, pipeline=self.pipeline)
+        nccl = communicators_nbytes(mesh, Layout(tp=self.tensor, pp=self.pipeline), _libraries(self.gpus))
+        return room_of(GPU, nccl=sum(nccl.values()), stack=self.stack)
+
 
 def layouts() -> list[LlamaLayout]:
     """Return all rows."""
-    return read_rows(LlamaLayout, "aleph_alpha.csv")
+    return read_rows(LlamaLayout, "aleph_alpha/layouts.csv")
 
 
 class PacedStep(NamedTuple):
@@ -206,15 +219,11 @@ def judged() -> list[JudgedRow]:
 
 
 def counted() -> list[Counted]:
-    """Count right predictions of running out of memory, with a reserve from the other model's labels."""
-    rows = [(layout, layout.nbytes) for layout in layouts()]
-    right = 0
-    for model in MODELS:
-        others = [one for one in rows if one[0].model != model]
-        reserve = max(RESERVES, key=lambda reserve: _right(others, reserve))
-        right += _right([one for one in rows if one[0].model == model], reserve)
-    ran_out = sum(layout.status == "oom" for layout, _ in rows)
-    return [Counted("runs out of memory or not", right, len(rows), max(ran_out, len(rows) - ran_out))]
+    """Count what is said about memory of layouts that ran, and of those that ran out of it."""
+    return labels.counted(
+        MemoryLabel(layout.status == "ok", layout.room.verdict(nbytes), nbytes <= GPU.memory)
+        for layout in layouts() for nbytes in [layout.nbytes]
+    )  # fmt: skip
 
 
 def absolute() -> list[JudgedRow]:
@@ -239,10 +248,6 @@ def _update_s(layout: LlamaLayout) -> float:
     summed = Collective("all_reduce", layout.replicas, 4 * parameters, dtype="float32")
     gathered = Collective("all_gather", layout.replicas, 2 * parameters, dtype="bfloat16")
     return time(summed) + time(gathered) + COPIED * parameters / GPU.streaming + own_s
-
-
-def _right(rows: Sequence[tuple[LlamaLayout, int]], reserve: int) -> int:
-    return sum((nbytes > GPU.memory - reserve) == (layout.status == "oom") for layout, nbytes in rows)
 
 
 def _judged(group: Sequence[PacedStep], exchange_s: float, message_s: float) -> Iterator[JudgedRow]:
@@ -299,26 +304,25 @@ def _job(layout: LlamaLayout) -> ParallelJob:
 
 
 def _as_theirs(layout: LlamaLayout, job: ParallelJob) -> ParallelJob:
-    """Return a job with the activations that the authors' code keeps."""
-    decoder = layout.decoder
-    tokens = layout.micro_batch * decoder.sequence
-    norms = 0
-    if not layout.kernel.endswith("+rms"):
-        norms = NORMS * tokens * decoder.width // (layout.tensor if layout.sequence_parallel == "1" else 1)
-    layers = tuple(_as_kept(layer, tokens, norms, layout.checkpointing) for layer in job.model.layers)
+    """Return a job with the activations that the authors' code keeps, stages by time instead of by count."""
+    layers = tuple(_as_kept(layout, layer) for layer in job.model.layers)
     return replace(job, model=replace(job.model, layers=layers))
 
 
-def _as_kept(layer: RankLayer, tokens: int, norms: int, checkpointing: str) -> RankLayer:
-    """Return a layer with the authors' activations, assigned to stages by its time instead of by count."""
-    kept, again = layer.kept_nbytes, layer.recomputed_nbytes
+def _as_kept(layout: LlamaLayout, layer: RankLayer) -> RankLayer:
+    """Return a layer with what the authors' own keeps, and recomputes or takes for a moment in backward."""
+    own, kept, again = layout.layer, 0, 0
     if layer.name == "head":
-        kept = LOGITS * tokens * VOCABULARY
-    elif layer.name != "embedding" and checkpointing == "none":
-        kept += norms
-    elif layer.name != "embedding":
-        again += norms
-    return replace(layer, wrapped=False, kept_nbytes=kept, recomputed_nbytes=again)
+        kept = head(own.tokens, VOCABULARY, own.width, layout.tensor)
+    elif layer.name == "embedding":  # a stage holds the output that it has sent
+        kept = own.between if layout.pipeline > 1 else 0
+    else:
+        whole = sum(own.kept.values())
+        kept = whole if layout.checkpointing == "none" else own.between
+        again = whole - kept + own.passing
+    return replace(
+        layer, wrapped=False, kept_nbytes=kept, recomputed_nbytes=again, forward_nbytes=0, backward_nbytes=0
+    )
 
 
 TABLE = JudgedTable(
