@@ -22,6 +22,11 @@ def test_resumed_runs_and_open_kernels_are_not_judged() -> None:
     assert all(GoldenRun(run.name, run.gpu, run.peak) == run and run.peak > 2**28 for run in runs)
 
 
+def test_a_case_keeps_every_argument_that_options_read() -> None:
+    assert sum(case.arguments.text("--moe-router-topk") == "1" for case in CASES.values()) == 16
+    assert sum(case.arguments.has("--tp-comm-overlap") for case in CASES.values()) == 1
+
+
 def test_a_case_is_the_training_that_it_says() -> None:
     question, missing = PIPELINE.training("gb200")
     assert (question.pp, question.ranks, question.cluster, missing) == (4, 8, "gb200-nvl72:2", [])
