@@ -1,10 +1,11 @@
 """A training job: a model as a layout cuts it over a mesh, a rank's part of it, and a step's costs."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 
 from ringside.sim.training.ddp.job import Costs, DataParallel, expected_maximum
 from ringside.sim.training.layers import Kernels, Pass, RankLayer
@@ -25,7 +26,8 @@ class RankModel:
     sample, if it has tokens; ``model_flops`` are forward and backward of one sample on all ranks together,
     ``recomputed_flops`` those of checkpointing's recomputation, None if unknown. ``output_nbytes`` are a
     micro-batch's logits, of a model that returns its loss beside them. ``tied`` is the embedding if the
-    output product shares it. ``software`` is what decides its buffers, None if that is unknown.
+    output product shares it. ``software`` is what decides its buffers, None if that is unknown. ``letters``
+    are the layers' in Megatron-LM's texts of pipelines, empty if they have none.
     """
 
     name: str
@@ -41,14 +43,17 @@ class RankModel:
     output_nbytes: int = 0
     tied: Tensor | None = None
     software: Software | None = None
+    letters: str = ""
 
-    def cut(self, stages: int) -> tuple[range, ...]:
-        """Return the layers of each stage.
+    def cut(self, stages: int, parts: Sequence[str] = ()) -> tuple[range, ...]:
+        """Return the layers of each stage, by the letters of ``parts`` where there are any.
 
-        If the repeated layers divide by the stages, each stage has the same number of them, plus
+        Else, if the repeated layers divide by the stages, each stage has the same number of them, plus
         the layers before the first and after the last, such as an embedding and the output product;
         otherwise the longest stage is as short as possible.
         """
+        if parts:
+            return self._as_written(parts)
         alone = [number for number, layer in enumerate(self.layers) if layer.wrapped]
         if len(self.layers) < stages:
             raise LayoutError(
@@ -61,6 +66,18 @@ class RankModel:
         else:
             firsts = _shortest(tuple(seconds_of(layer) for layer in self.layers), stages)
         return tuple(range(first, stop) for first, stop in pairwise(firsts))
+
+    def _as_written(self, parts: Sequence[str]) -> tuple[range, ...]:
+        """Return the layers of each stage by letters; raise LayoutError for another number of layers."""
+        written = "".join(parts)
+        if written != self.letters:
+            own, needed = (Counter(letters) for letters in (written, self.letters))
+            raise LayoutError(
+                f"`pp_layout` has {own['t']} t and {own['m']} m; write {needed['t']} t and {needed['m']} m, "
+                f"as many as {self.name} has layers and further predictions"
+            )
+        ends = list(accumulate(map(len, parts), initial=0))
+        return tuple(range(first, stop) for first, stop in pairwise(ends))
 
 
 def workload_on_rank(workload: Workload, *, units: bool, model_flops: float | None = None) -> RankModel:
@@ -219,7 +236,7 @@ class ParallelJob:
 
     def layers(self, stage: int) -> tuple[RankLayer, ...]:
         """Return the layers of a stage, at the pace of the slowest rank."""
-        own = self.model.cut(self.layout.stages)[stage]
+        own = self.model.cut(self.layout.stages, self.layout.parts)[stage]
         layers = [at_pace(self.model.layers[number], self.pace * self.factor) for number in own]
         if stage == self.layout.stages - 1 and self.model.tied and self.copies_embedding:
             layers[-1] = replace(layers[-1], parameters=(*layers[-1].parameters, self.model.tied))
@@ -235,7 +252,8 @@ class ParallelJob:
     @property
     def between_nbytes(self) -> tuple[int, ...]:
         """Return the bytes that a micro-batch sends from each stage to the next."""
-        return tuple(self.model.between_nbytes[own[0] - 1] for own in self.model.cut(self.layout.stages)[1:])
+        _, *later = self.model.cut(self.layout.stages, self.layout.parts)
+        return tuple(self.model.between_nbytes[own.start - 1] for own in later)
 
 
 def at_pace(layer: RankLayer, factor: float) -> RankLayer:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ringside.sim.training.pipeline.actions import Placement, Table, find_placement
+from ringside.sim.training.pipeline.layer_layout import stage_layers
 from ringside.sim.training.pipeline.schedules import placement, tables
 from ringside.sim.training.strategies import (
     AT_ONCE,
@@ -42,18 +43,18 @@ class Layout:
     ``shard`` ranks hold one copy of the parameters together under ``hsdp``, None those of a machine; under
     ``distributed_optimizer`` and ``hybrid_zero`` they share an optimizer, None all of them. ``schedule`` and
     ``virtual``, stages per rank or 0 for the usual number, only matter in a pipeline
-    (`ringside.sim.training.pipeline`). ``tables`` are custom actions of its ranks; ``schedule`` is then only
-    their name. A micro-batch has ``micro_batch``
-    samples, 0 for all. ``clip`` says that gradients are clipped by their norm over all ranks; ``no_sync``
-    that gradients are reduced only after the last micro-batch, and held whole until then (`syncs_each`).
-    ``overlap_grad_reduce`` and ``overlap_param_gather`` are Megatron-LM's: its exchanges go bucket by
-    bucket beside the passes, not all at once before and after the optimizer. ``ep``
-    neighbours among the data-parallel ranks shard the experts, and ``etp`` ranks share each, None ``tp``
-    (with fewer ``ep`` may be over tensor-parallel ranks too); `ringside.sim.training.tensor.dispatch` has
-    ``ep_imbalance``, ``capacity_factor`` and ``dispatcher``. FSDP gathers
-    parameters in ``param_dtype``, None for the products' type, and sums gradients in ``reduce_dtype``, None
-    for the parameters'. Megatron-LM's buffer of gradients is of ``reduce_dtype`` too, None for float32, or
-    float16 if products are.
+    (`ringside.sim.training.pipeline`), as do ``microbatch_group``, the micro-batches that pass an interleaved
+    stage in a row, None as many as ranks, and ``pp_layout``, Megatron-LM's text for the layers of each stage.
+    ``tables`` are custom actions of its ranks; ``schedule`` is then only their name. A micro-batch has
+    ``micro_batch`` samples, 0 for all. ``clip`` says that gradients are clipped by their norm over all ranks;
+    ``no_sync`` that gradients are reduced only after the last micro-batch, and held whole until then
+    (`syncs_each`). ``overlap_grad_reduce`` and ``overlap_param_gather`` are Megatron-LM's: its exchanges go
+    bucket by bucket beside the passes, not all at once before and after the optimizer. ``ep`` neighbours
+    among the data-parallel ranks shard the experts, and ``etp`` ranks share each, None ``tp`` (with fewer,
+    ``ep`` may be over tensor-parallel ranks too); `ringside.sim.training.tensor.dispatch` has
+    ``ep_imbalance``, ``capacity_factor`` and ``dispatcher``. FSDP gathers parameters in ``param_dtype``, None
+    for the products' type, and sums gradients in ``reduce_dtype``, None for the parameters'. Megatron-LM's
+    buffer of gradients is of ``reduce_dtype`` too, None for float32, or float16 if products are.
     """
 
     strategy: str = "ddp"
@@ -66,6 +67,8 @@ class Layout:
     shard: int | None = None
     schedule: str = "1f1b"
     virtual: int = 1
+    pp_layout: str | None = None
+    microbatch_group: int | None = None
     micro_batch: int = 1
     checkpointing: str = "none"
     sequence_parallel: bool = False
@@ -106,9 +109,11 @@ class Layout:
             ("`shard`", 1 if self.shard is None else self.shard),
             ("`ep`", self.ep),
             ("`etp`", 1 if self.etp is None else self.etp),
+            ("`microbatch_group`", 1 if self.microbatch_group is None else self.microbatch_group),
         ):  # fmt: skip
             if count < 1:
                 raise LayoutError(f"{option} {count}; write 1 or more")
+        self._check_pipeline()
         if not self.virtual:
             object.__setattr__(self, "virtual", self.placement.stages_a_rank)
         if self.shard is not None and self.strategy not in GROUPS:
@@ -139,6 +144,27 @@ class Layout:
                 f"{option} is not modelled with `strategy` {self.strategy}; write `strategy` "
                 f"{', '.join(EXPERT_STRATEGIES)}"
             )
+
+    def _check_pipeline(self) -> None:
+        """Raise LayoutError for stages and groups of micro-batches that a pipeline cannot have."""
+        grouped = "interleaved1f1b"
+        if self.microbatch_group is not None and (self.pp == 1 or self.schedule != grouped):
+            raise LayoutError(
+                f"`microbatch_group` applies to the schedule {grouped}; leave it out, or write `pp` 2 and "
+                f"`schedule` {grouped}"
+            )
+        if self.pp_layout is None:
+            return
+        count = len(stage_layers(self.pp_layout))
+        if self.pp == 1:
+            raise LayoutError(f"`pp_layout` needs a pipeline; write `pp` {count}, or leave it out")
+        virtual, rest = divmod(count, self.pp)
+        if rest or self.virtual not in (0, virtual):
+            raise LayoutError(
+                f"`pp_layout` has {count} stages, and `pp` {self.pp} with `virtual` {self.virtual or 1} "
+                f"{self.pp * (self.virtual or 1)}; write as many, or `pp` {listed(divisors(count)[1:])}"
+            )
+        object.__setattr__(self, "virtual", virtual)
 
     def _check_reducing(self) -> None:
         """Raise LayoutError for ways to reduce gradients that the strategy's framework lacks."""
@@ -222,6 +248,11 @@ class Layout:
         return "megatron" if fuses else "dtensor"
 
     @property
+    def parts(self) -> tuple[str, ...]:
+        """The letters of each stage's layers, if they are written."""
+        return () if self.pp_layout is None else stage_layers(self.pp_layout)
+
+    @property
     def stages(self) -> int:
         """Number of pipeline stages."""
         return self.pp * self.virtual
@@ -239,7 +270,7 @@ class Layout:
         """Return each pipeline rank's actions for this number of micro-batches, in order."""
         if self.tables:
             return self.tables
-        return tables(self.schedule, self.pp, self.virtual, micro_batches)
+        return tables(self.schedule, self.pp, self.virtual, micro_batches, group=self.microbatch_group)
 
     @property
     def degrees(self) -> str:

@@ -248,7 +248,9 @@ class ParallelTraining:
 
     def _model(self, layout: Layout, mesh: Mesh) -> RankModel:
         """Return the model, built once for all layouts that differ only in their pipelines."""
-        alike = replace(layout, pp=1, schedule="1f1b", virtual=1, tables=())
+        alike = replace(
+            layout, pp=1, schedule="1f1b", virtual=1, tables=(), pp_layout=None, microbatch_group=None
+        )
         if alike not in self._cut:
             self._cut[alike] = self._made(layout, mesh)
         return self._cut[alike]
@@ -262,6 +264,7 @@ class ParallelTraining:
         for is_given, option, fitting in (
             (layout.tp > 1, f"`tp` {layout.tp}", DECODERS),
             (layout.cp > 1, f"`cp` {layout.cp}", DECODERS),
+            (layout.pp_layout is not None, f"`pp_layout` {layout.pp_layout}", DECODERS),
             (layout.checkpointing != "none", f"`checkpointing` {layout.checkpointing}", DECODERS),
             (layout.ep > 1, f"`ep` {layout.ep}", mixtures),
             (layout.etp is not None, f"`etp` {layout.etp}", mixtures),

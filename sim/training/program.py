@@ -55,7 +55,12 @@ class Writing:
         self._pipeline: Pipeline | None = None
         if job.mesh.pipeline > 1:
             self._pipeline = find_pipeline(
-                whose, layout.schedule, layout.tables, layout.placement, job.micro_batches
+                whose,
+                layout.schedule,
+                layout.tables,
+                layout.placement,
+                job.micro_batches,
+                layout.microbatch_group,
             )
 
     def program(self) -> Program:

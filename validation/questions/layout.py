@@ -18,6 +18,7 @@ from ringside.sim.training.pipeline.actions import (
     read_tables,
     singles,
 )
+from ringside.sim.training.pipeline.layer_layout import stage_layers
 from ringside.sim.training.pipeline.program import find_runtime, pipeline
 from ringside.sim.training.pipeline.schedules import SCHEDULES
 from ringside.sim.training.strategies import (
@@ -66,6 +67,13 @@ class ByLayout(Question):
     )  # fmt: skip
     virtual: int | None = option(
         "Stages per pipeline rank.", default=None, default_text="2 where interleaved, else 1", minimum=1
+    )
+    pp_layout: str | None = option(
+        "Layers of each stage, as Megatron-LM writes them: Et*3|(tt|)*4tL.",
+        metavar="TEXT", default=None, default_text="as even as can be",
+    )  # fmt: skip
+    microbatch_group: int | None = option(
+        "interleaved1f1b: micro-batches that pass a stage in a row.", default=None, default_text="--pp"
     )
     micro_batch: int | None = option(
         "Samples of a --batch that pass at once.",
@@ -127,7 +135,7 @@ class ByLayout(Question):
             raise LayoutError(f"`{name}` needs a pipeline; add `pp` 2, or leave it out")
         if self.cp == 1 and self.cp_method is not None:
             raise LayoutError("`cp_method` needs context-parallel ranks; add `cp` 2, or leave it out")
-        schedule = "1f1b" if self.schedule is None else self.schedule
+        schedule = self.schedule or self._usual_schedule
         tables = self._tables()
         if self.micro_batch is not None and self.micro_batch < 1:
             raise LayoutError(f"`micro_batch` {self.micro_batch}; write 1 or more")
@@ -136,7 +144,7 @@ class ByLayout(Question):
             strategy=self.strategy, tp=self.tp, tp_style=self.tp_style, cp=self.cp,
             cp_method=self._method,
             async_tp=self.async_tp, pp=self.pp, shard=self.shard, schedule=schedule,
-            virtual=self.virtual or 0,
+            virtual=self.virtual or 0, pp_layout=self.pp_layout, microbatch_group=self.microbatch_group,
             micro_batch=self.micro_batch or (0 if whole else 1),
             checkpointing=self.checkpointing, sequence_parallel=self.sequence_parallel,
             clip=self.strategy in CLIPPING if self.clip is None else self.clip,
@@ -152,6 +160,12 @@ class ByLayout(Question):
                 "`strategy` fsdp, or `schedule` 1f1b or gpipe"
             )
         return layout
+
+    @property
+    def _usual_schedule(self) -> str:
+        """The usual schedule: interleaved if a rank has several stages of `pp_layout`."""
+        several = self.pp_layout is not None and len(stage_layers(self.pp_layout)) > self.pp > 1
+        return "interleaved1f1b" if several else "1f1b"
 
     @property
     def _method(self) -> str:

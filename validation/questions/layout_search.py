@@ -1,5 +1,6 @@
 """The fastest layouts of a training on a number of GPUs, and the reasons to leave out others."""
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -15,6 +16,7 @@ from ringside.sim.training.layout_mesh import mesh_of
 from ringside.sim.training.memory.room import FITS, TIGHT, TOO_LARGE
 from ringside.sim.training.mesh import Mesh
 from ringside.sim.training.parallel import ParallelTraining
+from ringside.sim.training.pipeline.layer_layout import stage_layers
 from ringside.sim.training.pipeline.schedules import SCHEDULES
 from ringside.sim.training.search.search import Found, LayoutCandidate, Pruned, Searched, search
 from ringside.sim.training.step import ParallelStep
@@ -127,8 +129,10 @@ def layouts(budget: Budget, fixed: Fixed) -> Iterator[ByLayout]:
 def check_fixed(fixed: Fixed) -> None:
     """Raise ValueError for options that no layout has."""
     needed = {"tp": 2} if fixed.get("sequence_parallel") else {}
-    if {"schedule", "virtual"} & fixed.keys():
+    if {"schedule", "virtual", "microbatch_group"} & fixed.keys():
         needed["pp"] = 2
+    if fixed.get("pp_layout"):
+        needed["pp"] = len(stage_layers(fixed["pp_layout"]))
     ByLayout(**{**needed, **fixed}).layout()
 
 
@@ -142,7 +146,7 @@ def as_options(layout: ByLayout) -> str:
             if isinstance(value, bool):
                 options.append(option if value else option.replace("--", "--no-", 1))
             else:
-                options.append(f"{option} {value}")
+                options.append(f"{option} {shlex.quote(str(value))}")
     return " ".join(options)
 
 

@@ -58,11 +58,19 @@ class Pipeline:
 
 
 def find_pipeline(
-    whose: str, schedule: str, tables: Sequence[Table], placement: Placement, micro_batches: int
+    whose: str,
+    schedule: str,
+    tables: Sequence[Table],
+    placement: Placement,
+    micro_batches: int,
+    group: int | None = None,
 ) -> Pipeline:
-    """Return the pipeline of a schedule, or of the tables of a file; ``whose`` runtime writes it."""
+    """Return the pipeline of a schedule, or of the tables of a file; ``whose`` runtime writes it.
+
+    ``group`` is that of `ringside.sim.training.pipeline.schedules.orders`.
+    """
     runtime = find_runtime(whose, "" if tables else schedule)
-    own = tables or tables_of(schedule, placement.ranks, placement.stages_a_rank, micro_batches)
+    own = tables or tables_of(schedule, placement.ranks, placement.stages_a_rank, micro_batches, group=group)
     return Pipeline(own, placement, runtime)
 
 

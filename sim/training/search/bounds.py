@@ -53,7 +53,7 @@ class _Cut:
 
     def __init__(self, model: RankModel) -> None:
         self.model = model
-        self.stages: dict[int, tuple[range, ...]] = {}
+        self.stages: dict[tuple[int, str | None], tuple[range, ...]] = {}
         self.dimensions = sorted(
             {
                 part.dimensions
@@ -102,14 +102,15 @@ class Bounds:
             # kept, so that the id is not reused by another object
             self._known[id(model)] = _Cut(model)
         known = self._known[id(model)]
-        if count not in known.stages:
-            known.stages[count] = model.cut(count)
+        cut = count, job.layout.pp_layout
+        if cut not in known.stages:
+            known.stages[cut] = model.cut(count, job.layout.parts)
         groups = tuple(job.mesh.together(0, *dimensions) for dimensions in known.dimensions)
-        key = id(model), groups, count, job.pace * job.factor
+        key = id(model), groups, cut, job.pace * job.factor
         if key not in self._costs:
             costs = self._layers(model, job.mesh, job.pace * job.factor)
             self._costs[key] = tuple(
-                _together([costs[number] for number in own]) for own in known.stages[count]
+                _together([costs[number] for number in own]) for own in known.stages[cut]
             )
         return self._costs[key]
 

@@ -38,7 +38,10 @@ class Moment(NamedTuple):
 
 def order_of(layout: Layout) -> Layout:
     """Return the part of a layout that its pipeline's order depends on."""
-    return Layout(pp=layout.pp, schedule=layout.schedule, virtual=layout.virtual, tables=layout.tables)
+    return Layout(
+        pp=layout.pp, schedule=layout.schedule, virtual=layout.virtual, tables=layout.tables,
+        microbatch_group=layout.microbatch_group,
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=4096)

@@ -142,6 +142,7 @@ def decoder_on_rank(
         recomputed_flops=totals.recomputed_flops,
         output_nbytes=tokens * decoder.vocabulary * computing.itemsize,
         tied=tied_embedding(decoder, parallel, dtype) if decoder.tied else None,
+        letters=f"E{'t' * decoder.layers}L",
     )
 
 
