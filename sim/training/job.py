@@ -26,8 +26,9 @@ class RankModel:
     sample, if it has tokens; ``model_flops`` are forward and backward of one sample on all ranks together,
     ``recomputed_flops`` those of checkpointing's recomputation, None if unknown. ``output_nbytes`` are a
     micro-batch's logits, of a model that returns its loss beside them. ``tied`` is the embedding if the
-    output product shares it. ``software`` is what decides its buffers, None if that is unknown. ``letters``
-    are the layers' in Megatron-LM's texts of pipelines, empty if they have none.
+    output product shares it, or a layer that predicts a further token looks tokens up. ``software`` is what
+    decides its buffers, None if that is unknown. ``letters`` are the layers' in Megatron-LM's texts of
+    pipelines, empty if they have none.
     """
 
     name: str
@@ -54,7 +55,9 @@ class RankModel:
         """
         if parts:
             return self._as_written(parts)
-        alone = [number for number, layer in enumerate(self.layers) if layer.wrapped]
+        alone = [number for number, letter in enumerate(self.letters) if letter == "t"] or [
+            number for number, layer in enumerate(self.layers) if layer.wrapped
+        ]
         if len(self.layers) < stages:
             raise LayoutError(
                 f"{len(self.layers)} layers of {self.name} on {stages} stages leave a stage without layers; "

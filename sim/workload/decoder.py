@@ -34,7 +34,8 @@ class Decoder:
     and layer norms have one. ``positions`` is the number of learned position vectors, 0 with rotary
     embedding; ``tied`` says that the output product uses the embedding. ``sequence`` is the number of tokens
     per sample, ``longest`` its maximum. ``experts`` and ``latent`` attention are optional; with the latter
-    heads are not parts of the width.
+    heads are not parts of the width. ``predicted`` further layers each predict one more token, from the token
+    before it and the layer before (DeepSeek-AI, arXiv:2412.19437, section 2.2).
     """
 
     name: str
@@ -55,6 +56,7 @@ class Decoder:
     latent: Latent | None = None
     head: int = 0
     qk_norm: bool = False
+    predicted: int = 0
 
     def __post_init__(self) -> None:
         if self.head and self.latent:
@@ -159,8 +161,14 @@ class Decoder:
     def parameters(self, *, active: bool = False) -> int:
         """Return all parameters; a tied output product has none. ``active``: those that a token passes."""
         tables = self.vocabulary * (1 if self.tied else 2) + self.positions
-        layers = (self.layer_parameters(layer, active=active) for layer in range(self.layers))
-        return tables * self.width + sum(layers) + self.norm_parameters
+        layers = sum(self.layer_parameters(layer, active=active) for layer in self._all_layers)
+        joining = self.predicted * (2 * self.width**2 + 3 * self.norm_parameters)
+        return tables * self.width + layers + joining + self.norm_parameters
+
+    @property
+    def _all_layers(self) -> tuple[int, ...]:
+        """The numbers of all layers; one that predicts a further token is like the last."""
+        return (*range(self.layers), *(self.layers - 1,) * self.predicted)
 
     @property
     def num_parameters(self) -> int:
@@ -175,8 +183,14 @@ class Decoder:
 
     def flops(self, *, causal: bool = False) -> float:
         """Forward FLOPs of one sequence, with the output product; backward has twice as many."""
-        head = 2 * self.sequence * self.width * self.vocabulary
-        return sum(self.layer_flops(layer, causal=causal) for layer in range(self.layers)) + head
+        layers = sum(self.layer_flops(layer, causal=causal) for layer in self._all_layers)
+        joining = 2 * self.sequence * self.predicted * 2 * self.width**2
+        return layers + joining + self._head_flops
+
+    @property
+    def _head_flops(self) -> float:
+        """Forward FLOPs of the output products of one sequence, one for each token that is predicted."""
+        return 2 * self.sequence * self.width * self.vocabulary * (1 + self.predicted)
 
     def training_flops(self, *, causal: bool = False) -> float:
         """Return model FLOPs: those of training on one sequence, without recomputation."""
@@ -188,9 +202,9 @@ class Decoder:
         With model FLOPs they are hardware FLOPs.
         """
         scores = 2 * self.sequence**2 * self.scored * (0.5 if causal else 1.0)
-        head = 2 * self.sequence * self.width * self.vocabulary
-        layers = self.flops(causal=causal) - head
-        return {"none": 0.0, "selective": self.layers * scores, "full": layers}[checkpointing]
+        layers = sum(self.layer_flops(layer, causal=causal) for layer in self._all_layers)
+        again = {"none": 0.0, "selective": len(self._all_layers) * scores, "full": layers}
+        return again[checkpointing]
 
     def totals(self, checkpointing: str) -> DecoderTotals:
         """Return parameters and FLOPs of the whole decoder with one of `CHECKPOINTING`."""

@@ -141,8 +141,8 @@ def decoder_on_rank(
         model_flops=totals.model_flops,
         recomputed_flops=totals.recomputed_flops,
         output_nbytes=tokens * decoder.vocabulary * computing.itemsize,
-        tied=tied_embedding(decoder, parallel, dtype) if decoder.tied else None,
-        letters=f"E{'t' * decoder.layers}L",
+        tied=tied_embedding(decoder, parallel, dtype) if decoder.tied or decoder.predicted else None,
+        letters=f"E{'t' * decoder.layers}{'m' * decoder.predicted}L",
     )
 
 

@@ -46,7 +46,8 @@ def rank_layers(
     layers = (
         replace(made[decoder.has_experts(number)], name=f"layer {number}") for number in range(decoder.layers)
     )
-    return (making.embedding(), *layers, making.head())
+    predictions = (making.prediction(number) for number in range(decoder.predicted))
+    return (making.embedding(), *layers, *predictions, making.head())
 
 
 def tied_embedding(decoder: Decoder, parallel: TensorParallel, dtype: str) -> Tensor:
@@ -199,9 +200,44 @@ class _Making:
             wrapped=False,
         )
 
+    def prediction(self, number: int) -> RankLayer:
+        """Return a layer that predicts one more token, as Megatron-LM's (multi_token_prediction.py).
+
+        The embedding of a token and what the layer before says of the one before it pass a norm each, and a
+        product joins them, whose columns the tensor-parallel ranks gather. A layer like the last follows, and
+        a norm of its own. The head does its product with the vocabulary, and its loss.
+        """
+        cut, costs, dtype = self.cut, self._costs, self._dtype
+        width, embedding, layer = cut.decoder.width, self.embedding(), self.layer(cut.decoder.layers - 1)
+        product = Product("joined", 2 * width, width // cut.parallel.degree)
+        joined = Columns(replace(costs, width=2 * width), (product,))
+        gathered = costs.exchange("all_gather")
+        back = gathered if cut.parallel.sequence else ()
+        norms = (cut.norm(f"{name}_norm", dtype) for name in ("embedding", "hidden", "final"))
+        first = merged([*embedding.forward, *joined.forward, *gathered])
+        return replace(
+            layer,
+            name=f"prediction {number}",
+            parameters=(
+                *(one for norm in norms for one in norm), *product.parameters(dtype, bias=False),
+                *layer.parameters,
+            ),
+            forward=merged([*first, *layer.forward]),
+            backward=merged([*layer.backward, *back, *joined.backward, *embedding.backward]),
+            input_gradient=merged([*layer.input_gradient, *back, *joined.input_gradient]),
+            weight_gradient=merged(
+                [*layer.weight_gradient, *(costs.gather(overlaps=True)), Kernels(joined.weights_s),
+                 *embedding.backward]
+            ),
+            # the token's embedding, both norms' outputs, and these side by side
+            kept_nbytes=layer.kept_nbytes + embedding.kept_nbytes + 5 * self._activations.between,
+            arrival=(),
+        )  # fmt: skip
+
     def head(self) -> RankLayer:
-        """Return the last norm, the product with the vocabulary, and the loss."""
+        """Return the last norm, the product with the vocabulary, and the loss, for each predicted token."""
         decoder, cut = self.cut.decoder, self.cut
+        times = 1 + decoder.predicted
         product = Product("head", decoder.width, cut.vocabulary)
         columns = Columns(self._costs, (product,))
         loss = self._beside.loss
@@ -211,16 +247,17 @@ class _Making:
         return RankLayer(
             name="head",
             parameters=(*norm, *weight),
-            forward=merged([*columns.forward, *self._loss_exchanges(), Kernels(loss.forward)]),
-            backward=merged([Kernels(loss.backward), *columns.backward]),
-            input_gradient=merged([Kernels(loss.backward), *columns.input_gradient]),
+            forward=merged([*columns.forward, *self._loss_exchanges(), Kernels(loss.forward)] * times),
+            backward=merged([Kernels(loss.backward), *columns.backward] * times),
+            input_gradient=merged([Kernels(loss.backward), *columns.input_gradient] * times),
             weight_gradient=merged(
                 [
                     *(self._costs.gather(overlaps=True) if cut.parallel.style == "megatron" else ()),
                     Kernels(columns.weights_s),
                 ]
+                * times
             ),
-            kept_nbytes=kept,
+            kept_nbytes=kept * times,
             forward_nbytes=forward_nbytes,
             backward_nbytes=backward_nbytes,
             wrapped=False,

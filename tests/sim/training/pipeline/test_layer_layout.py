@@ -27,8 +27,8 @@ SMALL = Decoder(
 )  # fmt: skip
 
 
-def written(layout: Layout, batch: int = 8) -> Writing:
-    model = decoder_on_rank(SMALL, replace(layout, pp=1, schedule="1f1b", virtual=1, pp_layout=None,
+def written(layout: Layout, batch: int = 8, decoder: Decoder = SMALL) -> Writing:
+    model = decoder_on_rank(decoder, replace(layout, pp=1, schedule="1f1b", virtual=1, pp_layout=None,
                                            microbatch_group=None),
                             StackOnGpu(prices_on(GPU, "bf16")), "float32")  # fmt: skip
     return Writing(
@@ -109,6 +109,17 @@ def test_a_text_that_says_the_usual_stages_changes_nothing(strategy: str) -> Non
     said = written(Layout(pp=4, strategy=strategy, pp_layout="Ett|(tt|)*2ttL"))
     for rank in range(4):
         assert repr(usual.operations(rank)) == repr(said.operations(rank))
+
+
+@pytest.mark.parametrize("text", [None, "Et*4|t*4mmL", "Et*5|t*3mmL"])
+def test_further_predictions_and_a_copy_of_the_embedding_are_on_the_last_stage(text: str | None) -> None:
+    writing = written(Layout(pp=2, pp_layout=text), decoder=replace(SMALL, predicted=2))
+    assert check(writing.program()).verdict == PROVED
+    names = [layer.name for layer in writing.job.layers(1)]
+    assert names[-3:] == ["prediction 0", "prediction 1", "head"]
+    assert "embedding.weight" in {one.name for one in writing.job.layers(1)[-1].parameters}
+    both = [one for one in writing.operations(1) if one.name == "gradients of the embedding"]
+    assert len(both) == 1
 
 
 @settings(deadline=None)

@@ -32,7 +32,8 @@ PLAIN = replace(
     experts=Experts(count=8, active=2, hidden=64, shared_hidden=32, every=2),
 )  # fmt: skip
 """Experts that are not gated, in every second layer, and heads wider than their part of the width."""
-MODELS = st.sampled_from([MIXTURE, LATENT, PLAIN])
+FURTHER = replace(LATENT, predicted=2)
+MODELS = st.sampled_from([MIXTURE, LATENT, PLAIN, FURTHER])
 
 
 def made(
@@ -64,7 +65,9 @@ def test_ranks_together_have_the_model_and_copies_of_what_is_not_cut(
     experts = sum(one.count for layer in layers for one in layer.experts)
     own = tensor * (dense - copied) + degree * (sharing or tensor) * experts
     assert own + copied == model.num_parameters
-    assert [bool(layer.experts) for layer in layers[1:-1]] == [*map(model.has_experts, range(model.layers))]
+    has_experts = [model.has_experts(min(number, model.layers - 1)) for number in range(len(layers) - 2)]
+    assert [bool(layer.experts) for layer in layers[1:-1]] == has_experts
+    assert len(layers) == model.layers + model.predicted + 2
     if model is PLAIN:
         assert [bool(layer.experts) for layer in layers[1:-1]] == [True, False, True, False, True]
 
@@ -81,7 +84,7 @@ def test_products_are_shared_out_and_none_is_added(model: Decoder, degree: int, 
     whole, latent = model.flops(), model.latent
     # what is not cut every tensor-parallel rank does: latent attention's narrow vectors
     narrow = sum(inputs * outputs for inputs, outputs in latent.inputs(model.width)) if latent else 0
-    again = 2 * model.sequence * model.layers * narrow * (tensor - 1)
+    again = 2 * model.sequence * (model.layers + model.predicted) * narrow * (tensor - 1)
     assert tensor * flops("forward") == pytest.approx(whole + again)
     assert flops("backward") == pytest.approx(2 * flops("forward"))
     split = flops("input_gradient") + flops("weight_gradient")
@@ -196,6 +199,28 @@ def test_published_models_with_heads_of_another_width_and_norms_have_their_param
     assert model.num_parameters == count
     layers = made(model, ExpertParallel())
     assert sum(one.count for layer in layers for one in (*layer.parameters, *layer.experts)) == count
+
+
+def test_a_further_prediction_of_deepseek_v3_has_its_published_parameters() -> None:
+    """11.5 billion beside the shared embedding and head (deepseek-ai/DeepSeek-V3, README_WEIGHTS.md)."""
+    model = decoder("deepseek-v3")
+    assert replace(model, predicted=1).num_parameters - model.num_parameters == pytest.approx(
+        11.5e9, rel=1e-2
+    )
+
+
+def test_a_further_prediction_joins_two_vectors_and_does_the_head_again() -> None:
+    one, two = (made(replace(MIXTURE, predicted=count), ExpertParallel(), tensor=2) for count in (0, 1))
+    (further,) = (layer for layer in two if layer not in one and layer.name != "head")
+    found = {tensor.name: tensor.count for tensor in further.parameters}
+    assert found["joined.weight"] == 128 * 32
+    assert {"embedding_norm.weight", "hidden_norm.weight", "final_norm.weight"} < found.keys()
+    assert sent(two[-1].forward) == 2 * sent(one[-1].forward)
+    assert sent(two[-1].backward) == 2 * sent(one[-1].backward)
+    assert two[-1].parameters == one[-1].parameters
+    tokens = 32 * 64 * 2
+    joined = [(("tensor",), "all_gather", 2 * tokens), (("tensor",), "all_gather", tokens)]
+    assert sent(further.forward)[1:] == [*joined, *sent(one[-2].forward)]
 
 
 def test_latent_attention_of_deepseek_v3_is_the_published_one() -> None:
