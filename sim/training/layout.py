@@ -24,7 +24,7 @@ from ringside.sim.training.strategies import (
 from ringside.sim.training.tensor.context import METHODS
 from ringside.sim.training.tensor.cut import STYLES
 from ringside.sim.training.tensor.dispatch import DISPATCHERS
-from ringside.sim.workload.decoder import CHECKPOINTING
+from ringside.sim.workload.decoder import CHECKPOINTING, MODULES, USUAL_MODULES
 from ringside.topologies.names import one_of
 
 
@@ -46,7 +46,8 @@ class Layout:
     (`ringside.sim.training.pipeline`), as do ``microbatch_group``, the micro-batches that pass an interleaved
     stage in a row, None as many as ranks, and ``pp_layout``, Megatron-LM's text for the layers of each stage.
     ``tables`` are custom actions of its ranks; ``schedule`` is then only their name. A micro-batch has
-    ``micro_batch`` samples, 0 for all. ``clip`` says that gradients are clipped by their norm over all ranks;
+    ``micro_batch`` samples, 0 for all. ``recompute`` are the modules that selective ``checkpointing``
+    recomputes, separated by commas. ``clip`` says that gradients are clipped by their norm over all ranks;
     ``no_sync`` that gradients are reduced only after the last micro-batch, and held whole until then
     (`syncs_each`). ``overlap_grad_reduce`` and ``overlap_param_gather`` are Megatron-LM's: its exchanges go
     bucket by bucket beside the passes, not all at once before and after the optimizer. ``ep`` neighbours
@@ -71,6 +72,7 @@ class Layout:
     microbatch_group: int | None = None
     micro_batch: int = 1
     checkpointing: str = "none"
+    recompute: str | None = None
     sequence_parallel: bool = False
     clip: bool = False
     no_sync: bool = False
@@ -114,6 +116,7 @@ class Layout:
             if count < 1:
                 raise LayoutError(f"{option} {count}; write 1 or more")
         self._check_pipeline()
+        self._check_recomputed()
         if not self.virtual:
             object.__setattr__(self, "virtual", self.placement.stages_a_rank)
         if self.shard is not None and self.strategy not in GROUPS:
@@ -165,6 +168,24 @@ class Layout:
                 f"{self.pp * (self.virtual or 1)}; write as many, or `pp` {listed(divisors(count)[1:])}"
             )
         object.__setattr__(self, "virtual", virtual)
+
+    def _check_recomputed(self) -> None:
+        """Raise LayoutError for modules that selective checkpointing cannot recompute."""
+        if self.recompute is not None and self.checkpointing != "selective":
+            raise LayoutError(
+                f"`recompute` needs `checkpointing` selective, and it is {self.checkpointing}; write it, or "
+                "leave it out"
+            )
+        for module in self.modules:
+            if module not in MODULES:
+                raise LayoutError(f"`recompute`: unknown module {module!r}; write {one_of(MODULES, module)}")
+            if self.modules.count(module) > 1:
+                raise LayoutError(f"`recompute` has {module} twice; write it once")
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The modules that selective checkpointing recomputes."""
+        return USUAL_MODULES if self.recompute is None else tuple(self.recompute.split(","))
 
     def _check_reducing(self) -> None:
         """Raise LayoutError for ways to reduce gradients that the strategy's framework lacks."""

@@ -332,7 +332,7 @@ def changes(layout: Layout) -> Iterator[Layout]:
     """Yield other layouts, the smallest changes first: one change, then another with full checkpointing."""
     yield from _single(layout)
     if layout.checkpointing != "full":
-        yield from _single(replace(layout, checkpointing="full"))
+        yield from _single(replace(layout, checkpointing="full", recompute=None))
 
 
 def _single(layout: Layout) -> Iterator[Layout]:
@@ -352,7 +352,7 @@ def _changed_fields(layout: Layout) -> Iterator[dict[str, Any]]:
     if layout.strategy in FSDP and layout.no_sync and layout.pp == 1:
         yield {"no_sync": False}
     for checkpointing in CHECKPOINTING[CHECKPOINTING.index(layout.checkpointing) + 1 :]:
-        yield {"checkpointing": checkpointing}
+        yield {"checkpointing": checkpointing, "recompute": None}
     if layout.strategy in LIGHTER:
         apart = {"overlap_grad_reduce": False, "overlap_param_gather": False}
         yield {"strategy": LIGHTER[layout.strategy], "shard": None, **apart}

@@ -5,6 +5,7 @@ of matrix products, a multiply-add as two, and of attention the whole square of 
 count for GPT (arXiv:2104.04473, equation 3), unless ``causal`` asks for the half that causal kernels compute.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -12,7 +13,13 @@ from ringside.sim.workload.decoder_parts import Experts, Latent
 from ringside.topologies.names import one_of
 
 CHECKPOINTING = ("none", "selective", "full")
-"""Recomputation in backward: nothing, attention proper, or everything but layers' inputs."""
+"""Recomputation in backward: nothing, attention proper or chosen modules, everything but layers' inputs."""
+
+MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
+"""Modules that selective checkpointing may recompute (Megatron-LM's ``--recompute-modules``)."""
+
+USUAL_MODULES = ("core_attn",)
+"""Those that it recomputes by default."""
 
 
 class DecoderTotals(NamedTuple):
@@ -196,19 +203,37 @@ class Decoder:
         """Return model FLOPs: those of training on one sequence, without recomputation."""
         return 3 * self.flops(causal=causal)
 
-    def recomputed_flops(self, checkpointing: str, *, causal: bool = False) -> float:
+    def recomputed_flops(
+        self, checkpointing: str, *, modules: Sequence[str] = USUAL_MODULES, causal: bool = False
+    ) -> float:
         """Return recomputed FLOPs on one sequence with one of `CHECKPOINTING` of the layers.
+
+        ``modules`` are those that ``selective`` recomputes.
 
         With model FLOPs they are hardware FLOPs.
         """
-        scores = 2 * self.sequence**2 * self.scored * (0.5 if causal else 1.0)
-        layers = sum(self.layer_flops(layer, causal=causal) for layer in self._all_layers)
-        again = {"none": 0.0, "selective": len(self._all_layers) * scores, "full": layers}
-        return again[checkpointing]
+        if checkpointing == "none":
+            return 0.0
+        if checkpointing == "full":
+            return sum(self.layer_flops(layer, causal=causal) for layer in self._all_layers)
+        return sum(self._module_flops(layer, modules, causal=causal) for layer in self._all_layers)
 
-    def totals(self, checkpointing: str) -> DecoderTotals:
+    def _module_flops(self, layer: int, modules: Sequence[str], *, causal: bool) -> float:
+        """Return forward FLOPs of modules of a layer on one sequence."""
+        products = 0
+        if "mla_up_proj" in modules and self.latent:
+            products += sum(inputs * outputs for inputs, outputs in self.latent.widened(self.heads))
+        if ("moe" if self.has_experts(layer) else "mlp") in modules:
+            products += self.feed_forward_products(layer, active=True)
+        elif "shared_experts" in modules and self.experts and self.has_experts(layer):
+            products += self.width * (3 if self.gated else 2) * self.experts.shared_hidden
+        scores = 2 * self.sequence * self.scored * (0.5 if causal else 1.0) if "core_attn" in modules else 0.0
+        return self.sequence * (2 * products + scores)
+
+    def totals(self, checkpointing: str, modules: Sequence[str] = USUAL_MODULES) -> DecoderTotals:
         """Return parameters and FLOPs of the whole decoder with one of `CHECKPOINTING`."""
-        return DecoderTotals(self.num_parameters, self.training_flops(), self.recomputed_flops(checkpointing))
+        again = self.recomputed_flops(checkpointing, modules=modules)
+        return DecoderTotals(self.num_parameters, self.training_flops(), again)
 
 
 _LLAMAS = {

@@ -32,7 +32,7 @@ from ringside.sim.training.strategies import (
 from ringside.sim.training.tensor.context import METHODS
 from ringside.sim.training.tensor.cut import STYLES
 from ringside.sim.training.tensor.dispatch import DISPATCHERS
-from ringside.sim.workload.decoder import CHECKPOINTING
+from ringside.sim.workload.decoder import CHECKPOINTING, MODULES
 from ringside.sim.workload.devices import full_name
 
 
@@ -82,6 +82,10 @@ class ByLayout(Question):
     checkpointing: str = option(
         "Which activations are recomputed.", metavar=choices(CHECKPOINTING), default="none"
     )
+    recompute: str | None = option(
+        f"Modules that selective checkpointing recomputes: {', '.join(MODULES)}.",
+        metavar="NAME,NAME,...", default=None, default_text="core_attn",
+    )  # fmt: skip
     sequence_parallel: bool = option(
         "Shard tokens among tensor-parallel ranks between products.", default=False
     )
@@ -146,7 +150,8 @@ class ByLayout(Question):
             async_tp=self.async_tp, pp=self.pp, shard=self.shard, schedule=schedule,
             virtual=self.virtual or 0, pp_layout=self.pp_layout, microbatch_group=self.microbatch_group,
             micro_batch=self.micro_batch or (0 if whole else 1),
-            checkpointing=self.checkpointing, sequence_parallel=self.sequence_parallel,
+            checkpointing=self.checkpointing, recompute=self.recompute,
+            sequence_parallel=self.sequence_parallel,
             clip=self.strategy in CLIPPING if self.clip is None else self.clip,
             overlap_grad_reduce=self.overlap_grad_reduce, overlap_param_gather=self.overlap_param_gather,
             no_sync=self.no_sync, tables=tables, ep=self.ep, etp=self.etp,

@@ -128,7 +128,9 @@ def layouts(budget: Budget, fixed: Fixed) -> Iterator[ByLayout]:
 
 def check_fixed(fixed: Fixed) -> None:
     """Raise ValueError for options that no layout has."""
-    needed = {"tp": 2} if fixed.get("sequence_parallel") else {}
+    needed: dict[str, Any] = {"tp": 2} if fixed.get("sequence_parallel") else {}
+    if fixed.get("recompute"):
+        needed["checkpointing"] = "selective"
     if {"schedule", "virtual", "microbatch_group"} & fixed.keys():
         needed["pp"] = 2
     if fixed.get("pp_layout"):

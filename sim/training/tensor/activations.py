@@ -68,8 +68,24 @@ class Activations:
         checkpointing = self.numerics.checkpointing
         if checkpointing == "none":
             return self.layer, 0
-        again = self.core if checkpointing == "selective" else self.layer - self.between
+        again = self._modules if checkpointing == "selective" else self.layer - self.between
         return self.layer - again, again
+
+    @property
+    def _modules(self) -> int:
+        """Bytes of what selective checkpointing recomputes: what is kept inside modules, or what they make."""
+        terms, routed = self.terms, self.routed
+        nbytes = {"core_attn": self.core, "layernorm": 2 * self._gathered}
+        if self.cut.decoder.latent:
+            nbytes["mla_up_proj"] = self._widened
+        if routed is None:
+            nbytes["mlp"] = terms["feed-forward"]
+        elif "moe" in self.numerics.recompute:
+            nbytes["moe"] = sum(terms[name] for name in ("router", "experts", "shared experts"))
+        else:
+            nbytes["moe_act"] = self._bytes(routed.got * routed.hidden, 2)
+            nbytes["shared_experts"] = terms["shared experts"]
+        return sum(nbytes.get(module, 0) for module in self.numerics.recompute)
 
     @property
     def between(self) -> int:
@@ -78,7 +94,7 @@ class Activations:
 
     @property
     def core(self) -> int:
-        """Bytes of attention proper, without its inputs and output: the saving of selective checkpointing."""
+        """Bytes of attention proper, without its inputs and output: the usual saving of selective checkpointing."""
         how, cut = self.numerics, self.cut
         rows = self._tokens * cut.heads
         exchanged = 0
@@ -161,12 +177,17 @@ class Activations:
         cut = self.cut
         if cut.decoder.latent:
             narrow = self._bytes(self._tokens // cut.spread * cut.narrow, 2)
-            return narrow + self._bytes(self._tokens * (cut.attended - self._output), 2)
+            return narrow + self._widened
         turned = self.kept.rotary * (cut.query + cut.key_value) if not cut.decoder.positions else 0
         normed = 2 if cut.decoder.qk_norm else 1
         columns = normed * (cut.query + cut.key_value) + cut.key_value
         read = self._bytes(self._tokens * columns, 2)
         return read + self._bytes(self._tokens, turned)
+
+    @property
+    def _widened(self) -> int:
+        """Bytes of the queries, keys and values that latent attention makes of narrow vectors."""
+        return self._bytes(self._tokens * (self.cut.attended - self._output), 2)
 
     @property
     def _feed_forward(self) -> int:

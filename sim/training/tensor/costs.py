@@ -7,7 +7,7 @@ from ringside.sim.compute.kernels import Flash, Scores, Streaming
 from ringside.sim.compute.prices import StackOnGpu
 from ringside.sim.compute.stacks import PerPass
 from ringside.sim.training.tensor.cut import Cut
-from ringside.sim.workload.decoder import CHECKPOINTING
+from ringside.sim.workload.decoder import CHECKPOINTING, USUAL_MODULES
 from ringside.topologies.names import one_of
 
 ATTENTION = ("flash", "fused", "full", "unfused")
@@ -26,12 +26,13 @@ class Numerics:
     """How a decoder is computed.
 
     ``dtype`` is the stored type of parameters and their gradients, None for the precision's own.
-    ``checkpointing`` is one of `CHECKPOINTING`, ``attention`` one of `ATTENTION`, ``loss`` one of `LOSSES`.
-    ``dropout`` keeps masks.
+    ``checkpointing`` is one of `CHECKPOINTING`, ``recompute`` are the modules that ``selective`` recomputes,
+    ``attention`` one of `ATTENTION`, ``loss`` one of `LOSSES`. ``dropout`` keeps masks.
     """
 
     dtype: str | None = None
     checkpointing: str = "none"
+    recompute: tuple[str, ...] = USUAL_MODULES
     attention: str = "flash"
     dropout: bool = False
     loss: str = "written"

@@ -15,7 +15,7 @@ from ringside.sim.training.tensor.cut import Pull, TensorParallel
 from ringside.sim.training.tensor.dispatch import ExpertParallel
 from ringside.sim.training.tensor.layers import rank_layers, tied_embedding
 from ringside.sim.workload.architecture import ArchitectureOnGpu
-from ringside.sim.workload.decoder import DECODERS, Decoder
+from ringside.sim.workload.decoder import DECODERS, MODULES, Decoder
 from ringside.sim.workload.devices import Device, stored
 from ringside.sim.workload.workload import TimedModel, Workload
 
@@ -113,6 +113,7 @@ def decoder_on_rank(
     under sequence parallelism.
     """
     _check_experts(decoder, layout)
+    _check_recomputed(decoder, layout)
     experts = ExpertParallel(
         degree=layout.ep, tensor=layout.etp, dispatcher=layout.dispatcher, imbalance=layout.ep_imbalance,
         capacity=layout.capacity_factor,
@@ -123,10 +124,11 @@ def decoder_on_rank(
     layers = rank_layers(
         decoder, computing, micro_batch=layout.micro_batch, parallel=parallel,
         context=ContextParallel(degree=layout.cp, method=layout.cp_method),
-        numerics=replace(numerics, dtype=dtype, checkpointing=layout.checkpointing),
+        numerics=replace(numerics, dtype=dtype, checkpointing=layout.checkpointing,
+                         recompute=layout.modules),
         experts=experts,
     )  # fmt: skip
-    totals = decoder.totals(layout.checkpointing)
+    totals = decoder.totals(layout.checkpointing, layout.modules)
     tokens = layout.micro_batch * decoder.sequence // layout.cp
     between = tokens * decoder.width * computing.itemsize
     if layout.sequence_parallel:
@@ -175,6 +177,22 @@ def _check_experts(decoder: Decoder, layout: Layout) -> None:
             f"`tp` {layout.tp} has each rank send its own part of the tokens to the experts of "
             f"{decoder.name}; add `sequence_parallel`"
         )
+
+
+def _check_recomputed(decoder: Decoder, layout: Layout) -> None:
+    """Raise LayoutError for modules that the decoder has nowhere."""
+    experts = decoder.experts
+    missing = {
+        "mla_up_proj": decoder.latent is None, "moe": experts is None, "moe_act": experts is None,
+        "shared_experts": experts is None or not experts.shared_hidden,
+        "mlp": all(map(decoder.has_experts, range(decoder.layers))),
+    }  # fmt: skip
+    for module in layout.modules:
+        if missing.get(module):
+            fitting = [one for one in MODULES if not missing.get(one)]
+            raise LayoutError(
+                f"`recompute`: {decoder.name} has no {module}; write one of {', '.join(fitting)}"
+            )
 
 
 _NBYTES = 2**28

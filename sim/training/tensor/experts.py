@@ -78,13 +78,13 @@ class Mixture:
         return merged(
             [
                 Kernels(costs.norm.forward),
-                *self._shared_forward,
+                *self.shared_forward,
                 Kernels(self._routed_s(costs.product) + self._dispatch.outer_ordering_s),
                 *self._dispatch.dispatched,
                 Kernels(
                     2 * self._dispatch.inner_ordering_s
                     + sum(map(self._forward_s, self._products))
-                    + self._activation.forward
+                    + self.activation.forward
                 ),
                 *self._dispatch.exchanged("reduce_scatter"),
                 Kernels(self._dispatch.outer_ordering_s + costs.residual.forward),
@@ -119,7 +119,7 @@ class Mixture:
         arrival = [
             (("experts.down.weight",), self.costs.residual.backward + ordering + inner
              + self._gradients_s(down, weights=True)),
-            ((f"experts.{up.name}.weight",), self._activation.backward
+            ((f"experts.{up.name}.weight",), self.activation.backward
              + self._gradients_s(up, weights=True) + inner),
             (("router.correction", "router.weight"), ordering + self._router_back_s(weights=True)),
         ]  # fmt: skip
@@ -137,7 +137,7 @@ class Mixture:
             [
                 Kernels(costs.residual.backward + self._dispatch.outer_ordering_s),
                 *self._dispatch.exchanged("all_gather"),
-                Kernels(2 * self._dispatch.inner_ordering_s + products + self._activation.backward),
+                Kernels(2 * self._dispatch.inner_ordering_s + products + self.activation.backward),
                 *self._dispatch.returned,
                 Kernels(self._dispatch.outer_ordering_s + self._router_back_s(weights=weights)),
                 *(costs.gather() if self._shared else ()),
@@ -217,7 +217,8 @@ class Mixture:
         return seconds + (self._routed_s(self.costs.weight_gradient) if weights else 0.0)
 
     @property
-    def _activation(self) -> PerPass:
+    def activation(self) -> PerPass:
+        """Seconds of the experts' activation function."""
         return self._activated(self._dispatch.got * self._experts.hidden / self._dispatch.tensor)
 
     @property
@@ -231,7 +232,8 @@ class Mixture:
         return PerPass(*(computing.streamed_s(columns, nbytes) for nbytes in kernels))
 
     @property
-    def _shared_forward(self) -> Pass:
+    def shared_forward(self) -> Pass:
+        """Return forward of the experts that all tokens pass."""
         if not self._shared:
             return ()
         products = sum(map(self.costs.product, self._shared))

@@ -134,11 +134,6 @@ class _Making:
         )  # fmt: skip
         feed_forward, parameters, experts = self._feed_forward(number)
         forward = merged([*attention.forward, *feed_forward.forward])
-        again: dict[str, Pass] = {
-            "none": (),
-            "selective": proper.forward,
-            "full": forward,
-        }
         routed = feed_forward.routed if isinstance(feed_forward, Mixture) else None
         activations = replace(self._activations, routed=routed)
         kept, recomputed = activations.recomputable
@@ -154,7 +149,7 @@ class _Making:
             backward=merged([*feed_forward.backward, *attention.backward]),
             input_gradient=merged([*feed_forward.input_gradient, *attention.input_gradient]),
             weight_gradient=merged([*feed_forward.weight_gradient, *attention.weight_gradient]),
-            recomputed=again[self.numerics.checkpointing],
+            recomputed=self._recomputed(forward, proper, feed_forward),
             kept_nbytes=kept,
             recomputed_nbytes=recomputed,
             experts=experts,
@@ -164,6 +159,25 @@ class _Making:
                 [*feed_forward.arrival, self._arrival(norms[1]), *attention.arrival, self._arrival(norms[0])]
             ),
         )
+
+    def _recomputed(self, forward: Pass, proper: Attention, feed_forward: Branch | Mixture) -> Pass:
+        """Return what backward does again of a layer's forward pass."""
+        if self.numerics.checkpointing != "selective":
+            return forward if self.numerics.checkpointing == "full" else ()
+        modules, before = self.numerics.recompute, self.cut.attention[0]
+        parts: dict[str, Pass] = {"core_attn": proper.forward}
+        parts["layernorm"] = (Kernels(2 * self._costs.norm.forward),)
+        if self.cut.decoder.latent:
+            ups = sum(self._costs.product(one) for one in before if one.cut == "columns")
+            parts["mla_up_proj"] = (Kernels(ups + self._beside.turned.forward),)
+        if isinstance(feed_forward, Branch):
+            parts["mlp"] = feed_forward.forward
+        elif "moe" in modules:
+            parts["moe"] = feed_forward.forward
+        else:
+            parts["moe_act"] = (Kernels(feed_forward.activation.forward),)
+            parts["shared_experts"] = feed_forward.shared_forward
+        return merged([part for module in modules for part in parts.get(module, ())])
 
     def _arrival(self, norm: tuple[Tensor, ...]) -> tuple[tuple[str, ...], float]:
         """Return a norm's tensors, in the order in which autograd finishes their gradients, and seconds."""

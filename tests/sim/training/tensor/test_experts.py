@@ -13,7 +13,7 @@ from ringside.sim.training.tensor.costs import Numerics
 from ringside.sim.training.tensor.cut import TensorParallel
 from ringside.sim.training.tensor.dispatch import DISPATCHERS, ExpertParallel
 from ringside.sim.training.tensor.layers import rank_layers, replicated_parameters
-from ringside.sim.workload.decoder import Decoder, decoder
+from ringside.sim.workload.decoder import MODULES, USUAL_MODULES, Decoder, decoder
 from ringside.sim.workload.decoder_parts import Experts, Latent
 from ringside.sim.workload.devices import Roofline
 
@@ -37,7 +37,7 @@ MODELS = st.sampled_from([MIXTURE, LATENT, PLAIN, FURTHER])
 
 
 def made(
-    model: Decoder, experts: ExpertParallel, tensor: int = 1, pace: StackOnGpu = PACE, **how: str
+    model: Decoder, experts: ExpertParallel, tensor: int = 1, pace: StackOnGpu = PACE, **how: Any
 ) -> tuple[RankLayer, ...]:
     parallel = TensorParallel(degree=tensor, sequence=tensor > 1)
     return rank_layers(model, pace, parallel=parallel, experts=experts, numerics=Numerics(**how))
@@ -104,6 +104,35 @@ def test_a_layer_says_counts_and_sends_tokens_there_and_back_each_way() -> None:
 def test_full_checkpointing_sends_again() -> None:
     layer = made(MIXTURE, ExpertParallel(degree=4), checkpointing="full")[1]
     assert sent(layer.recomputed) == sent(layer.forward)
+
+
+MODULE_SETS = st.lists(st.sampled_from(MODULES), min_size=1, unique=True).map(tuple)
+
+
+@given(MODELS, MODULE_SETS)
+def test_selective_checkpointing_recomputes_the_modules_that_it_is_given(
+    model: Decoder, modules: tuple[str, ...]
+) -> None:
+    arithmetic = StackOnGpu(Prices(roofline=Roofline(1.0, 1e300, 2)))
+
+    def again(**how: Any) -> tuple[RankLayer, ...]:
+        one = ExpertParallel(capacity=1.0)
+        return made(model, one, 1, arithmetic, attention="full", checkpointing="selective", **how)
+
+    found = sum(seconds(layer.recomputed) for layer in again(recompute=modules))
+    # the router is recomputed with its experts, and counted among their products
+    assert found == pytest.approx(model.recomputed_flops("selective", modules=modules))
+    assert again() == again(recompute=USUAL_MODULES)
+    kept = [layer.kept_nbytes for layer in made(model, ExpertParallel(capacity=1.0), attention="full")]
+    assert all(layer.kept_nbytes <= most for layer, most in zip(again(recompute=modules), kept, strict=True))
+
+
+@given(MODELS)
+def test_modules_that_hold_no_products_take_time_all_the_same(model: Decoder) -> None:
+    for module in ("layernorm", "moe_act"):
+        layers = made(model, ExpertParallel(), checkpointing="selective", recompute=(module,))[1:-1]
+        has = [module == "layernorm" or bool(layer.experts) for layer in layers]
+        assert [seconds(layer.recomputed) > 0 for layer in layers] == has
 
 
 def test_tensor_parallel_ranks_send_their_own_tokens_and_gather_what_each_got() -> None:
