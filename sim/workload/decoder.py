@@ -142,7 +142,8 @@ class Decoder:
     def has_experts(self, layer: int) -> bool:
         """Return whether the layer of this number is a mixture of experts."""
         experts = self.experts
-        return experts is not None and layer >= experts.dense_layers and layer % experts.every == 0
+        later = layer - experts.dense_layers if experts else -1
+        return experts is not None and later >= 0 and later % experts.every == 0
 
     def feed_forward_products(self, layer: int, *, active: bool = False) -> int:
         """Return weights of a layer's products beside attention; ``active``: those that a token passes."""

@@ -8,8 +8,8 @@ class Experts:
     """A mixture of experts: ``count`` networks of width ``hidden``; a token passes ``active`` of them.
 
     All tokens pass another one of width ``shared_hidden``, if there is one. They are gated if the decoder is,
-    and have no biases. Layers whose number, from 0, is a multiple of ``every`` have experts, but for the
-    first ``dense_layers``; others have a feed-forward network instead. ``biased`` says that the router has a
+    and have no biases. Every ``every``-th layer has experts, from that behind the first
+    ``dense_layers`` on; others have a feed-forward network instead. ``biased`` says that the router has a
     bias per expert, which balances loads and has no gradient.
     """
 

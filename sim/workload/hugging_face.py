@@ -108,6 +108,9 @@ def _deepseek(config: Config) -> Shape:
         raise ValueError(
             "q_lora_rank is null; latent attention is modelled with narrow queries, write a width"
         )
+    every = config.get("moe_layer_freq", 1)
+    if not isinstance(every, int) or every < 1:
+        raise ValueError(f"moe_layer_freq is {every!r}; write 1 or more")
     latent = {
         "query_rank": config["q_lora_rank"],
         "key_value_rank": config["kv_lora_rank"],
@@ -120,8 +123,8 @@ def _deepseek(config: Config) -> Shape:
         "active": config["num_experts_per_tok"],
         "hidden": config["moe_intermediate_size"],
         "shared_hidden": (config.get("n_shared_experts") or 0) * config["moe_intermediate_size"],
-        "dense_layers": config["first_k_dense_replace"],
-        "every": config.get("moe_layer_freq", 1),
+        "dense_layers": -(-config["first_k_dense_replace"] // every) * every,
+        "every": every,
         "biased": config[KEY] == "deepseek_v3",
     }
     shape = _llama({**config, "head_dim": None})

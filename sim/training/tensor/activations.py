@@ -73,7 +73,7 @@ class Activations:
 
     @property
     def _modules(self) -> int:
-        """Bytes of what selective checkpointing recomputes: what is kept inside modules, or what they make."""
+        """Bytes that selective checkpointing recomputes: inside modules, or of what they make."""
         terms, routed = self.terms, self.routed
         nbytes = {"core_attn": self.core, "layernorm": 2 * self._gathered}
         if self.cut.decoder.latent:
@@ -94,7 +94,7 @@ class Activations:
 
     @property
     def core(self) -> int:
-        """Bytes of attention proper, without its inputs and output: the usual saving of selective checkpointing."""
+        """Bytes of attention proper without inputs and output, the default saving of `_modules`."""
         how, cut = self.numerics, self.cut
         rows = self._tokens * cut.heads
         exchanged = 0

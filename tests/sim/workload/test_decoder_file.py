@@ -110,7 +110,7 @@ def test_timed_layers_and_measured_steps_are_no_decoders(tmp_path: Path) -> None
         ({"model_type": "gpt2"}, "a.json", "n_layer is missing"),
         (LLAMA | {"hidden_size": "wide"}, "a.json", "width: 'wide': input should be a valid integer"),
         (DEEPSEEK | {"q_lora_rank": None}, "a.json", "q_lora_rank is null"),
-        (DEEPSEEK | {"moe_layer_freq": 0}, "a.json", "every: 0: input should be greater"),
+        (DEEPSEEK | {"moe_layer_freq": 0}, "a.json", "moe_layer_freq is 0; write 1 or more"),
     ],
 )
 def test_a_wrong_file_says_what_to_write(tmp_path: Path, content: Any, name: str, message: str) -> None:

@@ -230,6 +230,12 @@ def test_published_models_with_heads_of_another_width_and_norms_have_their_param
     assert sum(one.count for layer in layers for one in (*layer.parameters, *layer.experts)) == count
 
 
+@pytest.mark.parametrize(("dense", "every", "which"), [(0, 2, {0, 2, 4}), (1, 2, {1, 3}), (2, 3, {2})])
+def test_every_nth_layer_behind_the_dense_ones_has_experts(dense: int, every: int, which: set[int]) -> None:
+    model = replace(PLAIN, experts=Experts(count=8, active=2, hidden=64, dense_layers=dense, every=every))
+    assert {layer for layer in range(5) if model.has_experts(layer)} == which
+
+
 def test_a_further_prediction_of_deepseek_v3_has_its_published_parameters() -> None:
     """11.5 billion beside the shared embedding and head (deepseek-ai/DeepSeek-V3, README_WEIGHTS.md)."""
     model = decoder("deepseek-v3")
