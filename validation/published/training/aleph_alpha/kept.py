@@ -6,8 +6,8 @@ which stays as long as the values do. The loss is in float32, and so is the norm
 
 Two figures are inferred from the labels of what ran out of memory. Attention that writes its scores has them
 in float32 too, also with the kernel that the files call fused. Logits that tensor-parallel ranks gather cost
-6 bytes more than those of one rank: the gather has them in a list, flat, and concatenated, in blocks that the
-allocator then splits for activations of later micro-batches.
+8 bytes more than those of one rank: the gather has them in a list, flat, and concatenated, and backward their
+gradient, in blocks that the allocator then splits for activations of later micro-batches.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from typing import NamedTuple
 NORMS = 12
 """Bytes per element that two norms as written keep: the input in float32, the output before its weight."""
 
-LOGITS, GATHERED = 14, 6
+LOGITS, GATHERED = 14, 8
 """Bytes per logit: in bfloat16; log-probability and two gradients in float32; more if ranks gather them."""
 
 WRITTEN, PASSING = 6, 8
@@ -54,8 +54,8 @@ class LlamaLayer(NamedTuple):
         several, element = self.batch > 1, 2 * self.tokens * self.width // self.tensor
         attends = 4 * self.tokens * self.heads // self.tensor if self.flash else WRITTEN * self.scores
         return {
-            "inputs of norms": 2 * self.between,
-            "norms as written": 0 if self.norms else NORMS * self.between // 2,
+            # as written a norm keeps its float32 copy in place of its input
+            "norms": 2 * self.between if self.norms else NORMS * self.between // 2,
             "inputs of products": 2 * 2 * self.tokens * self.width,
             # the product with its views; copied head by head where scores of several sequences are written
             "queries, keys, values": (3 if several and not self.flash else 5) * element,
