@@ -306,7 +306,7 @@ def _job(layout: LlamaLayout) -> ParallelJob:
 def _as_theirs(layout: LlamaLayout, job: ParallelJob) -> ParallelJob:
     """Return a job with the activations that the authors' code keeps, stages by time instead of by count."""
     layers = tuple(_as_kept(layout, layer) for layer in job.model.layers)
-    return replace(job, model=replace(job.model, layers=layers))
+    return replace(job, model=replace(job.model, layers=layers, letters=""))
 
 
 def _as_kept(layout: LlamaLayout, layer: RankLayer) -> RankLayer:
