@@ -18,3 +18,8 @@ def span_event(process: int, track: int, start: float, end: float, name: str) ->
         "dur": (end - start) * 1e6,
         "name": name,
     }
+
+
+def counter_event(process: int, moment: float, name: str, value: float) -> dict[str, Any]:
+    """Return the event of a process's counter that has ``value`` from a moment (s) on."""
+    return {"ph": "C", "pid": process, "ts": moment * 1e6, "name": name, "args": {name: value}}

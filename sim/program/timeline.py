@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ringside.sim.program.operations import ANY, HOST, Call, Group, Recv, Send, Together
 from ringside.sim.program.simulate import Simulation
-from ringside.sim.trace import name_event, span_event
+from ringside.sim.trace import counter_event, name_event, span_event
 
 NO_COMMUNICATION = ("compute", "wait", "other", "")
 """Categories of operations that are neither collective nor message."""
@@ -68,6 +68,8 @@ class ProgramTimeline:
     """Number of ranks that each played rank represents."""
     assumes: tuple[str, ...] = ()
     """Limits of the result, in sentences."""
+    memory: dict[int, tuple[tuple[float, int], ...]] = field(default_factory=dict)
+    """By rank, moments (s) and the bytes that it has allocated from each on."""
 
     def chrome_trace(self) -> dict[str, Any]:
         """Return the Chrome trace that ui.perfetto.dev opens: a process per rank, with its lanes."""
@@ -99,6 +101,8 @@ class ProgramTimeline:
                 args["waits_for_rank"] = span.waits_for
             event = span_event(rank, track, span.begin, span.end, span.name)
             yield {**event, "cat": span.kind, "args": args}
+        for moment, nbytes in self.memory.get(rank, ()):
+            yield counter_event(rank, moment, "memory (GiB)", nbytes / 2**30)
 
 
 def timeline(simulation: Simulation) -> ProgramTimeline:

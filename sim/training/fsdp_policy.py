@@ -31,7 +31,10 @@ GRADIENTS = "gradients"
 """The pool of a rank's shards of the gradients."""
 
 OPTIMIZER = "optimizer"
-"""The pool of a rank's shards of the optimizer's states."""
+"""The pool of a rank's shards of the optimizer's states, which the first step of it allocates."""
+
+COPIES = "float32 copies"
+"""The pool of a rank's shards of parameters in float32, beside those in the type of products."""
 
 
 @dataclass(frozen=True, slots=True)

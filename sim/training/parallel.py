@@ -3,9 +3,8 @@
 One rank per stage represents all of its ranks.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from ringside.sim.disturbance.disturbance import Draw
 from ringside.sim.effort import consider_operations
@@ -24,16 +23,16 @@ from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.layout_mesh import mesh_of
 from ringside.sim.training.memory.communicators import communicators_nbytes
 from ringside.sim.training.memory.optimizers import find_optimizer
-from ringside.sim.training.memory.peak import Peak, peak
+from ringside.sim.training.memory.peak import Use, use
 from ringside.sim.training.memory.room import MemoryFit, Room, fit_of, room_of
 from ringside.sim.training.mesh import DATA, FOLDS, Mesh
 from ringside.sim.training.pipeline.actions import COMPUTES, singles
 from ringside.sim.training.program import Writing
 from ringside.sim.training.step import ParallelStep, StageTime, stage_time
-from ringside.sim.training.strategies import COPIES, EXPERT_STRATEGIES, FSDP, MEGATRON
+from ringside.sim.training.strategies import COPIES, MEGATRON
 from ringside.sim.training.tensor.decoder import DecoderOnGpu
 from ringside.sim.workload.architecture import ArchitectureOnGpu
-from ringside.sim.workload.decoder import CHECKPOINTING, DECODERS
+from ringside.sim.workload.decoder import DECODERS
 from ringside.sim.workload.devices import STORED
 
 
@@ -51,11 +50,11 @@ class Played:
         return self.simulation.makespan_s
 
     @property
-    def peaks(self) -> tuple[Peak, ...]:
-        """The peak of each played rank."""
+    def memory(self) -> tuple[Use, ...]:
+        """The memory of each played rank."""
         simulation = self.simulation
         return tuple(
-            peak(
+            use(
                 self.writing.step(rank).held, simulation.operations[index], simulation.begin[index],
                 simulation.end[index],
             )
@@ -69,10 +68,10 @@ class Played:
         """
         job, simulation, step_s = self.job, self.simulation, self.step_s
         stages = []
-        for index, (rank, most) in enumerate(zip(simulation.played, self.peaks, strict=True)):
+        for index, (rank, memory) in enumerate(zip(simulation.played, self.memory, strict=True)):
             step = self.writing.step(rank)
             names = tuple(layer.name for stage in step.stages for layer in job.layers(stage))
-            stages.append(stage_time(simulation, index, job.mesh, names, most))
+            stages.append(stage_time(simulation, index, job.mesh, names, memory))
             _check(job, step.stages, stages[-1], step_s)
         model, samples, flops = job.model, job.samples, job.model.model_flops
         tokens = None if model.tokens is None else model.tokens * samples
@@ -98,7 +97,7 @@ class Played:
             model_flops=flops and flops * samples,
             hardware_flops=flops and (flops + model.recomputed_flops) * samples,
             stages=tuple(stages),
-            timeline=timeline(simulation),
+            timeline=replace(timeline(simulation), memory={one.rank: one.memory.curve for one in stages}),
         )
 
 
@@ -290,78 +289,3 @@ def _check_micro_batches(layout: Layout, batch: int) -> None:
             f"{layout.schedule} passes {passed} micro-batches, but a batch of {batch} has {count}; "
             f"write `batch` {passed * layout.micro_batch}"
         )
-
-
-LIGHTER = {
-    "zero1": "zero2", "zero2": "zero3", "megatron_ddp": "distributed_optimizer",
-    **dict.fromkeys(("ddp", "hsdp", "distributed_optimizer", "zero_redundancy", "hybrid_zero"), "fsdp"),
-}  # fmt: skip
-"""For each strategy a strategy that shards more."""
-
-
-def peak_nbytes(job: ParallelJob) -> int:
-    """Return the approximate peak of a rank at the first and at the last place of the pipeline.
-
-    Operations are counted in listed order, without simulation; overlapping ones may hold a little more.
-    Without a pipeline two micro-batches hold as much as any number.
-    """
-    if job.mesh.pipeline == 1:
-        job = replace(job, batch=job.layout.micro_batch * min(job.micro_batches, 2))
-    writing = Writing(job)
-    played = sorted(set(job.roles))
-    steps = [writing.step(rank) for rank in {played[0], played[-1]}]
-    return max(peak(step.held, step.rank.operations).nbytes for step in steps)
-
-
-def advice(layout: Layout, job: Callable[[Layout], ParallelJob], nbytes: int) -> tuple[Layout, int] | None:
-    """Return the first change under which every rank holds at most ``nbytes`` bytes, and its peak bytes.
-
-    ``job`` makes the job under a layout, and raises ValueError for an invalid one.
-    """
-    for changed in changes(layout):
-        try:
-            peak = peak_nbytes(job(changed))
-        except ValueError:
-            continue
-        if peak <= nbytes:
-            return changed, peak
-    return None
-
-
-def changes(layout: Layout) -> Iterator[Layout]:
-    """Yield other layouts, the smallest changes first: one change, then another with full checkpointing."""
-    yield from _single(layout)
-    if layout.checkpointing != "full":
-        yield from _single(replace(layout, checkpointing="full", recompute=None))
-
-
-def _single(layout: Layout) -> Iterator[Layout]:
-    for changed in _changed_fields(layout):
-        try:
-            yield replace(layout, **changed)
-        except LayoutError:
-            continue
-
-
-def _changed_fields(layout: Layout) -> Iterator[dict[str, Any]]:
-    """Yield single changes, valid or not."""
-    if layout.tp > 1 and not layout.sequence_parallel:
-        yield {"sequence_parallel": True}
-    if layout.micro_batch > 1:
-        yield {"micro_batch": layout.micro_batch // 2}
-    if layout.strategy in FSDP and layout.no_sync and layout.pp == 1:
-        yield {"no_sync": False}
-    for checkpointing in CHECKPOINTING[CHECKPOINTING.index(layout.checkpointing) + 1 :]:
-        yield {"checkpointing": checkpointing, "recompute": None}
-    if layout.strategy in LIGHTER:
-        apart = {"overlap_grad_reduce": False, "overlap_param_gather": False}
-        yield {"strategy": LIGHTER[layout.strategy], "shard": None, **apart}
-    if layout.strategy in EXPERT_STRATEGIES:
-        for times in (2, 4, 8):
-            yield {"ep": layout.ep * times}
-    for times in (2, 4, 8):
-        yield {"tp": layout.tp * times}
-    for times in (2, 4, 8):
-        yield {"cp": layout.cp * times}
-    for times in (2, 4, 8):
-        yield {"pp": layout.pp * times}

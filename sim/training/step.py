@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ringside.sim.program import Call, Compute, Group, Recv, Send, Together
 from ringside.sim.program.simulate import Simulation
 from ringside.sim.program.timeline import ProgramTimeline, covered_s
-from ringside.sim.training.memory.peak import Peak
+from ringside.sim.training.memory.peak import Peak, Use
 from ringside.sim.training.mesh import DIMENSIONS, UNFOLDED, Mesh
 from ringside.sim.training.stage import STREAM
 from ringside.sim.workload.decoder import Decoder
@@ -44,7 +44,12 @@ class StageTime:
     bubble_s: float
     communication_s: float
     communication_by_s: Mapping[str, float]
-    peak: Peak
+    memory: Use
+
+    @property
+    def peak(self) -> Peak:
+        """The most that one of the ranks allocates."""
+        return self.memory.peak
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +138,7 @@ class Utilization:
 
 
 def stage_time(
-    simulation: Simulation, index: int, mesh: Mesh, layers: tuple[str, ...], peak: Peak
+    simulation: Simulation, index: int, mesh: Mesh, layers: tuple[str, ...], memory: Use
 ) -> StageTime:
     """Return the time of the played rank of this number."""
     rank = simulation.played[index]
@@ -172,7 +177,7 @@ def stage_time(
             name: covered_s([(one.start, one.end) for one in moves if one.dimension == name])
             for name in dict.fromkeys(one.dimension for one in moves)
         },
-        peak,
+        memory,
     )
 
 

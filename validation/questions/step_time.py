@@ -1,7 +1,7 @@
 """How long a training step takes on a cluster."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -21,7 +21,6 @@ from ringside.sim.training.memory.room import FITS, MemoryFit
 from ringside.sim.training.mesh import DIMENSIONS
 from ringside.sim.training.parallel import (
     ParallelTraining,
-    advice,
     simulate_parallel,
     simulate_parallel_disturbed,
 )
@@ -30,6 +29,7 @@ from ringside.topologies.catalogue import split
 from ringside.topologies.placement import PACKED, placement_notes
 from ringside.topologies.units import format_duration
 from ringside.validation.questions.launched import LaunchedTraining
+from ringside.validation.questions.memory import allocated, lighter, savings
 from ringside.validation.questions.models import is_timed
 from ringside.validation.questions.training import TrainingOnCluster
 
@@ -279,11 +279,12 @@ class StepUnderLayout:
     @cached_property
     def would_fit(self) -> tuple[str, int] | None:
         """Options that would make it fit, and the peak with them; None if it fits or none is known."""
-        fit, layout = self.fit, self.question.job.layout
-        if fit.verdict == FITS:
-            return None
-        lighter = advice(layout, self.question.training.job, fit.memory - fit.reserve)
-        return lighter and (_changes(layout, lighter[0]), lighter[1])
+        return lighter(self.question.training, self.question.job.layout, self.fit)
+
+    @cached_property
+    def savings(self) -> list[dict[str, Any]]:
+        """Single changes of the layout by the bytes that they save, with their step and throughput."""
+        return savings(self.question.training, self.question.job.layout, self.step)
 
     @property
     def totals(self) -> dict[str, Any]:
@@ -310,7 +311,7 @@ class StepUnderLayout:
                 **_peak(worst),
                 **_margin(fit),
                 "rank": worst.rank,
-                "allocated": _allocated(step.stages),
+                "allocated": allocated(step.stages),
                 "last_rank": step.stages[-1].peak.nbytes,
             },
             "fits": fit.verdict == FITS,
@@ -331,14 +332,6 @@ def within_s(question: TrainingOnCluster, step_s: float) -> dict[str, float]:
     if question.band is None:
         return {}
     return {"step_lo_s": step_s / question.band, "step_hi_s": step_s * question.band}
-
-
-def _allocated(stages: Sequence[StageTime]) -> list[dict[str, int]]:
-    """Return the bytes that each stage's ranks have allocated at their peak."""
-    return [
-        {"stage": place, "rank": one.rank, "ranks": one.ranks, "bytes": one.peak.nbytes}
-        for place, one in enumerate(stages)
-    ]
 
 
 def _row(place: int, stage: StageTime) -> dict[str, Any]:
@@ -373,16 +366,3 @@ def _margin(fit: MemoryFit) -> dict[str, Any]:
     """Return a GPU's memory, its reserve and the margin, and what it holds beside allocations."""
     beside = {**fit.beside, "communicators": dict(fit.nccl)}
     return {"of_gpu": fit.memory, "reserve": fit.reserve, "margin": fit.margin, "beside": beside}
-
-
-def _changes(before: Layout, after: Layout) -> str:
-    """Return the options that turn one layout into another."""
-    options = []
-    for one in fields(Layout):
-        value, flag = getattr(after, one.name), f"--{one.name.replace('_', '-')}"
-        if value is None or value == getattr(before, one.name):
-            continue
-        options.append(
-            f"{flag} {value}" if not isinstance(value, bool) else flag if value else f"without {flag}"
-        )
-    return " ".join(options)

@@ -206,9 +206,10 @@ def _cells(one: ScaledStep) -> tuple[console.Cell, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class ParallelAnswer:
-    """The printed answer."""
+    """The printed answer; ``lists_savings`` adds what would save memory."""
 
     answer: StepUnderLayout
+    lists_savings: bool = False
 
     @property
     def verdict(self) -> str:
@@ -224,6 +225,14 @@ class ParallelAnswer:
         """Write a table of the stages."""
         disturbance = self.answer.disturbed.lines() if self.answer.disturbed else []
         console.print_table([*self._comments(), *self.answer.notes, *disturbance], *self._table())
+        if self.lists_savings:
+            console.print_comments(self._savings())
+
+    def _savings(self) -> list[str]:
+        return [
+            f"{one['options']}: -{gib(one['saved_bytes'])}, {one['slower']:+.1%} time a sample"
+            for one in self.answer.savings
+        ] or ["no single change of the layout saves memory"]
 
     def page(self) -> Page:
         """Return the page of the step."""
@@ -293,7 +302,9 @@ class ParallelAnswer:
 
     def _content(self) -> dict[str, Any]:
         answer = self.answer
-        return {"inputs": answer.inputs, "notes": answer.notes, **answer.totals, "rows": answer.rows}
+        listed = {"savings": answer.savings} if self.lists_savings else {}
+        first = {"inputs": answer.inputs, "notes": answer.notes, **answer.totals}
+        return {**first, **listed, "rows": answer.rows}
 
     def _comments(self) -> list[str]:
         answer, step, question = self.answer, self.answer.step, self.answer.question

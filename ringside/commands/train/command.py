@@ -1,7 +1,7 @@
 """``ringside train``: a data-parallel training step, what it hides and what stays exposed."""
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -72,7 +72,16 @@ def command(
     ] = False,
     top: int = 0,
     fixed: Sequence[str] = (),
+    savings: Annotated[
+        bool, typer.Option("--savings", help="List changes of the layout by the memory that they save.")
+    ] = False,
     plot: options.Plot = None,
+    plot_memory: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", callback=options.check_picture, help="Draw each stage's memory over the step."
+        ),
+    ] = None,
     html: options.Html = None,
     trace: options.Trace = None,
     force: options.Force = False,
@@ -86,12 +95,12 @@ def command(
     read += [question.megatron] if question.megatron else []
     if trace and sweep:
         raise ValueError("a trace shows one step, not a sweep; leave --trace or --sweep out")
-    check_outputs((plot, trace, html), read)
+    check_outputs((plot, plot_memory, trace, html), read)
     if question.megatron is not None:
         _check_launched(question, context, search=search)
     if search:
         given = console.given(context)
-        for name in sorted(given & ONE_LAYOUT):
+        for name in sorted(given & {*ONE_LAYOUT, "plot_memory", "savings"}):
             raise ValueError(
                 f"--{name.replace('_', '-')} is of one layout, and --search has many; leave it out"
             )
@@ -102,8 +111,10 @@ def command(
         if fixed or top != TOP:
             raise ValueError(f"--{'fixed' if fixed else 'top'} is of --search; add it, or leave it out")
         answer = _asked(question, sweep, plot, trace)
+        if plot_memory or savings:
+            answer = _with_memory(answer, plot_memory, savings=savings)
     if html:
-        write_page(answer.page(), html, [*read, plot, trace])
+        write_page(answer.page(), html, [*read, plot, plot_memory, trace])
     answer.print_json() if json else answer.print()
     if search and isinstance(answer, SearchAnswer) and answer.ranked.result.left:
         raise typer.Exit(STOPPED)
@@ -154,6 +165,18 @@ def _asked(
     if trace and timeline:
         write_file(trace, timeline.dumps())
     return ParallelAnswer(answer=answer) if isinstance(answer, StepUnderLayout) else StepsAnswer(steps=answer)
+
+
+def _with_memory(answer: StepsAnswer | ParallelAnswer, plot: Path | None, *, savings: bool) -> ParallelAnswer:
+    """Draw the memory of a step under a layout; return the answer, with what saves some if requested."""
+    if isinstance(answer, StepsAnswer):
+        option = "--savings" if savings else "--plot-memory"
+        raise ValueError(f"{option} is of a layout, and this is plain ddp; add for example --micro-batch 1")
+    if plot:
+        from ringside.pictures.jobs.memory import draw_memory
+
+        draw_memory(answer.answer.step, answer.answer.fit, plot)
+    return replace(answer, lists_savings=savings)
 
 
 def _swept(question: StepTime, sweep: str, plot: Path | None) -> StepsAnswer:

@@ -1,6 +1,6 @@
-"""The peak of a rank's memory in a step."""
+"""A rank's memory over a step, and its peak."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ringside.sim.program import Operation
@@ -19,17 +19,29 @@ class Peak:
     operation: str
 
 
-def peak(
+Curve = tuple[tuple[float, int], ...]
+"""Moments (s) in order, and the bytes allocated from each on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A rank's memory over a step."""
+
+    peak: Peak
+    curve: Curve
+
+
+def use(
     held: Mapping[str, int],
     operations: Sequence[Operation],
     begins: Sequence[float] | None = None,
     ends: Sequence[float] | None = None,
-) -> Peak:
-    """Return the peak of a rank that holds ``held`` bytes throughout and runs these operations.
+) -> Use:
+    """Return the memory of a rank that holds ``held`` bytes throughout and runs these operations.
 
-    Without times operations run one after another, as listed: the peak of a step before it is simulated.
+    Without times operations run one after another, as listed: a step before it is simulated.
     """
-    changes: Iterator[tuple[float, int, str, int, str]] = (
+    changes = (
         (
             *((2.0 * place + (nbytes < 0), 0) if begins is None or ends is None
               else (begins[place], 2 * place) if nbytes > 0 else (ends[place], 2 * place + 1)),
@@ -39,10 +51,14 @@ def peak(
         for pool, nbytes in operation.memory
     )  # fmt: skip
     now, total, most = dict(held), sum(held.values()), sum(held.values())
-    peak_ = Peak(dict(held), total, 0.0, "")
+    peak = Peak(dict(held), total, 0.0, "")
+    curve = [(0.0, total)]
     for moment, _, pool, nbytes, name in sorted(changes):
         now[pool] = now.get(pool, 0) + nbytes
         total += nbytes
+        if curve[-1][0] == moment:
+            curve.pop()
+        curve.append((moment, total))
         if total > most:
-            most, peak_ = total, Peak(dict(now), total, moment, name)
-    return peak_
+            most, peak = total, Peak(dict(now), total, moment, name)
+    return Use(peak, tuple(curve))

@@ -25,8 +25,8 @@ GROUPED = 4
 class Software:
     """What decides the buffers: what the stack keeps, the GPU, size of elements, number of experts.
 
-    Experts are ``grouped`` if their products are one kernel. ``capability`` is 90 for sm_90, None of GPUs without CUDA. ``cublas`` are the bytes of one
-    workspace for cuBLAS, None torch's usual.
+    Experts are ``grouped`` if their products are one kernel. ``capability`` is 90 for sm_90, None of GPUs
+    without CUDA. ``cublas`` are the bytes of one workspace for cuBLAS, None torch's usual.
     """
 
     kept: Kept

@@ -169,7 +169,7 @@ class _Search:
         except ValueError as error:
             self._leave_out(name, IMPOSSIBLE, str(error))
             return
-        nbytes = max(peak.nbytes for peak in played.peaks)
+        nbytes = max(one.peak.nbytes for one in played.memory)
         room = self._room(job)
         if room.verdict(nbytes) != FITS:
             self._too_large(name, room, nbytes, "")

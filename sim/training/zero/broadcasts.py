@@ -14,7 +14,7 @@ from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.memory.optimizers import Optimizer
 from ringside.sim.training.mesh import DATA
 from ringside.sim.training.stage import RankList
-from ringside.sim.training.zero.partition import MASTER, ZeroPolicy, dealt, most, state_nbytes, step_on
+from ringside.sim.training.zero.partition import MASTER, ZeroPolicy, dealt, hold_states, most, step_on
 from ringside.sim.workload.workload import Tensor
 
 REDUCE = "reduce"
@@ -92,7 +92,7 @@ class HybridZero:
     def hold(self, optimizer: Optimizer) -> None:
         """Hold all parameters, and the rank's own copies and states."""
         self.rank.take(PARAMETERS, self._nbytes(self._tensors))
-        self.rank.take(OPTIMIZER, state_nbytes(optimizer, most(self._parts)))
+        hold_states(self.rank, optimizer, most(self._parts))
 
     def before_forward(self, layer: int) -> None:
         """Do nothing: the parameters are whole."""

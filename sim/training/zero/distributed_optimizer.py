@@ -12,12 +12,12 @@ from math import ceil, inf, lcm
 
 from ringside.sim.collective import ITEMSIZE, Collective
 from ringside.sim.program import Group
-from ringside.sim.training.fsdp_policy import BUFFERS, GRADIENTS, OPTIMIZER, PARAMETERS
+from ringside.sim.training.fsdp_policy import BUFFERS, GRADIENTS, PARAMETERS
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.memory.optimizers import Optimizer
 from ringside.sim.training.mesh import DATA
 from ringside.sim.training.stage import RankList
-from ringside.sim.training.zero.partition import MASTER, state_nbytes
+from ringside.sim.training.zero.partition import MASTER, hold_states
 
 ALIGNMENT = 128
 """Divisor of a bucket's elements, as is its number of ranks (`param_and_grad_buffer.py`)."""
@@ -94,8 +94,7 @@ class DistributedOptimizer:
         """Hold all parameters and the buffer of all gradients, copies and states of the rank's part."""
         self._rank.take(PARAMETERS, self._parameters_nbytes)
         self._rank.take(GRADIENTS, self._elements * ITEMSIZE[self._dtype])
-        states = state_nbytes(optimizer, self._part)
-        self._rank.take(OPTIMIZER, states if self._copies else states - self.updated_nbytes)
+        hold_states(self._rank, optimizer, self._part, copies=self._copies)
 
     def before_forward(self, layer: int) -> None:
         """Wait for the layer's parameters, and begin to gather those of the next bucket."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import inf
 
 from ringside.sim.collective import ITEMSIZE
-from ringside.sim.training.fsdp_policy import BUFFERS
+from ringside.sim.training.fsdp_policy import BUFFERS, COPIES, OPTIMIZER
 from ringside.sim.training.memory.optimizers import Optimizer
 from ringside.sim.training.stage import RankList
 from ringside.sim.workload.workload import Tensor
@@ -69,9 +69,10 @@ MASTER = "float32"
 """The type of the optimizer's copies, and of its states."""
 
 
-def state_nbytes(optimizer: Optimizer, elements: int) -> int:
-    """Return the bytes of a copy of ``elements`` parameters and of the optimizer's states."""
-    return (1 + optimizer.states) * elements * ITEMSIZE[MASTER]
+def hold_states(rank: RankList, optimizer: Optimizer, elements: int, *, copies: bool = True) -> None:
+    """Hold the optimizer's states of ``elements`` parameters, and ``copies`` of these in float32."""
+    rank.take(COPIES, elements * ITEMSIZE[MASTER] if copies else 0)
+    rank.take(OPTIMIZER, optimizer.states * elements * ITEMSIZE[MASTER])
 
 
 def step_on(rank: RankList, policy: ZeroPolicy, elements: int, seconds: float) -> None:

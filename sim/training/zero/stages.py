@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from math import ceil
 
 from ringside.sim.collective import ITEMSIZE, Collective
-from ringside.sim.training.fsdp_policy import BUFFERS, GRADIENTS, OPTIMIZER, PARAMETERS, UNREDUCED
+from ringside.sim.training.fsdp_policy import BUFFERS, GRADIENTS, PARAMETERS, UNREDUCED
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.memory.optimizers import Optimizer
 from ringside.sim.training.mesh import DATA
 from ringside.sim.training.stage import RankList
-from ringside.sim.training.zero.partition import MASTER, ZeroPolicy, state_nbytes, step_on
+from ringside.sim.training.zero.partition import MASTER, ZeroPolicy, hold_states, step_on
 from ringside.sim.workload.workload import Tensor
 
 ALIGNMENT = 2
@@ -56,7 +56,7 @@ class ReducedWhole:
     def hold(self, optimizer: Optimizer) -> None:
         """Hold all parameters, and copies and states of the rank's part."""
         self.rank.take(PARAMETERS, self._elements * self._policy.itemsize)
-        self.rank.take(OPTIMIZER, state_nbytes(optimizer, self._part))
+        hold_states(self.rank, optimizer, self._part)
 
     def before_forward(self, layer: int) -> None:
         """Do nothing: the parameters are whole."""

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from math import ceil
 
 from ringside.sim.collective import ITEMSIZE, Collective
-from ringside.sim.training.fsdp_policy import BUFFERS, GATHERED, GRADIENTS, OPTIMIZER, PARAMETERS, UNREDUCED
+from ringside.sim.training.fsdp_policy import BUFFERS, GATHERED, GRADIENTS, PARAMETERS, UNREDUCED
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.memory.optimizers import Optimizer
 from ringside.sim.training.mesh import DATA
 from ringside.sim.training.stage import RankList, Streams
-from ringside.sim.training.zero.partition import MASTER, ZeroPolicy, state_nbytes, step_on
+from ringside.sim.training.zero.partition import MASTER, ZeroPolicy, hold_states, step_on
 from ringside.sim.workload.workload import Tensor
 
 GATHER = "all-gather"
@@ -68,7 +68,7 @@ class DealtOut:
             one.count for one in self._tensors if one.count <= self._policy.param_persistence_threshold
         )
         self.rank.take(PARAMETERS, (self._part + small) * self._policy.itemsize)
-        self.rank.take(OPTIMIZER, state_nbytes(optimizer, self._part))
+        hold_states(self.rank, optimizer, self._part)
 
     def before_forward(self, layer: int) -> None:
         """Wait for the module's parameters, and begin to gather the next ones."""

@@ -260,3 +260,15 @@ def test_the_page_names_every_option_and_every_field(train: Train) -> None:
     answer = json.loads(train(*PIPELINE, "--json"))
     names = {*answer, *answer["rows"][0], *answer["memory_bytes"]} - {"schema", "inputs", "notes"}
     assert {name for name in names if f"`{name}`" not in page} == set()
+
+
+def test_savings_and_a_picture_of_memory_belong_to_a_layout(train: Train, tmp_path: Path) -> None:
+    picture = tmp_path / "memory.png"
+    answer = json.loads(train(*PIPELINE, "--savings", "--plot-memory", str(picture), "--json"))
+    saved = [one["saved_bytes"] for one in answer["savings"]]
+    assert saved == sorted(saved, reverse=True)
+    assert saved
+    assert saved[-1] > 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    text = train(*PIPELINE, "--savings")
+    assert f"{answer['savings'][0]['options']}: -" in text

@@ -66,7 +66,7 @@ def test_no_step_is_shorter_and_none_holds_less_than_its_bounds(
             continue
         played = play_parallel(job, libraries)
         assert max(rough_s, step_s) <= played.step_s * (1 + 1e-9), name
-        assert nbytes <= max(peak.nbytes for peak in played.peaks), name
+        assert nbytes <= max(one.peak.nbytes for one in played.memory), name
         looked_at += 1
     assert looked_at > 20
 
@@ -95,7 +95,7 @@ def test_words_that_are_said_alone_have_bounds_too(
 ) -> None:
     job = job_of(training_of(model, libraries), BUDGET, ByLayout(**words))
     bounds, played = Bounds(libraries), play_parallel(job, libraries)
-    held = max(peak.nbytes for peak in played.peaks)
+    held = max(one.peak.nbytes for one in played.memory)
     assert 0.3 * held < bounds.nbytes(job) <= held
     assert bounds.step_s(job) <= played.step_s * (1 + 1e-9)
 

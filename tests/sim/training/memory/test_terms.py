@@ -1,0 +1,150 @@
+"""What ranks hold and keep, counted by hand for three layouts, and laws of a rank's memory over time."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ringside
+from ringside.sim.program import Compute, Operation
+from ringside.sim.training.memory.peak import use
+from ringside.sim.training.step import ParallelStep, StageTime
+from ringside.sim.workload.decoder import Decoder
+from ringside.validation.questions.models import find_model
+
+MIB = 2**20
+
+
+def stages(model: str, **options: Any) -> tuple[StageTime, ...]:
+    """Return the stages of a step of Megatron's strategies on one machine of H100."""
+    step = ringside.train(model, "dgx-h100:1", **{"stack": "te", "precision": "bf16", **options})
+    assert isinstance(step, ParallelStep)
+    return step.stages
+
+
+def test_a_gpt_on_one_rank_is_counted_by_hand() -> None:
+    layers, width, heads, tokens, vocabulary = 2, 256, 4, 128, 512
+    (alone,) = stages(
+        f"gpt2:{tokens},layers={layers},width={width},heads={heads},vocabulary={vocabulary},"
+        f"positions={tokens}",
+        strategy="megatron_ddp", ranks=1, batch=1, accumulation_fusion=False, dropout=True,
+    )  # fmt: skip
+    layer = 12 * width**2 + 13 * width
+    parameters = vocabulary * width + tokens * width + layers * layer + 2 * width
+    pools = alone.peak.by_pool
+    assert pools["parameters"] == 2 * parameters
+    assert pools["gradients"] == 4 * parameters
+    # the optimizer's part is padded to multiples of 128 elements
+    assert pools["float32 copies"] == pytest.approx(4 * parameters, rel=1e-3)
+    assert pools["optimizer"] == pytest.approx(8 * parameters, rel=1e-3)
+    assert pools["workspaces"] == 3 * 32 * MIB
+    between = tokens * width
+    kept = (
+        2 * (2 * between + 2 * between + 8 * tokens)  # two norms: input, output, statistics
+        + 2 * 3 * between + 4 * tokens * heads + 2 * between  # attention: inputs, log-sum-exp, output
+        + 2 * (4 + 4) * between  # first product's output, activated
+        + 2 * between  # two masks
+    )  # fmt: skip
+    logits = tokens * vocabulary
+    head = 4 * between + max(6 * logits, 2 * logits + 2 * vocabulary * width + 2 * between)
+    assert pools["activations"] == between + layers * kept + head
+
+
+def test_a_pipeline_with_tensor_and_sequence_parallelism_is_counted_by_hand() -> None:
+    width, heads, groups, hidden, tokens, vocabulary = 512, 8, 4, 1536, 256, 1024
+    model = (
+        f"llama3-8b:{tokens},layers=4,width={width},heads={heads},key_value_heads={groups},"
+        f"hidden={hidden},vocabulary={vocabulary}"
+    )
+    first, last = stages(
+        model, strategy="distributed_optimizer", ranks=8, tp=2, sequence_parallel=True, pp=2, batch=4
+    )
+    group = width // heads * groups
+    layer = (2 * width**2 + 2 * width * group + 3 * width * hidden) // 2 + 2 * width
+    dense = 2 * layer
+    embedding = vocabulary * width // 2
+    for stage, parameters in ((first, dense + embedding), (last, dense + embedding + width)):
+        pools = stage.peak.by_pool
+        assert pools["parameters"] == 2 * parameters
+        assert pools["gradients"] == 4 * parameters
+        assert pools["optimizer"] == pytest.approx(8 * parameters / 2, rel=1e-3)
+        assert pools["messages"] == 3 * 2 * tokens * width // 2
+        shapes = ((width + 2 * group) // 2 * width, width // 2 * width, hidden * width, hidden // 2 * width)
+        assert pools["dummy gradients"] == 2 * sum(shapes)
+    shard = tokens * width // 2
+    kept = (
+        2 * (2 * shard + 2 * shard + 4 * tokens // 2)
+        + 2 * tokens * (width + 2 * group) // 2 + 4 * tokens * heads // 2 + 2 * tokens * width // 2
+        + 2 * 3 * tokens * hidden // 2
+    )  # fmt: skip
+    gradients = 2 * 3 * tokens * hidden // 2 + 2 * shard
+    # two micro-batches are in flight on the first of two stages
+    assert first.peak.by_pool["activations"] == 2 * 2 * kept + gradients
+
+
+def test_experts_are_counted_by_hand() -> None:
+    width, hidden, experts, tokens, vocabulary = 256, 512, 8, 128, 512
+    model = (
+        f"mixtral-8x7b:{tokens},layers=1,width={width},heads=4,key_value_heads=4,hidden={hidden},"
+        f"vocabulary={vocabulary}"
+    )
+    options = {"strategy": "distributed_optimizer", "ranks": 8, "batch": 1, "ep": 4}
+    (stage,) = stages(model, **options)
+    (gathering,) = stages(model, dispatcher="allgather", **options)
+    (one_by_one,) = stages(model, sequential_experts=True, **options)
+    decoder = find_model(model)
+    assert isinstance(decoder, Decoder)
+    assert decoder.experts
+    own = experts // 4 * 3 * width * decoder.experts.hidden
+    dense = 4 * width**2 + 2 * width + width * experts + width + 2 * vocabulary * width
+    assert stage.peak.by_pool["gradients"] == 4 * (dense + own)
+    # dense states over eight ranks, those of experts over the two that have the same
+    assert stage.peak.by_pool["optimizer"] == pytest.approx(8 * (dense / 8 + own / 2), rel=2e-3)
+    assert stage.peak.by_pool["workspaces"] == (2 + 1 + 4) * 32 * MIB
+    assert one_by_one.peak.by_pool["workspaces"] == (2 + 1) * 32 * MIB
+    assert gathering.peak.by_pool["gathered tokens"] == 2 * tokens * 4 * width
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**9), st.floats(0.001, 1.0)), min_size=1, max_size=20))
+def test_a_curve_ends_where_it_began_and_its_top_is_the_peak(pairs: list[tuple[int, float]]) -> None:
+    operations, begins, ends, now = [], [], [], 0.0
+    for nbytes, seconds in pairs:
+        memory = (("activations", nbytes), ("activations", -nbytes)) if nbytes else ()
+        operations.append(Operation(Compute(seconds), None, (), False, "work", "forward", memory=memory))
+        begins.append(now)
+        now += seconds
+        ends.append(now)
+    found = use({"parameters": 7}, operations, begins, ends)
+    moments = [moment for moment, _ in found.curve]
+    assert moments == sorted(set(moments))
+    assert found.curve[0][0] == 0.0
+    assert found.curve[-1][1] == 7
+    assert max(nbytes for _, nbytes in found.curve) == found.peak.nbytes == 7 + max(one for one, _ in pairs)
+
+
+def test_a_trace_counts_the_memory_of_every_stage() -> None:
+    step = ringside.train(
+        "llama3-8b:512,layers=4", "dgx-h100:1", strategy="distributed_optimizer", pp=2, batch=4
+    )
+    assert isinstance(step, ParallelStep)
+    events = json.loads(step.timeline.dumps())["traceEvents"]
+    for stage in step.stages:
+        counted = [
+            event["args"]["memory (GiB)"] * 2**30
+            for event in events
+            if event["ph"] == "C" and event["pid"] == stage.rank
+        ]
+        assert max(counted) == pytest.approx(stage.peak.nbytes)
+
+
+def test_words_that_cost_no_memory_change_none() -> None:
+    plain = {"strategy": "distributed_optimizer", "ranks": 8, "tp": 2, "batch": 4}
+    (stage,) = stages("llama3-8b:512,layers=2", **plain)
+    for word in ({"overlap_grad_reduce": True}, {"spread": 0.1}, {"clip": False}):
+        (other,) = stages("llama3-8b:512,layers=2", **plain, **word)
+        assert replace(other.peak, moment_s=0, operation="") == replace(
+            stage.peak, moment_s=0, operation=""
+        ), word
