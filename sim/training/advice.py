@@ -99,7 +99,7 @@ def savings(layout: Layout, job: Callable[[Layout], ParallelJob]) -> list[Saving
     ``job`` is that of `advice`.
     """
     before = peak_nbytes(job(layout))
-    found: list[Saving] = []
+    lower: list[Saving] = []
     seen: set[tuple[str, ...]] = set()
     for changed in _changed_fields(layout):
         # degrees come in growing steps, of which the first costs least
@@ -113,5 +113,5 @@ def savings(layout: Layout, job: Callable[[Layout], ParallelJob]) -> list[Saving
             continue
         if nbytes < before:
             seen.add(kind)
-            found.append(Saving(other, before - nbytes))
-    return sorted(found, key=lambda one: -one.nbytes)
+            lower.append(Saving(other, before - nbytes))
+    return sorted(lower, key=lambda one: -one.nbytes)

@@ -33,8 +33,8 @@ def lighter(training: ParallelTraining, layout: Layout, fit: MemoryFit) -> tuple
     """Return options that would make a training fit, and the peak with them; None if none is known."""
     if fit.verdict == FITS:
         return None
-    found = advice.advice(layout, training.job, fit.memory - fit.reserve)
-    return found and (_changes(layout, found[0]), found[1])
+    changed = advice.advice(layout, training.job, fit.memory - fit.reserve)
+    return changed and (_changes(layout, changed[0]), changed[1])
 
 
 def savings(training: ParallelTraining, layout: Layout, step: ParallelStep) -> list[dict[str, Any]]:

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from ringside.sim.collective import Collective
 from ringside.sim.program import Call, Wait
+from ringside.sim.training.advice import changes
 from ringside.sim.training.layers import Exchange, Kernels, RankLayer, as_modules
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.layout_mesh import mesh_of
 from ringside.sim.training.mesh import Mesh
-from ringside.sim.training.parallel import changes
 from ringside.sim.training.strategies import MEGATRON
 from ringside.sim.training.zero.broadcasts import HybridZero
 from ringside.sim.training.zero.partition import ZeroPolicy, dealt, most
@@ -133,20 +133,26 @@ def test_zero_redundancy_broadcasts_each_tensor_and_sums_as_ddp_does() -> None:
     assert kinds["broadcast"] == tensors
 
 
+OWN_PART = {"float32 copies": (0, 4), "optimizer": (0, 8)}
+
+
 @pytest.mark.parametrize(
     ("strategy", "held"),
     [
         # bytes a parameter on d ranks: (whole, dealt out), as DeepSpeed's and Megatron-LM's pages count them
-        ("zero1", {"parameters": (2, 0), "optimizer": (0, 12)}),
-        ("zero2", {"parameters": (2, 0), "optimizer": (0, 12)}),
-        ("zero3", {"parameters": (0, 2), "optimizer": (0, 12)}),
-        ("megatron_ddp", {"parameters": (2, 0), "gradients": (4, 0), "optimizer": (12, 0)}),
-        ("distributed_optimizer", {"parameters": (2, 0), "gradients": (4, 0), "optimizer": (0, 12)}),
+        ("zero1", {"parameters": (2, 0), **OWN_PART}),
+        ("zero2", {"parameters": (2, 0), **OWN_PART}),
+        ("zero3", {"parameters": (0, 2), **OWN_PART}),
+        (
+            "megatron_ddp",
+            {"parameters": (2, 0), "gradients": (4, 0), "float32 copies": (4, 0), "optimizer": (8, 0)},
+        ),
+        ("distributed_optimizer", {"parameters": (2, 0), "gradients": (4, 0), **OWN_PART}),
         (
             "zero_redundancy",
             {"parameters": (4, 0), "gradients": (4, 0), "buckets": (4, 0), "optimizer": (0, 8)},
         ),
-        ("hybrid_zero", {"parameters": (2, 0), "optimizer": (0, 12)}),
+        ("hybrid_zero", {"parameters": (2, 0), **OWN_PART}),
     ],
 )  # fmt: skip
 def test_what_a_rank_holds_all_the_time(strategy: str, held: dict[str, tuple[int, int]]) -> None:

@@ -142,7 +142,7 @@ def test_a_search_that_is_stopped_tells_what_it_knows(
 
     some = list(jobs(training))[::29]
     candidates = [LayoutCandidate(name, partial(lambda job: job, job)) for name, job in some]
-    found = search(candidates, libraries, Room(80 << 30, 0), top=4, tell=tell)
+    found = search(candidates, libraries, lambda _: Room(80 << 30, 0), top=4, tell=tell)
     assert len(found.ranked) == 2
     assert found.best is not None
     assert len(found.ranked) + len(found.pruned) + len(found.left) == len(some)
