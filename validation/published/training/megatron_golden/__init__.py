@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ringside.sim.questions.question import options_of
 from ringside.validation.megatron.arguments import Arguments, arguments_of
 from ringside.validation.megatron.started import started
 from ringside.validation.questions.step_time import StepTime
@@ -45,7 +44,7 @@ class GoldenCase:
         """Return the training on such GPUs, and its arguments that are not modelled; ValueError for none."""
         if self.gpus is None:
             raise ValueError("the number of GPUs is not stated")
-        launch = started(self.arguments, self.gpus, [one.name for one in options_of(StepTime)])
+        launch = started(self.arguments, self.gpus)
         machine, each = CLUSTERS[gpu]
         question = StepTime(
             model=launch.decoder, cluster=f"{machine}:{-(-self.gpus // each)}", ranks=self.gpus, device=gpu,
@@ -58,13 +57,14 @@ def golden_cases() -> list[GoldenCase]:
     """Return all cases, each with the runs that can be judged.
 
     A resumed run (``2nd``) also holds what it has loaded. Long-term-support images (``lts``) choose now the
-    one kernel of attention, now another where the case leaves it open.
+    one kernel of attention, now another where the case leaves it open. Where the first iteration's peak is
+    the largest, although Adam's states come after it, that iteration did something else, such as to compile.
     """
     return [
         GoldenCase(
             arguments := arguments_of(one["arguments"], one["environment"], one["case"], one["program"]),
             one["gpus"],
-            [_run(run) for run in one["runs"] if _is_judged(run["run"], arguments)],
+            [_run(run) for run in one["runs"] if _is_judged(run, arguments)],
         )
         for one in json.loads(FILE.read_text(encoding="utf-8"))["cases"]
     ]
@@ -77,6 +77,9 @@ def _run(run: Mapping[str, Any]) -> GoldenRun:
     )
 
 
-def _is_judged(name: str, arguments: Arguments) -> bool:
+def _is_judged(run: Mapping[str, Any], arguments: Arguments) -> bool:
+    name = run["run"]
+    if run.get("peak_bytes_first", 0) >= run["peak_bytes"]:
+        return False
     is_open = not arguments.has("--attention-backend") and arguments.text("--transformer-impl") != "local"
     return not name.endswith("2nd") and not (name.startswith("lts") and is_open)
