@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -51,11 +52,14 @@ def test_import_contracts():
     assert done.returncode == 0, done.stdout
 
 
-TREES = {
-    file: ast.parse(file.read_text(encoding="utf-8"))
-    for file in FILES
-    if file.relative_to(TOP).parts[0] in PRODUCT
-}
+@cache
+def trees():
+    """Return the product's syntax trees by file."""
+    return {
+        file: ast.parse(file.read_text(encoding="utf-8"))
+        for file in FILES
+        if file.relative_to(TOP).parts[0] in PRODUCT
+    }
 
 
 def defines(body, names):
@@ -79,13 +83,16 @@ def test_every_term_of_the_glossary_stands_in_the_code():
         places = [
             (one, names) for path, names in files for one in (path.with_suffix(".py"), path / "__init__.py")
         ]
-        assert any(one in TREES and defines(TREES[one].body, names) for one, names in places), (term, code)
+        assert any(one in trees() and defines(trees()[one].body, names) for one, names in places), (
+            term,
+            code,
+        )
 
 
 def test_no_two_classes_share_a_name():
     classes = Counter(
         node.name
-        for tree in TREES.values()
+        for tree in trees().values()
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
@@ -113,7 +120,7 @@ def identifiers(tree):
 def test_names_say_what_they_name():
     vague = {
         str(file.parent.relative_to(TOP))
-        for file, tree in TREES.items()
+        for file, tree in trees().items()
         if FORBIDDEN & {file.stem, *identifiers(tree)}
     }
     assert vague == set()
