@@ -64,6 +64,9 @@ PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
 EXTRAS = {"3.11": "[all]", "3.12": "", "3.13": ""}
 """What is installed where: all of it with torch under the first, the core under the others."""
 
+*_, NEWEST = EXTRAS
+"""No proof: what each change is installed under. Setting up to test installs all of it from the checkout."""
+
 ASKED = """
 simulate all_reduce --cluster dgx-h100:2 --size 64M
 pick all_reduce --cluster dgx-h100 --nodes 1,2
@@ -184,33 +187,27 @@ def interpreter(version: str) -> Path | str:
     return Path(asked.stdout.strip()) if asked.returncode == 0 else f"{found} does not run: {asked.stderr}"
 
 
-@pytest.fixture(scope="module")
-def installed(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path | str]:
-    """Return by version a Python with the wheel in its own environment, or the reason why not."""
-    folder = tmp_path_factory.mktemp("versions")
-    pythons: dict[str, Path | str] = {}
-    installs = {}
-    for version, extra in EXTRAS.items():
-        base = interpreter(version)
-        pythons[version] = folder / version / "bin" / "python" if isinstance(base, Path) else base
-        if isinstance(base, Path):
-            assert run(base, "-m", "venv", "--without-pip", folder / version, cwd=folder).returncode == 0
-            words = [*PIP, "--python", pythons[version], "install", "--no-compile", "--only-binary", ":all:"]
-            wanted = ["-c", TOP / "constraints.txt", f"{built[1]}{extra}"]
-            with (folder / f"{version}.log").open("w") as log:
-                installs[version] = subprocess.Popen(list(map(str, [*words, *wanted])), stderr=log)
-    for version, install in installs.items():
-        assert install.wait() == 0, (folder / f"{version}.log").read_text()
-    return pythons
+def installed(wheel: str, base: Path, folder: Path) -> Path:
+    """Return a Python with the wheel, and its extras in brackets, in an environment of its own."""
+    assert run(base, "-m", "venv", "--without-pip", folder, cwd=folder.parent).returncode == 0
+    python = folder / "bin" / "python"
+    words = ("--python", python, "install", "--no-compile", "--only-binary", ":all:")
+    done = run(*PIP, *words, "-c", TOP / "constraints.txt", wheel, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return python
 
 
-@pytest.mark.parametrize("version", EXTRAS)
+@pytest.mark.parametrize(
+    "version",
+    [version if version == NEWEST else pytest.param(version, marks=pytest.mark.proof) for version in EXTRAS],
+)
 def test_in_an_empty_environment_it_does_what_its_extras_are_for(
-    installed: dict[str, Path | str], version: str, tmp_path: Path
+    built: tuple[Path, Path], version: str, tmp_path: Path
 ) -> None:
-    python = installed[version]
-    if isinstance(python, str):
-        pytest.skip(python)
+    base = interpreter(version)
+    if isinstance(base, str):
+        pytest.skip(base)
+    python = installed(f"{built[1]}{EXTRAS[version]}", base, tmp_path / version)
     assert run(*PIP, "--python", python, "check", cwd=tmp_path).returncode == 0
     measured = run(python, "-m", "ringside", *MEASURED.split(), cwd=tmp_path)
     if EXTRAS[version]:
@@ -221,5 +218,7 @@ def test_in_an_empty_environment_it_does_what_its_extras_are_for(
     assert (measured.returncode, measured.stderr) == (2, message)
     for command in ASKED.strip().splitlines():
         done = run(python, "-W", "error", "-m", "ringside", *command.split(), cwd=tmp_path)
-        assert (done.returncode, done.stderr) == (0, ""), command
+        assert (done.returncode, {*done.stderr.splitlines()} - {"ringside: simulating"}) == (0, set()), (
+            command
+        )
         assert done.stdout
