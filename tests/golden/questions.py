@@ -139,7 +139,7 @@ rsc-1 --nodes 256 --spares 0 --replica 8 --checkpoint 10s --persist 2min --trial
 """
 
 SCORECARD = """
-training --table korthikanti
+training --table data_parallel
 """
 
 SWEEP = f"""
