@@ -12,6 +12,7 @@ from ringside.cli import commands
 from ringside.sim.effort import MAX_MEMORY, MAX_TRANSFERS
 from ringside.topologies.units import format_size
 from tests.pages.console import DOCS, KEYS, NOT_RUN, PAGES, ROOT, ask, blocks, desk, misunderstood
+from tests.tiers import slow_or_proof
 
 NOT_RUN_TODAY = {
     "Docker": 1, "GPUs": 2, "half an hour": 3, "MPI": 4, "minutes": 16, "root": 16, "sets Ringside up": 1,
@@ -19,12 +20,18 @@ NOT_RUN_TODAY = {
 }  # fmt: skip
 """How many commands no test runs, by what they need."""
 
+LONG = {"measure", "published_training", "ring_or_tree"}
+"""Pages that run for long to show what other tests show too."""
+
 WRITES = {"--plot", "--trace", "--export", "--tuner-csv", "--timeline", "-o"}
 
 
 @pytest.mark.parametrize(
     "page",
-    [PAGES[0], *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES[1:])],
+    [
+        PAGES[0],
+        *slow_or_proof(PAGES[1:], [page for page in PAGES[1:] if page.stem not in LONG]),
+    ],
     ids=lambda page: page.stem,
 )
 def test_commands_of_a_page_run_and_print_what_it_says(page):

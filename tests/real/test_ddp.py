@@ -10,6 +10,7 @@ from ringside.sim.training.ddp.buckets import Bucketing, PowerSGD, layout
 from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.workload.workload import Layer, Tensor, Workload
+from tests.tiers import slow_or_proof
 
 LAYERS = 6
 WORKLOAD = Workload(
@@ -46,9 +47,8 @@ def test_a_bucket_is_as_late_as_on_its_last_rank_and_starts_when_a_worker_is_fre
     assert [b.start_s for b in two.buckets] == [2.5, 3]
 
 
-@pytest.mark.slow
 @pytest.mark.gloo
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", slow_or_proof([2, 1]))
 def test_real_ddp_under_torchrun_has_the_buckets_and_the_trace_that_simulated_steps_have(workers):
     bucketing = Bucketing(1)
     measured = measure_ddp(WORKLOAD, DdpJob(bucketing=bucketing, workers=workers, iterations=2), 2)

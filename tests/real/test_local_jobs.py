@@ -9,6 +9,7 @@ import time
 import pytest
 
 from tests.processes import descendants, listening
+from tests.tiers import slow_or_proof
 
 pytest.importorskip("torch")
 
@@ -28,16 +29,17 @@ def wait_for_ranks(process):
     raise AssertionError(process.communicate())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
-    [
-        "measure all_reduce -g 2 -o out -b 4K -e 64M -n 300",
-        "measure ddp -g 2 -n 1000 -o out",
-        "measure train -g 2 -n 1000 -o out",
-        "measure elastic -g 2 --kills 0 --interval 100 -o out",
-        "program job.py -g 2 --real -o out.jsonl",
-    ],
+    slow_or_proof(
+        [
+            "measure all_reduce -g 2 -o out -b 4K -e 64M -n 300",
+            "measure ddp -g 2 -n 1000 -o out",
+            "measure train -g 2 -n 1000 -o out",
+            "measure elastic -g 2 --kills 0 --interval 100 -o out",
+            "program job.py -g 2 --real -o out.jsonl",
+        ]
+    ),
 )
 def test_other_machines_reach_no_port_of_a_job_and_when_it_is_terminated_nothing_stays(tmp_path, words):
     (tmp_path / "job.py").write_text(JOB, encoding="utf-8")

@@ -20,6 +20,7 @@ from ringside.real.launch.follow import MeasureError
 from ringside.real.launch.forks import Forks
 from ringside.real.launch.torchrun import WorldSpec
 from ringside.sim.record import read_lines, write
+from tests.tiers import slow_or_proof
 
 pytestmark = pytest.mark.gloo
 
@@ -150,13 +151,14 @@ def test_two_that_measure_into_one_file_keep_all_records_of_both(tmp_path):
         assert [row.nbytes for row in records(tmp_path) if row.collective == kind] == sizes
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "words", "message"),
-    [
-        (signal.SIGKILL, "", r"ringside: .*rank 1 was killed by SIGKILL"),
-        (signal.SIGSTOP, " --timeout 3", r"ringside: .*rank 0"),
-    ],
+    slow_or_proof(
+        [
+            (signal.SIGKILL, "", r"ringside: .*rank 1 was killed by SIGKILL"),
+            (signal.SIGSTOP, " --timeout 3", r"ringside: .*rank 0"),
+        ]
+    ),
 )
 def test_a_rank_that_dies_or_hangs_is_reported_and_nothing_is_left(tmp_path, number, words, message):
     process = start(tmp_path, LONG + words)

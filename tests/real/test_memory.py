@@ -10,6 +10,7 @@ from ringside.real.training.decoders import DecoderPart
 from ringside.real.training.job import SmallDecoder, SmallGpt
 from ringside.real.training.memory import MemoryJob, measure_alone, measure_together
 from ringside.real.training.storages import ACTIVATIONS, BUFFERS, PARAMETERS, TEMPORARIES, StorageRecorder
+from tests.tiers import slow_or_proof
 
 TINY = SmallDecoder(hidden=32, inner=48, heads=4, key_value_heads=2, sequence=16, vocabulary=64)
 TOKENS = TINY.batch * TINY.sequence
@@ -65,15 +66,16 @@ def test_a_block_keeps_what_its_operators_save(name):
     assert kept(model) == TOKENS * (norms + of_attention + heads + feed)
 
 
-@pytest.mark.slow
 @pytest.mark.gloo
 @pytest.mark.parametrize(
     "job",
-    [
-        MemoryJob(model=TINY, shard=2),
-        MemoryJob(model=TINY, strategy="ddp", replicate=2),
-        MemoryJob(model=TINY, tensor=2, sequence_parallel=True),
-    ],
+    slow_or_proof(
+        [
+            MemoryJob(model=TINY, shard=2),
+            MemoryJob(model=TINY, strategy="ddp", replicate=2),
+            MemoryJob(model=TINY, tensor=2, sequence_parallel=True),
+        ]
+    ),
     ids=["fsdp", "ddp", "tensor"],
 )
 def test_a_rank_alone_takes_the_memory_that_it_takes_among_others(job):

@@ -13,6 +13,7 @@ from ringside.sim.record import RecordError
 from ringside.sim.training.mesh import DATA
 from ringside.validation.training.compare import CommunicationCall, compare_training, planned, seen
 from ringside.validation.training.program import program_of
+from tests.tiers import slow_or_proof
 
 TINY = Sleeping(layers=4, hidden=16, inner=16, rows=4, forward_s=2e-3, backward_s=4e-3)
 ROUTED = ExpertLayers(hidden=8, inner=4, rows=6, experts=4, forward_s=2e-3, backward_s=4e-3)
@@ -42,9 +43,10 @@ JOBS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.gloo
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize(
+    "name", slow_or_proof(JOBS, ["fsdp", "1f1b", "tensor", "ring", "experts", "zero redundancy"])
+)
 def test_real_ranks_say_what_their_program_says(name, written):
     # DistributedDataParallel rebuilds its buckets before the second step
     job = replace(JOBS[name], iterations=1, warmup=2 if JOBS[name].strategy == "zero_redundancy" else 1)
@@ -60,7 +62,7 @@ def test_real_ranks_say_what_their_program_says(name, written):
     assert read(file) == found
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.gloo
 def test_stages_that_share_parameters_gather_ahead_and_reduce_once():
     job = TrainingJob(

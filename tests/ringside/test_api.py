@@ -8,6 +8,7 @@ import pytest
 import ringside
 from ringside.topologies.extras import install
 from tests.processes import python
+from tests.tiers import slow_or_proof
 
 TOP = Path(__file__).parents[2]
 PUBLIC = sorted(set(ringside.__all__) - {"__version__"})
@@ -147,9 +148,8 @@ def test_nothing_to_pick_is_said(library: str) -> None:
         ringside.AlgorithmChoice(collective="all_reduce", cluster="star:2", library=library).ask()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "words", [f"compare {LOG} --cluster star", "train --model resnet50 --cluster star:2"]
+    "words", slow_or_proof(["train --model resnet50 --cluster star:2", f"compare {LOG} --cluster star"])
 )
 def test_what_needs_no_torch_runs_without_it(words: str) -> None:
     code = f"""
@@ -162,14 +162,15 @@ main()
     assert run(code).startswith("#")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
-    [
-        f"train --model {TOP}/examples/models.py:transformer --cluster star:2",
-        "measure all_reduce -g 2 -o rows.jsonl",
-        "demo -o report",
-    ],
+    slow_or_proof(
+        [
+            "measure all_reduce -g 2 -o rows.jsonl",
+            f"train --model {TOP}/examples/models.py:transformer --cluster star:2",
+            "demo -o report",
+        ]
+    ),
 )
 def test_what_needs_torch_says_so_without_it_and_writes_nothing(command: str, tmp_path: Path) -> None:
     code = f"""

@@ -102,7 +102,7 @@ def test_a_question_passes_few_doors_and_converts_once(words: str, most: int, tm
 
 @pytest.mark.slow
 def test_settings_are_converted_once(tmp_path: Path) -> None:
-    words = "simulate all_reduce --cluster dgx-a100 --nodes 1,2 --size 64M --set nic=20GB/s --library ideal"
+    words = "simulate all_reduce --cluster dgx-a100 --nodes 1,2 --size 64K --set nic=20GB/s --library ideal"
     assert json.loads(python(__file__, *words.split(), cwd=tmp_path).stderr.splitlines()[-2]) == []
 
 

@@ -7,6 +7,7 @@ from ringside.commands.compare import ddp as compare_ddp
 from ringside.sim.training.ddp.simulate import predict
 from ringside.sim.training.ddp.step import read
 from ringside.validation.questions.ddp_measurement import DdpMeasurement
+from tests.tiers import slow_or_proof
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "models.py"
 WORKLOAD = """
@@ -49,9 +50,8 @@ def test_measured_steps_are_printed_written_traced_drawn_and_compared(ringside, 
     )
 
 
-@pytest.mark.slow
 @pytest.mark.gloo
-@pytest.mark.parametrize("name", ["convolutions", "transformer"])
+@pytest.mark.parametrize("name", slow_or_proof(["convolutions", "transformer"]))
 def test_a_real_model_is_trained_checked_and_profiled_in_the_same_run(name):
     found = DdpMeasurement(model=f"{EXAMPLES}:{name}", bucket_cap_mb=1.0, iterations=3, ranks=2).ask().record
     work = found.workload

@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.tiers import slow_or_proof
+
 pytest.importorskip("distributed")
 pytest.importorskip("pyarrow")
 
@@ -287,8 +289,7 @@ def rows_of(study, points):
     return {row["point"]: row["makespan_s"] for row in asked.rows}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", slow_or_proof(range(3)))
 def test_all_rows_are_those_of_one_state_of_the_files(folder, seed):
     """Files change at random moments between points: that is refused, or nothing came of it."""
     random = np.random.default_rng(seed)

@@ -17,8 +17,7 @@ pytest.importorskip("pyarrow")
 
 from tests.processes import listening
 from tests.ringside.studies.sweeps import rows
-
-pytestmark = pytest.mark.slow
+from tests.tiers import slow_or_proof
 
 LONGER = """
 ask: simulate
@@ -54,6 +53,7 @@ def wait_for_parts(folder, count, process):
         time.sleep(0.01)
 
 
+@pytest.mark.proof
 def test_kills_lose_and_double_nothing(tmp_path):
     study, folder = tmp_path / "study.yaml", tmp_path / "out"
     study.write_text(LONGER, encoding="utf-8")
@@ -78,11 +78,13 @@ def test_kills_lose_and_double_nothing(tmp_path):
 
 @pytest.mark.parametrize(
     ("number", "kill", "says"),
-    [
-        (signal.SIGINT, os.killpg, "interrupted"),  # as a terminal does
-        (signal.SIGTERM, os.killpg, "terminated"),  # as a scheduler does
-        (signal.SIGTERM, os.kill, "terminated"),
-    ],
+    slow_or_proof(
+        [
+            (signal.SIGTERM, os.kill, "terminated"),
+            (signal.SIGTERM, os.killpg, "terminated"),  # as a scheduler does
+            (signal.SIGINT, os.killpg, "interrupted"),  # as a terminal does
+        ]
+    ),
 )
 def test_an_interrupt_keeps_what_is_there_and_says_so(tmp_path, number, kill, says):
     study, folder, temporary = tmp_path / "study.yaml", tmp_path / "out", tmp_path / "temporary"
@@ -112,7 +114,7 @@ def starting(folder, study, count):
     return process, workers
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", slow_or_proof([signal.SIGINT, signal.SIGTERM]))
 def test_an_interrupt_while_processes_start_leaves_them_silent(tmp_path, number):
     process, _ = starting(tmp_path / "out", tmp_path / "study.yaml", 2)
     os.killpg(process.pid, number)
@@ -121,6 +123,7 @@ def test_an_interrupt_while_processes_start_leaves_them_silent(tmp_path, number)
     assert re.fullmatch(r"(ringside: .*\n)+", err)
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_while_it_starts_is_told_as_one(tmp_path):
     process, workers = starting(tmp_path / "out", tmp_path / "study.yaml", 1)
     os.kill(workers[0], signal.SIGKILL)
@@ -142,6 +145,7 @@ def _is_worker_of(session, process):
         return False
 
 
+@pytest.mark.slow
 def test_a_cluster_that_goes_is_told_and_the_next_one_goes_on(tmp_path):
     study, folder = tmp_path / "study.yaml", tmp_path / "out"
     study.write_text(LONGER, encoding="utf-8")
@@ -161,6 +165,7 @@ def test_a_cluster_that_goes_is_told_and_the_next_one_goes_on(tmp_path):
     assert json.loads(process.communicate(timeout=300)[0])["asked_now"] == 200 - kept
 
 
+@pytest.mark.slow
 def test_what_a_study_listens_on_is_this_machines_alone(tmp_path, written):
     study = written(LONGER, "study.yaml")
     process = start(study, "-o", tmp_path / "out", "--workers", 2)

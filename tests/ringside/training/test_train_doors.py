@@ -21,9 +21,10 @@ from ringside.sim.workload.devices import STORED, device_of
 from ringside.validation.questions.layout import ByLayout
 from ringside.validation.questions.models import find_model
 from ringside.validation.questions.training import Training
+from tests.tiers import slow_or_proof
 
-QUESTIONS, IN_A_PROOF = 1, 5
-"""Random ones of each strategy that are answered."""
+SLOW, IN_A_PROOF = [("ddp", 1), ("fsdp", 1)], 5
+"""Strategies with the number of their random questions that are answered; in a proof all have as many."""
 
 MODELS = (
     "gpt2",
@@ -62,10 +63,9 @@ def answered(train: Callable[..., str]) -> Train:
 
 
 @pytest.mark.parametrize(
-    "count",
-    [pytest.param(QUESTIONS, marks=pytest.mark.slow), pytest.param(IN_A_PROOF, marks=pytest.mark.proof)],
+    ("strategy", "count"),
+    slow_or_proof([*SLOW, *((strategy, IN_A_PROOF) for strategy in STRATEGIES)], SLOW),
 )
-@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_an_option_at_its_resolved_default_changes_nothing(
     strategy: str, count: int, answered: Train
 ) -> None:

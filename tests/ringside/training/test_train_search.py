@@ -19,10 +19,19 @@ PAGE = Path(__file__).parents[3] / "docs" / "search.md"
 Run = Callable[..., str]
 
 
+@pytest.fixture
+def answer(train: Run) -> Any:
+    """Search once for all tests of what is answered."""
+    if not _ANSWERS:
+        _ANSWERS.append(train(*SEARCH, "--json"))
+    return json.loads(_ANSWERS[0])
+
+
+_ANSWERS: list[str] = []
+
+
 @pytest.mark.slow
-def test_each_ranked_layout_takes_what_train_says_of_it(train: Run) -> None:
-    out = train(*SEARCH, "--json")
-    answer = json.loads(out)
+def test_each_ranked_layout_takes_what_train_says_of_it(train: Run, answer: Any) -> None:
     assert answer["schema"] == "ringside.train-search/1"
     assert answer["complete"]
     assert answer["considered"] == len(answer["rows"]) + len(answer["pruned"])
@@ -49,12 +58,11 @@ def test_the_winners_step_is_drawn_and_traced(train: Run, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_python_ranks_as_the_command_does(train: Run) -> None:
-    out = train(*SEARCH, "--json")
+def test_python_ranks_as_the_command_does(answer: Any) -> None:
     question = ringside.LayoutSearch(
         model="gpt2:256", cluster="dgx-a100:1", global_batch=16, top=3, tp=2, pp=2
     )
-    assert json.loads(json.dumps(question.ask().rows)) == json.loads(out)["rows"]
+    assert json.loads(json.dumps(question.ask().rows)) == answer["rows"]
 
 
 def test_control_c_prints_what_is_known(
@@ -104,8 +112,7 @@ def test_what_nobody_knows_is_a_dash_and_names_stay_as_they_are(train: Run) -> N
 
 
 @pytest.mark.slow
-def test_the_page_names_every_field(train: Run) -> None:
+def test_the_page_names_every_field(answer: Any) -> None:
     page = PAGE.read_text()
-    answer = json.loads(train(*SEARCH, "--json"))
     fields = {*answer, *answer["rows"][0], *answer["pruned"][0]} - {"schema", "inputs", "notes"}
     assert {field for field in fields if f"`{field}`" not in page} == set()

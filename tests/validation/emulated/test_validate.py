@@ -85,7 +85,7 @@ def test_a_network_as_measured_keeps_its_proportions_and_has_latency_at_its_host
     assert network.graph["window"] >= network.graph["segment"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.netadmin
 def test_a_small_plan_is_predicted_from_ping_pong_and_measured() -> None:
     pytest.importorskip("torch")

@@ -55,6 +55,7 @@ def test_communication_bound_rows_beat_linear_scaling(rows: list[JudgedRow]) -> 
     assert abs(total(bound).errors.bias) < 0.02
 
 
+@pytest.mark.slow
 def test_rows_that_lose_little_come_out_on_both_sides(rows: list[JudgedRow]) -> None:
     errors = total(limited(rows, "compute")).errors
     assert errors.rows >= 45
@@ -69,7 +70,7 @@ def test_rows_that_lost_much_come_out_well_even_with_those_that_nothing_explains
     assert total(lost).errors.median < 0.05
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_the_spread_of_gpus_is_worth_what_it_costs_on_publications_that_did_not_choose_it() -> None:
     both = judge(0.0), judge_others()
     even, spread = (total(limited(list(judged), "compute")).errors for judged in both)
@@ -77,12 +78,14 @@ def test_the_spread_of_gpus_is_worth_what_it_costs_on_publications_that_did_not_
     assert abs(spread.bias) < abs(even.bias)
 
 
+@pytest.mark.slow
 def test_rows_across_nodes_come_out_within_a_tenth(rows: list[JudgedRow]) -> None:
     across = [row for row in limited(rows, "communication") if row.traits["nodes"] != "1"]
     assert total(across).errors.median < 0.035
     assert sum(abs(row.error) < 0.1 for row in across) >= len(across) - 1
 
 
+@pytest.mark.slow
 def test_mixed_precision_resnet_is_named_as_bound_by_its_input(rows: list[JudgedRow]) -> None:
     named = {(row.series, int(row.traits["gpus"])) for row in limited(rows, "input")}
     assert {(f"resnet50-{machine}-amp", 8) for machine in ("dgx-a100", "dgx1-16gb", "dgx1-32gb")} < named
@@ -90,6 +93,7 @@ def test_mixed_precision_resnet_is_named_as_bound_by_its_input(rows: list[Judged
     assert all(series.startswith("resnet50") for series, _ in named)
 
 
+@pytest.mark.slow
 def test_the_table_says_what_sets_what_and_what_nccls_times_rest_on(rows: list[JudgedRow]) -> None:
     text = table(rows)
     assert "first row, which sets only its compute time" in text

@@ -29,6 +29,7 @@ from ringside.validation.published.training.ddp.throughput import sources
 from ringside.validation.published.training.ddp.throughput import training as ddp_training
 from ringside.validation.published.training.steps import ROUNDS, whole_s
 from ringside.validation.questions.step_time import StepTime
+from tests.tiers import slow_or_proof
 
 TOP = Path(__file__).parents[3]
 
@@ -67,38 +68,43 @@ def answered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return run
 
 
-def rows() -> Iterator[tuple[str, StepTime, float]]:
-    """Yield some rows of each table: the question, and the table's seconds of a step."""
-    for step in [*megatron.steps()][1:9:3]:
+def rows(each: int | None) -> Iterator[tuple[str, StepTime, float]]:
+    """Yield so many of some rows of each table: the question, and the table's seconds of a step."""
+    for step in [*megatron.steps()][1:9:3][:each]:
         yield "megatron", step.training(0.4), step.predicted_s(0.4)
-    for row in [one for one in libai.steps() if one.batch <= 2 * one.data * one.micro_batch][:3]:
+    for row in [one for one in libai.steps() if one.batch <= 2 * one.data * one.micro_batch][:3][:each]:
         count = row.batch // row.data // row.micro_batch
         yield "libai", row.training(0.4, count), row.predicted_s(0.4)
-    for run in [one for one in llm_foundry.runs() if (one.accumulation, one.sequence) == (1, 2048)][:9:4]:
+    short = [one for one in llm_foundry.runs() if (one.accumulation, one.sequence) == (1, 2048)]
+    for run in short[:9:4][:each]:
         yield "llm_foundry", llm_foundry.training(run, 0.5, 1), llm_foundry.predicted_s(run, 0.5)
-    for of in [one for one in dgxc.steps() if (one.framework, one.gpus) == ("paxml", 32)]:
+    for of in [one for one in dgxc.steps() if (one.framework, one.gpus) == ("paxml", 32)][:each]:
         yield "dgxc", of.training(1.2), of.predicted_s(1.2)
     nemo = next(one for one in dgxc.steps() if one.model == "nemotron4-340b")
     yield "dgxc", nemo.training(0.6, 16), nemo.predicted_s(0.6)
     *_, most = mlperf.submissions()
     yield "mlperf", most.training(0.6, most.micro_batches), most.predicted_s(0.6)
-    for one in [*torchtitan.runs()][::5]:
+    for one in [*torchtitan.runs()][::5][:each]:
         yield "torchtitan", torchtitan.training(one, 0.5, 0.02), torchtitan.predicted_s(one, 0.5, 0.02)
-    for _, own in [*internevo.runs()][:2]:
+    for _, own in [*internevo.runs()][:2][:each]:
         yield "internevo", internevo.training(own[0], 0.5), internevo.predicted_s(own[0], 0.5, 0.0)
-    for strategy in data_parallel.runs()[1:]:
+    for strategy in data_parallel.runs()[1:][:each]:
         found = data_parallel.training(strategy, data_parallel.efficiency(strategy.series))
         yield "data_parallel", found, data_parallel.predicted_s(strategy)
-    for source in sources():
-        for series in source.series:
-            if series.rows[1].accumulation == 1 and series.id.startswith("resnet50") and "amp" in series.id:
-                found = ddp_training(source, series, series.rows[1], 0.02)
-                yield "ddp", found, found.step().step_s
+    resnets = [
+        (source, one, one.rows[1])
+        for source in sources()
+        for one in source.series
+        if one.rows[1].accumulation == 1 and one.id.startswith("resnet50") and "amp" in one.id
+    ]
+    for several in resnets[:each]:
+        found = ddp_training(*several, 0.02)
+        yield "ddp", found, found.step().step_s
 
 
-@pytest.mark.slow
-def test_tables_judge_what_train_answers(answered: Callable[..., float]) -> None:
-    for table, question, judged_s in rows():
+@pytest.mark.parametrize("each", slow_or_proof([1, None]))
+def test_tables_judge_what_train_answers(answered: Callable[..., float], each: int | None) -> None:
+    for table, question, judged_s in rows(each):
         assert answered(question) == judged_s, (table, [*options(question)])
 
 

@@ -42,7 +42,7 @@ def test_shares_chosen_by_other_sources_do_nearly_as_well() -> None:
     assert "# all shares chosen by other sources: 144 rows" in text
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize(("plain", "usual"), [(True, SHARES["float32"]), (False, TENSOR_CORES)])
 def test_the_shares_are_those_that_all_rows_choose(plain: bool, usual: float) -> None:
     assert single_gpu._fitting("", plain) == pytest.approx(usual, abs=0.05)

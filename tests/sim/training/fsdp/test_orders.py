@@ -13,6 +13,7 @@ from ringside.sim.program.check import PROVED, check
 from ringside.sim.training.fsdp_policy import FullyShardPolicy
 from ringside.sim.training.mesh import Mesh
 from tests.sim.training.fsdp.models import driven, labels, language_model, layer, program, tensor
+from tests.tiers import slow_or_proof
 
 HERE = Path(__file__).parent
 GOLDEN = json.loads((HERE / "golden_orders.json").read_text(encoding="utf-8"))["cases"]
@@ -72,9 +73,8 @@ REAL_OF_FOUR = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.gloo
-@pytest.mark.parametrize(("ranks", "cases"), [(2, REAL), (4, REAL_OF_FOUR)])
+@pytest.mark.parametrize(("ranks", "cases"), slow_or_proof([(2, REAL), (4, REAL_OF_FOUR)]))
 def test_the_installed_pytorch_asks_for_the_same(
     ranks: int, cases: dict[str, dict[str, object]], tmp_path: Path
 ) -> None:
