@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from ringside.validation.questions.emulated_validation import (
         DisturbanceValidation as DisturbanceValidation,
     )
+    from ringside.validation.questions.emulated_validation import MemoryValidation as MemoryValidation
     from ringside.validation.questions.emulated_validation import TrainingValidation as TrainingValidation
     from ringside.validation.questions.explanation import Explanation as Explanation
     from ringside.validation.questions.job_profile import JobProfile as JobProfile
@@ -125,6 +126,7 @@ else:
         "Topology": "ringside.topologies",
         "TrainingMeasurement": "ringside.real.questions.training_measurement",
         "TrainingStep": "ringside.sim.training.ddp.step",
+        "MemoryValidation": "ringside.validation.questions.emulated_validation",
         "TrainingValidation": "ringside.validation.questions.emulated_validation",
         "WhatIf": "ringside.validation.questions.what_if",
         "calibrate": "ringside.validation.calibrate",

@@ -47,6 +47,7 @@ COMMANDS = {
     "trace": "Show collectives, skew and transfer of a profiled job; replay it on another cluster.",
     "validate": "Predict from ping-pong, then measure, on emulated networks; exit 1 past a tolerance.",
     "validate ddp": "Predict, then measure, steps of DistributedDataParallel on emulated networks.",
+    "validate memory": "Predict, then measure, peaks of memory of small training jobs.",
     "validate training": "Predict, then measure, steps of FSDP and pipelines on emulated networks.",
     "validate disturbances": "Predict, then measure, disturbed steps on emulated networks, in quantiles.",
     "demo": "Measure, calibrate, compare and draw on this machine, end to end, in under three minutes.",

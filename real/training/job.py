@@ -52,7 +52,7 @@ class Sleeping:
 class SmallDecoder:
     """A small Llama-like decoder, which computes; a micro-batch has ``batch`` sequences."""
 
-    kind: Literal["decoder", "gpt"] = "decoder"
+    kind: Literal["decoder"] = "decoder"
     layers: int = 2
     hidden: int = 64
     inner: int = 128
@@ -78,7 +78,7 @@ class SmallDecoder:
 class SmallGpt(SmallDecoder):
     """The same of GPT's kind: layer norms, biases, GELU, learned positions."""
 
-    kind: Literal["gpt"] = "gpt"
+    kind: Literal["gpt"] = "gpt"  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

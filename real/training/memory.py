@@ -11,6 +11,15 @@ from ringside.real.launch.follow import check_torch
 from ringside.real.launch.torchrun import WorldSpec, run
 from ringside.real.training.job import SmallDecoder, SmallGpt, TrainingJob
 
+PARAMETERS = "parameters"
+GRADIENTS = "gradients"
+OPTIMIZER = "optimizer"
+ACTIVATIONS = "activations"
+GATHERED = "gathered parameters"
+BUFFERS = "buffers"
+TEMPORARIES = "temporaries"
+"""What storages hold; the last are what backward makes and drops."""
+
 _WORKER = "ringside.real.training.memory_worker"
 
 

@@ -5,6 +5,7 @@ return at once, with whatever their outputs have in them.
 """
 
 import json
+import warnings
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,16 @@ from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from ringside.real.launch.loopback import joined
-from ringside.real.training.memory import MeasuredPeak, MemoryJob
+from ringside.real.training.memory import GRADIENTS, OPTIMIZER, PARAMETERS, MeasuredPeak, MemoryJob
 from ringside.real.training.parallel import trainee
 from ringside.real.training.sleeping import SimulatedDevice
-from ringside.real.training.storages import GRADIENTS, OPTIMIZER, PARAMETERS, StorageRecorder
+from ringside.real.training.storages import StorageRecorder
 
 
 def count_alone(job: MemoryJob) -> MeasuredPeak:
     """Train as the first rank of the job, without the others, and return the peak."""
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore", UserWarning)  # torch warns of its own views
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=job.mesh.ranks)
     return _count(job)
 

@@ -19,13 +19,7 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-PARAMETERS = "parameters"
-GRADIENTS = "gradients"
-OPTIMIZER = "optimizer"
-ACTIVATIONS = "activations"
-GATHERED = "gathered parameters"
-BUFFERS = "buffers"
-TEMPORARIES = "temporaries"
+from ringside.real.training.memory import ACTIVATIONS, BUFFERS, GATHERED, GRADIENTS, TEMPORARIES
 
 _READ_AND_WRITTEN = {
     "fsdp.all_gather_copy_in": (None, GATHERED),

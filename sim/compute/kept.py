@@ -9,11 +9,15 @@ from typing import NamedTuple
 
 
 class OfLoss(NamedTuple):
-    """Bytes per logit that the loss keeps after forward, and the most during forward and backward."""
+    """Bytes per logit that the loss keeps after forward, and the most during forward and backward.
+
+    ``copied`` of forward's are 16-bit logits beside a float32 copy, which float32 training does not make.
+    """
 
     kept: float
     forward: float
     backward: float
+    copied: float = 2
 
 
 LOSSES = ("written", "compiled", "fused")
@@ -23,14 +27,15 @@ MEGATRON = OfLoss(4, 6, 6)
 """16-bit logits live until the loss returns (core/models/gpt/gpt_model.py:807-839); their float32 copy turns
 into exponents, probabilities and gradients in place (core/tensor_parallel/cross_entropy.py:25-88)."""
 
-EAGER = OfLoss(4, 10, 8)
-"""16-bit logits, their float32 copy and its log-softmax, which alone is kept, and a float32 gradient."""
+EAGER = OfLoss(4, 10, 12)
+"""16-bit logits, their float32 copy and its log-softmax, which alone is kept. In backward, float32 gradients
+of the log-softmax and of its input beside it, as torch's own accounting finds."""
 
 COMPILED = OfLoss(4, 10, 10)
 """Megatron's ``--cross-entropy-loss-fusion``: compiled, it computes no longer in place. Inferred from the
 peaks of Megatron-LM's functional tests."""
 
-FUSED = OfLoss(2, 2, 2)
+FUSED = OfLoss(2, 2, 2, copied=0)
 """TransformerEngine's kernel, and others like it, write into the logits
 (transformer_engine/pytorch/triton/cross_entropy.py)."""
 
@@ -47,7 +52,8 @@ class Kept:
     are per score of an attention that writes them, with dropout, and ``undropped`` without. ``mask`` is one
     of dropout between products. ``loss`` is the loss as written. ``workspaces`` are buffers of its own
     products beside cuBLAS's, ``dummies`` says that it holds a weight's gradient of each shape that nothing
-    reads.
+    reads. ``frees`` says that a product's input is freed as soon as its gradients are made, which are tensors
+    of their own, as autograd does.
     """
 
     rms: float = 4
@@ -65,7 +71,13 @@ class Kept:
     loss: OfLoss = EAGER
     workspaces: bool = False
     dummies: bool = False
+    frees: bool = False
 
-    def of_loss(self, how: str) -> OfLoss:
-        """Return the bytes per logit of one of `LOSSES`."""
-        return {"written": self.loss, "compiled": COMPILED, "fused": FUSED}[how]
+    def of_loss(self, how: str, itemsize: int = 2) -> OfLoss:
+        """Return the bytes per logit of one of `LOSSES`, of logits with elements of ``itemsize`` bytes."""
+        loss = {"written": self.loss, "compiled": COMPILED, "fused": FUSED}[how]
+        if itemsize <= 2:
+            return loss
+        if not loss.copied:
+            return OfLoss(*(one * itemsize / 2 for one in loss))
+        return loss._replace(forward=loss.forward - loss.copied)

@@ -146,6 +146,7 @@ _EAGER = replace(
     norm=PerPass(10, 18),
     rotary=PerPass(20, 20),
     gated=PerPass(10, 18),
+    kept=Kept(gated=8, frees=True),
 )
 _TRANSFORMERS = replace(
     _EAGER,

@@ -215,7 +215,12 @@ class Reductions:
         """The latest reduction on each stream."""
 
     def make(self, held: Held, layer: RankLayer) -> None:
-        """Allocate a layer's gradients before backward makes them."""
+        """Allocate a layer's gradients as its backward ends, which has made them one by one.
+
+        Those of later micro-batches are added to the first ones.
+        """
+        if held.accumulated:
+            return
         itemsize = ITEMSIZE[self._policy.param_dtype or held.unit.dtype]
         nbytes = sum(tensor.count for tensor in layer.parameters) * itemsize
         self._streams.rank.take(UNREDUCED, nbytes)

@@ -81,13 +81,13 @@ class FullyShard:
         self._await_asked()
         if layer == len(self._layers) - 1:
             self._pre_backward(ROOT)
-        if layer in self._of:
-            if self._name(layer) != ROOT:
-                self._pre_backward(self._name(layer))
-            self._reductions.make(self._of[layer], self._layers[layer])
+        if layer in self._of and self._name(layer) != ROOT:
+            self._pre_backward(self._name(layer))
 
     def after_backward(self, layer: int, *, last: bool) -> None:
         """Reduce the layer's gradients, or keep them for later."""
+        if layer in self._of:
+            self._reductions.make(self._of[layer], self._layers[layer])
         if layer in self._of and self._name(layer) != ROOT and self._has_hook(layer):
             self._post_backward(self._of[layer], last=last)
         if layer:

@@ -14,7 +14,7 @@ from ringside.sim.training.memory.optimizers import Optimizer
 from ringside.sim.training.memory.software import Software
 from ringside.sim.training.mesh import Mesh
 from ringside.sim.training.pipeline.actions import Placement
-from ringside.sim.training.strategies import COPIES
+from ringside.sim.training.strategies import COPIES, SYNCING
 from ringside.sim.workload.workload import Tensor, Workload
 
 
@@ -232,6 +232,11 @@ class ParallelJob:
         return self.model.tied is not None and where.rank(where.stages - 1) != where.rank(0)
 
     @property
+    def in_torchs_pipeline(self) -> bool:
+        """Whether stages pass micro-batches in a schedule of torch.distributed.pipelining."""
+        return self.layout.pp > 1 and self.layout.strategy in SYNCING
+
+    @property
     def roles(self) -> tuple[int, ...]:
         """Each rank's representative in the simulation: the first of its stage."""
         stage = self.mesh.ranks // self.mesh.pipeline
@@ -243,6 +248,14 @@ class ParallelJob:
         layers = [at_pace(self.model.layers[number], self.pace * self.factor) for number in own]
         if stage == self.layout.stages - 1 and self.model.tied and self.copies_embedding:
             layers[-1] = replace(layers[-1], parameters=(*layers[-1].parameters, self.model.tied))
+        if self.in_torchs_pipeline and layers and stage == self.layout.stages - 1:
+            # a stage keeps its output until its backward, the logits too
+            kept = layers[-1].kept_nbytes + self.model.output_nbytes // self.layout.tp
+            layers[-1] = replace(layers[-1], kept_nbytes=kept)
+        if self.in_torchs_pipeline and layers and stage:
+            # its first layer's input is among the tensors for messages
+            kept = max(layers[0].kept_nbytes - self.model.between_nbytes[own[0] - 1], 0)
+            layers[0] = replace(layers[0], kept_nbytes=kept)
         return tuple(layers)
 
     def own_nbytes(self, layers: Iterable[RankLayer]) -> int:

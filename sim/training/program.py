@@ -18,7 +18,7 @@ from ringside.sim.training.fsdp_policy import FullyShardPolicy
 from ringside.sim.training.fully_shard import FullyShard, ShardedApart
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layers import RankLayer, arriving, as_modules
-from ringside.sim.training.memory.held import held
+from ringside.sim.training.memory.held import held, makes_gradients
 from ringside.sim.training.mesh import DATA, Communicators
 from ringside.sim.training.pipeline.program import Pipeline, find_pipeline
 from ringside.sim.training.stage import Apart, RankList, Sharing, Stage, Unshared, Updating, UpdatingApart
@@ -90,7 +90,7 @@ class Writing:
         stages = {
             number: Stage(
                 made, self._passed(of_stage), self._sharing(made, number, of_stage),
-                f"stage {number}" if job.mesh.pipeline > 1 else "",
+                f"stage {number}" if job.mesh.pipeline > 1 else "", makes_gradients=makes_gradients(job),
             )
             for number, of_stage in layers.items()
         }  # fmt: skip
@@ -111,7 +111,8 @@ class Writing:
                 sharing.update(seconds)
             else:
                 made.compute(seconds, "optimizer", "optimizer")
-        by_pool = held(job, everything)
+                stage.forget()
+        by_pool = held(job, everything, own)
         for stage in stages.values():
             if isinstance(stage.sharing, Replicated) and job.ddp.compresses:
                 nbytes = compression_nbytes(stage.sharing.job.workload, job.ddp)

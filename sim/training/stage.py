@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 
 from ringside.sim.collective import Collective
 from ringside.sim.program import Action, Call, Compute, Group, Operation, Recv, Send, Together, Wait
+from ringside.sim.training.fsdp_policy import GRADIENTS
 from ringside.sim.training.layers import Kernels, Pass, RankLayer
 from ringside.sim.training.memory.optimizers import Optimizer
 from ringside.sim.training.mesh import Communicators
@@ -292,14 +293,25 @@ class Stage:
     """Writes passes into a rank's list; a whole model on one rank is one stage.
 
     A pass only waits for its own exchanges: the receiver of a micro-batch has the stream wait
-    for it first.
+    for it first. Where it ``makes_gradients``, backward's first pass of a layer allocates them, until
+    `forget`.
     """
 
-    def __init__(self, rank: RankList, layers: Sequence[RankLayer], sharing: Sharing, name: str = "") -> None:
+    def __init__(
+        self,
+        rank: RankList,
+        layers: Sequence[RankLayer],
+        sharing: Sharing,
+        name: str = "",
+        *,
+        makes_gradients: bool = False,
+    ) -> None:
         self.rank = rank
         self.layers = layers
         self.sharing = sharing
         self._name = f"{name} " if name else ""
+        self._unmade = set(range(len(layers))) if makes_gradients else set()
+        self._pending_nbytes = self._made_nbytes = 0
 
     def pass_all(self, micro_batches: int) -> None:
         """Pass all micro-batches forward and backward, one after another: no pipeline."""
@@ -337,6 +349,22 @@ class Stage:
             self._pass(layer.weight_gradient, layer, "weight gradient", micro_batch)
             self._end(number, last=last)
 
+    def _make(self, number: int) -> None:
+        """Allocate a layer's gradients, which its modules make one by one, as its activations go."""
+        layer = self.layers[number]
+        if number in self._unmade:
+            self._unmade.remove(number)
+            self._pending_nbytes += layer.nbytes
+        if layer.kept_nbytes or not number:
+            self.rank.take(GRADIENTS, self._pending_nbytes)
+            self._made_nbytes += self._pending_nbytes
+            self._pending_nbytes = 0
+
+    def forget(self) -> None:
+        """Free the gradients that backward has made, after the optimizer."""
+        self.rank.give(GRADIENTS, self._made_nbytes)
+        self._made_nbytes = 0
+
     def _recompute(self, number: int, micro_batch: int) -> None:
         layer = self.layers[number]
         self.sharing.before_backward(number)
@@ -348,6 +376,7 @@ class Stage:
         # a pass without duration writes no operation: earlier work on the stream has ended by then
         place = self.rank.latest.get(STREAM, -1)
         self.rank.give(ACTIVATIONS, layer.kept_nbytes + layer.recomputed_nbytes, place)
+        self._make(number)
         self.sharing.after_backward(number, last=last)
 
     def _pass(self, parts: Pass, layer: RankLayer, kind: str, micro_batch: int) -> None:

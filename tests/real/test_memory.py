@@ -8,8 +8,17 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ringside.real.training.decoders import DecoderPart
 from ringside.real.training.job import SmallDecoder, SmallGpt
-from ringside.real.training.memory import MemoryJob, measure_alone, measure_together
-from ringside.real.training.storages import ACTIVATIONS, BUFFERS, PARAMETERS, TEMPORARIES, StorageRecorder
+from ringside.real.training.memory import (
+    ACTIVATIONS,
+    BUFFERS,
+    PARAMETERS,
+    TEMPORARIES,
+    MemoryJob,
+    measure_alone,
+    measure_together,
+)
+from ringside.real.training.storages import StorageRecorder
+from ringside.validation.training.program import layers_of
 from tests.tiers import slow_or_proof
 
 TINY = SmallDecoder(hidden=32, inner=48, heads=4, key_value_heads=2, sequence=16, vocabulary=64)
@@ -64,6 +73,8 @@ def test_a_block_keeps_what_its_operators_save(name):
     # gate, its activation, up and their product; or GELU's input and output
     feed = (4 if name == "decoder" else 2) * inner
     assert kept(model) == TOKENS * (norms + of_attention + heads + feed)
+    # what the stack counts
+    assert 4 * kept(model) == layers_of(MemoryJob(model=model, shard=2))[1].kept_nbytes
 
 
 @pytest.mark.gloo

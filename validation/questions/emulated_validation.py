@@ -1,7 +1,8 @@
-"""How well predictions match measurements on networks that are emulated in this machine.
+"""How well predictions match measurements on networks that are emulated in this machine, and of memory.
 
-Each question measures ping-pong, predicts everything else and measures it too. It raises `ValueError` if this
-machine cannot emulate a network, `ringside.real.launch.follow.MeasureError` if a measurement fails.
+Each question, except that of memory, measures ping-pong, predicts everything else and measures it too. It
+raises `ValueError` if this machine cannot emulate a network, `ringside.real.launch.follow.MeasureError` if a
+measurement fails.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,8 +18,10 @@ from ringside.validation.emulated.disturbances import ComparedDraws, DisturbedCa
 from ringside.validation.emulated.plan import FULL, MBIT, SHORT, num_cells, only
 from ringside.validation.emulated.strategies import StrategyCase
 from ringside.validation.emulated.training import Check, StepCase
-from ringside.validation.training import compare
+from ringside.validation.training import compare, memory, memory_plan
 from ringside.validation.training.compare import ComparedTraining
+from ringside.validation.training.memory import ComparedPeaks
+from ringside.validation.training.memory_plan import MemoryCase
 
 C = TypeVar("C")
 D = TypeVar("D")
@@ -214,6 +217,42 @@ class TrainingValidations(CheckedValidations):
     def rows(self) -> list[dict[str, Any]]:
         """The cases in plain values."""
         return [compare.row_of(case.name, one) for case, one in self.cases]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryValidation(Validation):
+    """How well peaks of memory are predicted, beside torch's own accounting; it needs no emulated network."""
+
+    schema: ClassVar[str] = "validate memory"
+
+    short: bool = option("Four jobs in a minute, instead of thirty in some ten.", default=False)
+    family: Sequence[str] = _family("Only this job; repeat for more.")
+
+    def _plan(self) -> Sequence[MemoryCase]:
+        return memory_plan.only(memory_plan.SHORT if self.short else memory_plan.CASES, self.family)
+
+    def ask(
+        self, *, on_case: Callable[[MemoryCase, ComparedPeaks], None] = lambda *_: None
+    ) -> "MemoryValidations":
+        """Judge every job; call ``on_case`` with each as soon as it is measured."""
+        cases: list[tuple[MemoryCase, ComparedPeaks]] = []
+        memory_plan.judge(self.plan, _both(cases, on_case))
+        return MemoryValidations(self, cases)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryValidations(CheckedValidations):
+    """The answer: a row for each rank, and the checks over all."""
+
+    @property
+    def checks(self) -> Sequence[Check]:
+        """The figures with their limits."""
+        return memory_plan.checks([one for _, one in self.cases])
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The ranks in plain values."""
+        return [memory.row_of(case.name, one) for case, peaks in self.cases for one in peaks.ranks]
 
 
 @dataclass(frozen=True, kw_only=True)

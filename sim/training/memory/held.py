@@ -1,6 +1,6 @@
 """What a rank holds throughout a step: parameters, gradients, optimizer, and buffers of its software."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layers import RankLayer
@@ -12,8 +12,14 @@ MESSAGES, INTERLEAVED = 3, 6
 rank. Inferred from bytes after the step of its functional tests."""
 
 
-def held(job: ParallelJob, layers: Iterable[RankLayer]) -> dict[str, int]:
-    """Return bytes by pool that a rank with these layers holds throughout.
+def makes_gradients(job: ParallelJob) -> bool:
+    """Return whether each step makes all gradients anew: they are neither sharded nor parts of buckets."""
+    whole = _alone(job) or job.layout.strategy == "ddp"
+    return whole and job.ddp.set_to_none and not job.ddp.gradient_as_bucket_view
+
+
+def held(job: ParallelJob, layers: Iterable[RankLayer], stages: Sequence[int]) -> dict[str, int]:
+    """Return bytes by pool that a rank with the layers of these stages holds throughout.
 
     Parameters, gradients and optimizer are those of strategies that do not shard them; others hold their own.
     """
@@ -21,15 +27,33 @@ def held(job: ParallelJob, layers: Iterable[RankLayer]) -> dict[str, int]:
     nbytes = sum(layer.nbytes for layer in layers)
     by_pool = {"buffers": sum(buffer.nbytes for buffer in job.model.buffers)}
     frozen = job.model.frozen_nbytes // job.mesh.pipeline
-    alone = job.mesh.degree(*DATA) == 1 and job.layout.strategy not in MEGATRON
+    alone = _alone(job)
     if alone or job.layout.strategy in ("ddp", "data_parallel"):
-        by_pool |= {"parameters": nbytes, "gradients": nbytes, "optimizer": job.optimizer.states * nbytes}
+        by_pool |= {"parameters": nbytes, "optimizer": job.optimizer.states * nbytes}
+        if not makes_gradients(job):
+            by_pool["gradients"] = nbytes
         has_buckets = job.layout.strategy == "ddp" and not alone
         if has_buckets and not job.ddp.gradient_as_bucket_view:
             own = sum(layer.expert_nbytes for layer in layers) if job.mesh.expert_data == 1 else 0
             by_pool["buckets"] = nbytes - own
     by_pool["parameters"] = by_pool.get("parameters", 0) + frozen
+    if job.in_torchs_pipeline:
+        by_pool["messages"] = _received(job, stages)
     return {pool: size for pool, size in (by_pool | _of_software(job, layers)).items() if size}
+
+
+def _alone(job: ParallelJob) -> bool:
+    return job.mesh.degree(*DATA) == 1 and job.layout.strategy not in MEGATRON
+
+
+def _received(job: ParallelJob, stages: Sequence[int]) -> int:
+    """Return the bytes of all that a rank's stages receive: torch has a tensor for each micro-batch.
+
+    From torch/distributed/pipelining/stage.py, PyTorch 2.13: ``_prepare_forward_infra`` and
+    ``_prepare_backward_infra``.
+    """
+    between = (0, *job.between_nbytes, 0)
+    return job.micro_batches * sum(between[one] + between[one + 1] for one in stages)
 
 
 def _of_software(job: ParallelJob, layers: list[RankLayer]) -> dict[str, int]:

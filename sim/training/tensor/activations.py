@@ -118,8 +118,11 @@ class Activations:
             tokens, hidden = self.routed.got, self.routed.hidden
         gradients = 0
         if self.numerics.checkpointing != "full":
-            gradients = tokens * hidden * (2 + self.cut.decoder.gated) * self.itemsize
-        return gradients + self.between
+            # the product behind the activation function has freed its input
+            inside = 2 + self.cut.decoder.gated - self.kept.frees
+            gradients = tokens * hidden * inside * self.itemsize
+        weight = hidden * self.cut.decoder.width * self.itemsize if self.kept.frees else 0
+        return gradients + self.between + weight
 
     @property
     def embedding(self) -> int:
@@ -130,13 +133,13 @@ class Activations:
     def head(self) -> tuple[int, int, int]:
         """Bytes that norm, output product and loss keep, and hold more in forward and in backward."""
         cut, how = self.cut, self.numerics
-        loss = self.kept.of_loss(how.loss)
-        logits = self._tokens * cut.vocabulary
+        loss = self.kept.of_loss(how.loss, self.itemsize)
+        logits = self._tokens * cut.vocabulary * (cut.parallel.degree if cut.parallel.gathers_logits else 1)
         weight = cut.vocabulary * cut.decoder.width * self.itemsize
-        kept = self._bytes(logits, loss.kept)
+        kept = int(logits * loss.kept)
         product = self._bytes(logits, 2) + weight + (self.between if how.loss != "fused" else 0)
-        backward = max(self._bytes(logits, loss.backward), product)
-        return self.between + self._gathered + kept, self._bytes(logits, loss.forward) - kept, backward - kept
+        backward = max(int(logits * loss.backward), product)
+        return self.between + self._gathered + kept, int(logits * loss.forward) - kept, backward - kept
 
     @property
     def _tokens(self) -> int:

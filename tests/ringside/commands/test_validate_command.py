@@ -76,7 +76,9 @@ def test_what_was_measured_before_it_was_cut_off_is_printed(ringside, measured):
 
 def test_bad_words_are_refused_before_anything_runs(ringside, refused):
     assert ringside("validate", "weather")[::2] == (
-        2, "ringside: unknown validation 'weather'; write one of collectives, ddp, training, disturbances\n"
+        2,
+        "ringside: unknown validation 'weather'; "
+        "write one of collectives, ddp, training, memory, disturbances\n",
     )  # fmt: skip
     assert "not a picture format" in refused("validate", "--plot", "page.bmp")
 

@@ -130,7 +130,11 @@ def test_ddp_by_a_layout_is_the_step_of_before(
     )  # fmt: skip
     assert found.step_s == pytest.approx(before.step_s, rel=1e-12)
     assert found.samples == before.samples
-    assert found.peak_nbytes == memory(work, DataParallel(), optimizer).total
+    most = memory(work, DataParallel(), optimizer)
+    # gradients of the only backward come as activations go
+    assert most.total - most.gradients <= found.peak_nbytes <= most.total
+    if accumulation > 1:
+        assert found.peak_nbytes == most.total
     (stage,) = found.stages
     for name in ("compute_s", "contention_s", "copy_s", "communication_s", "exposed_s"):
         assert getattr(stage, name) == pytest.approx(getattr(before, name), rel=1e-9, abs=1e-12)
@@ -213,7 +217,7 @@ def _of_all(made: ParallelJob) -> list[tuple[str, int]]:
 
 def test_context_parallel_ranks_have_buckets_of_ddp() -> None:
     found = Writing(job(Layout(cp=2), 2, 1)).step(0)
-    assert found.held["buckets"] == found.held["gradients"]
+    assert found.held["buckets"] == found.held["parameters"]
 
 
 layouts = st.builds(
