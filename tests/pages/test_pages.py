@@ -23,7 +23,7 @@ NOT_RUN_TODAY = {
 LONG = {"measure", "published_training", "ring_or_tree"}
 """Pages that run for long to show what other tests show too."""
 
-WRITES = {"--plot", "--trace", "--export", "--tuner-csv", "--timeline", "-o"}
+WRITES = {"--plot", "--plot-memory", "--trace", "--export", "--tuner-csv", "--timeline", "-o"}
 
 
 @pytest.mark.parametrize(

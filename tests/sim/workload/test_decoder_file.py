@@ -101,7 +101,7 @@ def test_timed_layers_and_measured_steps_are_no_decoders(tmp_path: Path) -> None
             "neither a decoder nor timed layers; write layers, width, heads, ",
         ),
         ({"layers": 4}, "a.yaml", "width: is missing"),
-        (SMALL | {"widht": 1}, "a.yaml", "widht: is not known; allowed: name, layers, width.*mean width"),
+        (SMALL | {"widths": 1}, "a.yaml", "widths: is not known; allowed: name, layers, width.*mean width"),
         (SMALL | {"norm": "batch"}, "a.yaml", "norm: 'batch': input should be 'layer' or 'rms'"),
         (SMALL | {"layers": 0}, "a.yaml", "layers: 0: input should be greater than or equal to 1"),
         (SMALL | {"heads": 7}, "a.yaml", "a width of 512 does not divide by 7 heads"),
