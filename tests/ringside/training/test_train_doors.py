@@ -13,13 +13,14 @@ from ringside.sim.libraries.find import default_library, find_library
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.ddp.scaling import SPREAD, contention
 from ringside.sim.training.layout_mesh import mesh_of
-from ringside.sim.training.memory.room import room_of
 from ringside.sim.training.mesh import DATA
 from ringside.sim.training.strategies import AT_ONCE, FSDP, MEGATRON, STRATEGIES, ULYSSES_STRATEGIES
+from ringside.sim.training.tensor.decoder import DecoderOnGpu
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import STORED, device_of
 from ringside.validation.questions.layout import ByLayout
 from ringside.validation.questions.models import find_model
+from ringside.validation.questions.step_time import StepTime
 from ringside.validation.questions.training import Training
 from tests.tiers import slow_or_proof
 
@@ -135,6 +136,7 @@ def resolved(words: Words) -> Words:
     group = mesh.together(0, *DATA)
     alone = all(words.get(name, 1) == 1 for name in ("tp", "cp", "pp", "ep"))
     on_gpu = training.model_on(gpu)
+    asked = StepTime(**words).ask()
     batch = on_gpu.batch
     usual: Words = {
         "strategy": "ddp", "tp": 1, "cp": 1, "pp": 1, "ep": 1, "ep_imbalance": 1.0, "checkpointing": "none",
@@ -144,11 +146,13 @@ def resolved(words: Words) -> Words:
         "contention": contention(libraries.of(group), gpu) if len(group) > 1 else 0.0,
         # torch's wrapper of whole models, and the one process, pass what they are given; all else one sample
         "micro_batch": batch if strategy in AT_ONCE and alone else 1,
-        "clip": strategy in MEGATRON, "reserve": room_of(gpu).reserve,
+        "clip": strategy in MEGATRON, "reserve": asked.fit.reserve,
     }  # fmt: skip
     model = find_model(words["model"])
     if isinstance(model, Decoder):
-        usual |= {"attention": "flash", "dropout": False, "loss": "written"}
+        on_ranks = asked.question.model_on_gpu
+        assert isinstance(on_ranks, DecoderOnGpu)
+        usual |= {"attention": on_ranks.numerics.attention, "dropout": False, "loss": "written"}
     if ":" not in words["model"]:
         assert isinstance(model, Decoder)
         usual["seq"] = model.sequence

@@ -79,7 +79,7 @@ def rows(each: int | None) -> Iterator[tuple[str, StepTime, float]]:
     for run in short[:9:4][:each]:
         yield "llm_foundry", llm_foundry.training(run, 0.5, 1), llm_foundry.predicted_s(run, 0.5)
     for of in [one for one in dgxc.steps() if (one.framework, one.gpus) == ("paxml", 32)][:each]:
-        yield "dgxc", of.training(1.2), of.predicted_s(1.2)
+        yield "dgxc", of.training(0.8), of.predicted_s(0.8)
     nemo = next(one for one in dgxc.steps() if one.model == "nemotron4-340b")
     yield "dgxc", nemo.training(0.6, 16), nemo.predicted_s(0.6)
     *_, most = mlperf.submissions()
