@@ -159,12 +159,12 @@ ASKED = {
 """What each command is asked, beside where its answer is to go."""
 
 ENDINGS = {
-    "plot": ".svg", "timeline": ".svg", "html": ".html", "trace": ".json", "tuner_csv": ".csv",
-    "output": ".yaml", "export": ".goal",
+    "plot": ".svg", "plot_memory": ".svg", "timeline": ".svg", "html": ".html", "trace": ".json",
+    "tuner_csv": ".csv", "output": ".yaml", "export": ".goal",
 }  # fmt: skip
 """Options that name what is written, with an ending that they take."""
 
-READ = {"nccl_graph", "anchor"}
+READ = {"nccl_graph", "anchor", "megatron"}
 """Options that name a file that is read."""
 
 
@@ -195,7 +195,7 @@ def test_what_cannot_be_written_is_refused_before_any_work(refused, folder, monk
         "ask: simulate\noptions: {collective: all_reduce}\ngrid: {cluster: [star:2]}\n"
     )
     (folder / "job.py").write_text("def main(dist):\n    dist.all_reduce(8)\n")
-    flag = {"output": "-o", "tuner_csv": "--tuner-csv"}.get(option, f"--{option}")
+    flag = {"output": "-o"}.get(option, f"--{option.replace('_', '-')}")
     words = [*command.split(), *ASKED.get(command, "").split(), flag, f"/proc/ringside{ENDINGS[option]}"]
     if command == "program" and option == "output":
         words = ["program", "job.py", "-g", "2", "--real", flag, "/proc/ringside.jsonl"]
