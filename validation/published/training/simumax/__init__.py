@@ -1,8 +1,8 @@
 """A few layers of Llama 3 70B and DeepSeek-V2 under Megatron-core on 8 B200.
 
 github.com/MooreThreads/SimuMax (Apache-2.0), its release table for B200: measured milliseconds of a step of
-four micro-batches of one sequence of 4,096 tokens, ZeRO 1, gradients summed in float32; nothing is
-taken to be recomputed, which the table does not say.
+four micro-batches of one sequence of 4,096 tokens, by simu_tools/megatron_scripts/scripts: Megatron's distributed
+optimizer, FlashAttention, nothing recomputed, experts of capacity 1. The fused loss is the table's.
 Of each model the first row sets the efficiency of products for the others. The naive rule is a constant
 utilization with the pipeline's bubble.
 """
@@ -49,11 +49,11 @@ class SimumaxStep(NamedTuple):
 
     def training(self, efficiency: float | None) -> StepTime:
         """Return the training with products at this share of the peak, None for one by kernels."""
-        replicas = GPUS // self.tensor // self.pipeline
         return StepTime(
             model=f"{self.model}:{SEQUENCE},layers={self.layers}", cluster="dgx-b200", precision="bf16",
-            dtype="bf16", compute_efficiency=efficiency, stack="te", loss="fused",
-            strategy="distributed_optimizer" if replicas > 1 else "ddp", tp=self.tensor,
+            compute_efficiency=efficiency, stack="te", attention="flash", loss="fused",
+            strategy="distributed_optimizer", tp=self.tensor,
+            capacity_factor=1.0 if self.model == "deepseek-v2" else None,
             sequence_parallel=self.tensor > 1, pp=self.pipeline, ep=self.expert,
             batch=self.micro_batches, micro_batch=1,
         )  # fmt: skip
