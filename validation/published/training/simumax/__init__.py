@@ -1,8 +1,9 @@
 """A few layers of Llama 3 70B and DeepSeek-V2 under Megatron-core on 8 B200.
 
 github.com/MooreThreads/SimuMax (Apache-2.0), its release table for B200: measured milliseconds of a step of
-four micro-batches of one sequence of 4,096 tokens, by simu_tools/megatron_scripts/scripts: Megatron's distributed
-optimizer, FlashAttention, nothing recomputed, experts of capacity 1. The fused loss is the table's.
+four micro-batches of one sequence of 4,096 tokens, started by simu_tools/megatron_scripts/scripts: Megatron's
+distributed optimizer, FlashAttention, nothing recomputed, experts of capacity 1. The fused loss is the
+table's.
 Of each model the first row sets the efficiency of products for the others. The naive rule is a constant
 utilization with the pipeline's bubble.
 """
