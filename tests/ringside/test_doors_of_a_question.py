@@ -26,7 +26,7 @@ QUESTIONS = {
     "simulate all_reduce --cluster dgx-h100:2 --size 64M": 29,
     f"compare {LOG} --cluster dgx-h100:1 --plot comparison.png": 45,
     "train --model resnet50 --cluster dgx-h100:2": 68,
-    "train --model llama3-8b --cluster dgx-h130:2 --strategy fsdp --pp 2 --batch 4": 100,
+    "train --model llama3-8b --cluster dgx-h100:2 --strategy fsdp --pp 2 --batch 4": 130,
     f"program {SCRIPT} -g 4": 18,
 }
 
