@@ -86,6 +86,10 @@ def _changed_fields(layout: Layout) -> Iterator[dict[str, Any]]:
         yield {"pp": layout.pp * times}
 
 
+NEGLIGIBLE = 0.001
+"""The share of a peak below which a change saves nothing worth its time."""
+
+
 class Saving(NamedTuple):
     """A layout that differs in one way, and the bytes by which its largest peak is less."""
 
@@ -102,7 +106,7 @@ def savings(layout: Layout, job: Callable[[Layout], ParallelJob]) -> list[Saving
     lower: list[Saving] = []
     seen: set[tuple[str, ...]] = set()
     for changed in _changed_fields(layout):
-        # degrees come in growing steps, of which the first costs least
+        # a degree is tried in growing steps: the smallest one that saves memory costs least
         kind = ("checkpointing", changed["checkpointing"]) if "checkpointing" in changed else tuple(changed)
         if kind in seen:
             continue
@@ -111,7 +115,7 @@ def savings(layout: Layout, job: Callable[[Layout], ParallelJob]) -> list[Saving
             nbytes = peak_nbytes(job(other))
         except ValueError:
             continue
-        if nbytes < before:
+        if before - nbytes > NEGLIGIBLE * before:
             seen.add(kind)
             lower.append(Saving(other, before - nbytes))
     return sorted(lower, key=lambda one: -one.nbytes)

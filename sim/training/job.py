@@ -109,7 +109,7 @@ def workload_on_rank(workload: Workload, *, units: bool, model_flops: float | No
             # half of it is for the input's gradient, if there are both
             input_gradient=(Kernels(sum(layer.backward_s for layer in run) / 2),),
             weight_gradient=(Kernels(sum(layer.backward_s for layer in run) / 2),),
-            kept_nbytes=sum(layer.activation_nbytes for layer in run),
+            kept=(("activations", sum(layer.activation_nbytes for layer in run)),),
             wrapped=not units or _block(run[0].name) is not None,
         )
         for name, run in zip(names, runs, strict=True)
@@ -250,12 +250,12 @@ class ParallelJob:
             layers[-1] = replace(layers[-1], parameters=(*layers[-1].parameters, self.model.tied))
         if self.in_torchs_pipeline and layers and stage == self.layout.stages - 1:
             # a stage keeps its output until its backward, the logits too
-            kept = layers[-1].kept_nbytes + self.model.output_nbytes // self.layout.tp
-            layers[-1] = replace(layers[-1], kept_nbytes=kept)
+            logits = "logits until backward", self.model.output_nbytes // self.layout.tp
+            layers[-1] = replace(layers[-1], kept=(*layers[-1].kept, logits))
         if self.in_torchs_pipeline and layers and stage:
             # its first layer's input is among the tensors for messages
-            kept = max(layers[0].kept_nbytes - self.model.between_nbytes[own[0] - 1], 0)
-            layers[0] = replace(layers[0], kept_nbytes=kept)
+            received = min(layers[0].kept_nbytes, self.model.between_nbytes[own[0] - 1])
+            layers[0] = replace(layers[0], kept=(*layers[0].kept, ("input among messages", -received)))
         return tuple(layers)
 
     def own_nbytes(self, layers: Iterable[RankLayer]) -> int:

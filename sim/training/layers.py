@@ -6,7 +6,7 @@ before data parallelism shards it. A model defines its layers, a schedule their 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import NamedTuple
 
@@ -35,12 +35,16 @@ Pass = tuple[Kernels | Exchange, ...]
 """A micro-batch's operations in a layer, in order."""
 
 
+Terms = tuple[tuple[str, int], ...]
+"""Bytes by what they belong to."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankLayer:
     """One layer on one rank.
 
     Backward is ``recomputed``, then ``backward``. Schedules that split it have ``recomputed`` and
-    ``input_gradient`` first, ``weight_gradient`` later. ``kept_nbytes`` of activations are held from forward
+    ``input_gradient`` first, ``weight_gradient`` later. ``kept`` activations are held from forward
     to the end of backward, ``recomputed_nbytes`` more during backward; ``forward_nbytes`` and
     ``backward_nbytes`` are held during one pass alone, such as other ranks' activations, or gradients.
     ``wrapped`` says that FSDP wraps it as a unit of its own; the parameters of all other layers belong to the
@@ -57,13 +61,17 @@ class RankLayer:
     input_gradient: Pass = ()
     weight_gradient: Pass = ()
     recomputed: Pass = ()
-    kept_nbytes: int = 0
+    kept: Terms = ()
     recomputed_nbytes: int = 0
     forward_nbytes: int = 0
     backward_nbytes: int = 0
     wrapped: bool = True
     experts: tuple[Tensor, ...] = ()
     arrival: tuple[tuple[tuple[str, ...], float], ...] = ()
+    kept_nbytes: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kept_nbytes", sum(nbytes for _, nbytes in self.kept))
 
     @property
     def nbytes(self) -> int:
@@ -154,7 +162,7 @@ def _modules(layer: RankLayer) -> list[RankLayer]:
             weight_gradient=weights[place],
             # the whole layer is recomputed before its backward begins
             recomputed=layer.recomputed if place == last else (),
-            kept_nbytes=0 if place else layer.kept_nbytes,
+            kept=() if place else layer.kept,
             recomputed_nbytes=0 if place else layer.recomputed_nbytes,
         )
         for place, own in enumerate(owned)

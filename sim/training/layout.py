@@ -43,9 +43,9 @@ class Layout:
     ``shard`` ranks hold one copy of the parameters together under ``hsdp``, None those of a machine; under
     ``distributed_optimizer`` and ``hybrid_zero`` they share an optimizer, None all of them. ``schedule`` and
     ``virtual``, stages per rank or 0 for the usual number, only matter in a pipeline
-    (`ringside.sim.training.pipeline`), as do ``microbatch_group``, the micro-batches that pass an interleaved
-    stage in a row, None as many as ranks, and ``pp_layout``, Megatron-LM's text for the layers of each stage.
-    ``tables`` are custom actions of its ranks; ``schedule`` is then only their name. A micro-batch has
+    (`ringside.sim.training.pipeline`), as do ``microbatch_group``, the number of consecutive micro-batches of
+    an interleaved stage, None that of ranks, and ``pp_layout``, Megatron-LM's text for the layers of each
+    stage. ``tables`` are custom actions of its ranks; ``schedule`` is then only their name. A micro-batch has
     ``micro_batch`` samples, 0 for all. ``recompute`` are the modules that selective ``checkpointing``
     recomputes, separated by commas. ``clip`` says that gradients are clipped by their norm over all ranks;
     ``no_sync`` that gradients are reduced only after the last micro-batch, and held whole until then

@@ -3,9 +3,12 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ringside.sim.training.memory.optimizers import OPTIMIZERS
+from ringside.sim.workload.decoder import Decoder
+from ringside.sim.workload.decoder_file import decoder_of
 from ringside.validation.megatron.arguments import Arguments
 from ringside.validation.megatron.known import PROGRAMS, REFUSED, is_ignored, is_unmodelled
 from ringside.validation.megatron.model import Shape, shape_of
@@ -53,16 +56,22 @@ Options = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Translation:
-    """A decoder's ``shape``, the ``options`` of `train`, and the arguments ``unmodelled`` and ``unknown``."""
+class Launch:
+    """What arguments start: a decoder and ``options`` of `train`; those ``unmodelled`` and ``unknown``."""
 
-    shape: Shape
+    decoder: Decoder
     options: Mapping[str, Any]
     unmodelled: Sequence[str]
     unknown: Sequence[str]
 
+    @property
+    def remarks(self) -> list[str]:
+        """Sentences on the arguments that no option says."""
+        remarks = {"not modelled": self.unmodelled, "not understood": self.unknown}
+        return [f"{what}: {', '.join(dict.fromkeys(names))}" for what, names in remarks.items() if names]
 
-def translated(given: Arguments, ranks: int) -> Translation:
+
+def launched(given: Arguments, ranks: int) -> Launch:
     """Return the training that the arguments start on this number of ranks; raise ValueError for another."""
     what = PROGRAMS.get(given.program)
     if what or given.text("--tokenizer-type").startswith("Bert"):
@@ -74,7 +83,8 @@ def translated(given: Arguments, ranks: int) -> Translation:
     options = _layout(given, shape, ranks) | _kernels(given)
     unmodelled = [name for name in given.values if is_unmodelled(name)] + _partly(given)
     others = given.values.keys() - _UNDERSTOOD - {*unmodelled}
-    return Translation(shape, options, unmodelled, sorted(name for name in others if not is_ignored(name)))
+    unknown = sorted(name for name in others if not is_ignored(name))
+    return Launch(decoder_of(shape, Path(given.name)), options, unmodelled, unknown)
 
 
 def _layout(given: Arguments, shape: Shape, ranks: int) -> Options:
@@ -190,30 +200,34 @@ def _recomputation(given: Arguments) -> Options:
 
 
 def _kernels(given: Arguments) -> Options:
-    is_local = given.text("--transformer-impl", "transformer_engine") == "local"
-    backend = given.text("--attention-backend", "local" if is_local else "auto")
-    unfused = backend in ("unfused", "local") and not given.has("--use-flash-attn")
     precision = "bf16" if given.has("--bf16") else "fp16" if given.has("--fp16") else "fp32"
     if given.has("--fp8-format"):
         precision = PRECISIONS.get(given.text("--fp8-recipe", "delayed"), "fp8")
-    fusion = given.text("--cross-entropy-fusion-impl", "native")
-    loss = (
-        "written"
-        if not given.has("--cross-entropy-loss-fusion")
-        else "fused"
-        if fusion == "te"
-        else "compiled"
-    )
+    loss = "written"
+    if given.has("--cross-entropy-loss-fusion"):
+        loss = "fused" if given.text("--cross-entropy-fusion-impl") == "te" else "compiled"
     return {
         "precision": precision,
-        "stack": "megatron" if is_local else "te",
-        "attention": "unfused" if unfused else "flash",
+        "stack": "megatron" if _is_local(given) else "te",
+        "attention": _attention(given),
         "dropout": any(given.share(f"--{what}-dropout", 0.1) > 0 for what in ("hidden", "attention")),
         "loss": loss,
         "accumulation_fusion": not given.has("--no-gradient-accumulation-fusion"),
         "cublas_workspace": _workspace(given.environment.get("CUBLAS_WORKSPACE_CONFIG")),
         "sequential_experts": given.has("--num-experts") and not given.has("--moe-grouped-gemm"),
     }
+
+
+def _is_local(given: Arguments) -> bool:
+    return given.text("--transformer-impl", "transformer_engine") == "local"
+
+
+def _attention(given: Arguments) -> str | None:
+    """Return the kernel of attention; None for the one that TransformerEngine chooses for the GPU."""
+    if given.has("--use-flash-attn"):
+        return "flash"
+    backend = given.text("--attention-backend", "local" if _is_local(given) else "auto")
+    return {"local": "unfused", "unfused": "unfused", "flash": "flash", "fused": "fused"}.get(backend)
 
 
 def _workspace(config: str | None) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any
 from ringside.sim.questions.question import QuestionError, option
 from ringside.sim.workload.decoder import Decoder
 from ringside.validation.megatron.arguments import Arguments, read_arguments
-from ringside.validation.megatron.started import started
+from ringside.validation.megatron.training import launched
 from ringside.validation.questions.models import measured_rate
 from ringside.validation.questions.training import MODEL, TrainingOnCluster
 
@@ -42,7 +42,7 @@ class LaunchedTraining(TrainingOnCluster):
         """Take the file's model and options; raise QuestionError for others beside them."""
         ranks = self.bound().ranks if self.ranks is None else self.ranks
         try:
-            launch = started(arguments, ranks)
+            launch = launched(arguments, ranks)
         except ValueError as error:
             raise QuestionError(f"{self.megatron}: {error}") from None
         own = given | {name: getattr(self, name) for name in self.changed(*launch.options)}

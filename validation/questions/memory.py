@@ -6,6 +6,8 @@ from typing import Any
 
 from ringside.sim.training import advice
 from ringside.sim.training.fsdp_policy import OPTIMIZER
+from ringside.sim.training.job import ParallelJob
+from ringside.sim.training.layers import Terms
 from ringside.sim.training.layout import Layout
 from ringside.sim.training.memory.room import FITS, MemoryFit
 from ringside.sim.training.parallel import ParallelTraining
@@ -27,6 +29,18 @@ def allocated(stages: Sequence[StageTime]) -> list[dict[str, int]]:
         }
         for place, one in enumerate(stages)
     ]  # fmt: skip
+
+
+def kept_bytes(job: ParallelJob, place: int) -> list[dict[str, Any]]:
+    """Return what a micro-batch keeps in the layers of a pipeline rank, by term; equal layers are one."""
+    alike: dict[Terms, list[str]] = {}
+    for stage in job.placement.of(place):
+        for layer in job.layers(stage):
+            alike.setdefault(layer.kept, []).append(layer.name)
+    return [
+        {"layers": names, "terms": {name: nbytes for name, nbytes in kept if nbytes}}
+        for kept, names in alike.items()
+    ]
 
 
 def lighter(training: ParallelTraining, layout: Layout, fit: MemoryFit) -> tuple[str, int] | None:

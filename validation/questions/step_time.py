@@ -29,7 +29,7 @@ from ringside.topologies.catalogue import split
 from ringside.topologies.placement import PACKED, placement_notes
 from ringside.topologies.units import format_duration
 from ringside.validation.questions.launched import LaunchedTraining
-from ringside.validation.questions.memory import allocated, lighter, savings
+from ringside.validation.questions.memory import allocated, kept_bytes, lighter, savings
 from ringside.validation.questions.models import is_timed
 from ringside.validation.questions.training import TrainingOnCluster
 
@@ -280,6 +280,11 @@ class StepUnderLayout:
     def would_fit(self) -> tuple[str, int] | None:
         """Options that would make it fit, and the peak with them; None if it fits or none is known."""
         return lighter(self.question.training, self.question.job.layout, self.fit)
+
+    @cached_property
+    def kept(self) -> list[list[dict[str, Any]]]:
+        """What a micro-batch keeps in the layers of each stage's ranks, by term."""
+        return [kept_bytes(self.question.job, place) for place in range(len(self.step.stages))]
 
     @cached_property
     def savings(self) -> list[dict[str, Any]]:

@@ -206,10 +206,10 @@ def _cells(one: ScaledStep) -> tuple[console.Cell, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class ParallelAnswer:
-    """The printed answer; ``lists_savings`` adds what would save memory."""
+    """The printed answer; with ``shows_memory`` also what the memory is for, and what would save some."""
 
     answer: StepUnderLayout
-    lists_savings: bool = False
+    shows_memory: bool = False
 
     @property
     def verdict(self) -> str:
@@ -225,8 +225,29 @@ class ParallelAnswer:
         """Write a table of the stages."""
         disturbance = self.answer.disturbed.lines() if self.answer.disturbed else []
         console.print_table([*self._comments(), *self.answer.notes, *disturbance], *self._table())
-        if self.lists_savings:
-            console.print_comments(self._savings())
+        if self.shows_memory:
+            self._print_memory()
+
+    def _print_memory(self) -> None:
+        """Write tables of the memory of each stage, and of what layers keep where it is largest."""
+        stages = self.answer.step.stages
+        worst = max(range(len(stages)), key=lambda place: stages[place].peak.nbytes)
+        purposes = dict.fromkeys(name for stage in stages for name in stage.peak.by_pool)
+        console.print_table(
+            ["memory of a GPU at the peak of each stage"],
+            [("purpose", ""), *((f"stage {place}", "(GiB)") for place in range(len(stages)))],
+            [(name, *(one.peak.by_pool.get(name, 0) / 2**30 for one in stages)) for name in purposes],
+        )
+        console.print_table(
+            [f"what a micro-batch keeps for backward in each layer of stage {worst}"],
+            [("layer", ""), ("alike", ""), ("tensors", ""), ("kept", "(MiB)")],
+            [
+                (one["layers"][0], len(one["layers"]), name, nbytes / 2**20)
+                for one in self.answer.kept[worst]
+                for name, nbytes in one["terms"].items()
+            ],
+        )
+        console.print_comments(self._savings())
 
     def _savings(self) -> list[str]:
         return [
@@ -302,9 +323,9 @@ class ParallelAnswer:
 
     def _content(self) -> dict[str, Any]:
         answer = self.answer
-        listed = {"savings": answer.savings} if self.lists_savings else {}
+        memory = {"kept": answer.kept, "savings": answer.savings} if self.shows_memory else {}
         first = {"inputs": answer.inputs, "notes": answer.notes, **answer.totals}
-        return {**first, **listed, "rows": answer.rows}
+        return {**first, **memory, "rows": answer.rows}
 
     def _comments(self) -> list[str]:
         answer, step, question = self.answer, self.answer.step, self.answer.question

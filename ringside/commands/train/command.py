@@ -57,6 +57,17 @@ ONE_LAYOUT = {"sweep", "accumulation", *(one.name for one in fields(Disturbances
 """Options that do not apply to a search."""
 
 
+Memory = Annotated[
+    bool, typer.Option("--memory", help="Print what the memory is for, and which changes save some.")
+]
+PlotMemory = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", callback=options.check_picture, help="Draw each stage's memory over the step."
+    ),
+]
+
+
 @asks(StepTime, LayoutSearch)
 def command(
     question: StepTime,
@@ -72,16 +83,9 @@ def command(
     ] = False,
     top: int = 0,
     fixed: Sequence[str] = (),
-    savings: Annotated[
-        bool, typer.Option("--savings", help="List changes of the layout by the memory that they save.")
-    ] = False,
+    memory: Memory = False,
     plot: options.Plot = None,
-    plot_memory: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", callback=options.check_picture, help="Draw each stage's memory over the step."
-        ),
-    ] = None,
+    plot_memory: PlotMemory = None,
     html: options.Html = None,
     trace: options.Trace = None,
     force: options.Force = False,
@@ -100,7 +104,7 @@ def command(
         _check_launched(question, context, search=search)
     if search:
         given = console.given(context)
-        for name in sorted(given & {*ONE_LAYOUT, "plot_memory", "savings"}):
+        for name in sorted(given & {*ONE_LAYOUT, "plot_memory", "memory"}):
             raise ValueError(
                 f"--{name.replace('_', '-')} is of one layout, and --search has many; leave it out"
             )
@@ -111,8 +115,8 @@ def command(
         if fixed or top != TOP:
             raise ValueError(f"--{'fixed' if fixed else 'top'} is of --search; add it, or leave it out")
         answer = _asked(question, sweep, plot, trace)
-        if plot_memory or savings:
-            answer = _with_memory(answer, plot_memory, savings=savings)
+        if plot_memory or memory:
+            answer = _with_memory(answer, plot_memory, shown=memory)
     if html:
         write_page(answer.page(), html, [*read, plot, plot_memory, trace])
     answer.print_json() if json else answer.print()
@@ -167,16 +171,16 @@ def _asked(
     return ParallelAnswer(answer=answer) if isinstance(answer, StepUnderLayout) else StepsAnswer(steps=answer)
 
 
-def _with_memory(answer: StepsAnswer | ParallelAnswer, plot: Path | None, *, savings: bool) -> ParallelAnswer:
-    """Draw the memory of a step under a layout; return the answer, with what saves some if requested."""
+def _with_memory(answer: StepsAnswer | ParallelAnswer, plot: Path | None, *, shown: bool) -> ParallelAnswer:
+    """Draw the memory of a step under a layout; return the answer, which shows it if requested."""
     if isinstance(answer, StepsAnswer):
-        option = "--savings" if savings else "--plot-memory"
+        option = "--memory" if shown else "--plot-memory"
         raise ValueError(f"{option} is of a layout, and this is plain ddp; add for example --micro-batch 1")
     if plot:
         from ringside.pictures.jobs.memory import draw_memory
 
         draw_memory(answer.answer.step, answer.answer.fit, plot)
-    return replace(answer, lists_savings=savings)
+    return replace(answer, shows_memory=shown)
 
 
 def _swept(question: StepTime, sweep: str, plot: Path | None) -> StepsAnswer:

@@ -13,7 +13,7 @@ rank. Inferred from bytes after the step of its functional tests."""
 
 
 def makes_gradients(job: ParallelJob) -> bool:
-    """Return whether each step makes all gradients anew: they are neither sharded nor parts of buckets."""
+    """Return whether each step allocates gradients again: they are neither sharded nor parts of buckets."""
     whole = _alone(job) or job.layout.strategy == "ddp"
     return whole and job.ddp.set_to_none and not job.ddp.gradient_as_bucket_view
 

@@ -9,7 +9,7 @@ fused attention and no dropout.
 
 from dataclasses import dataclass
 
-from ringside.sim.compute.kept import Kept
+from ringside.sim.compute.kept import Kept, OfLoss
 from ringside.sim.training.tensor.costs import Numerics
 from ringside.sim.training.tensor.cut import Cut
 
@@ -58,34 +58,35 @@ class Activations:
         }
 
     @property
-    def layer(self) -> int:
-        """Bytes of a layer without recomputation."""
-        return sum(self.terms.values())
+    def kept_terms(self) -> dict[str, int]:
+        """Bytes that a layer keeps, by what they belong to."""
+        recomputed = self._recomputed
+        return {name: nbytes - recomputed.get(name, 0) for name, nbytes in self.terms.items()}
 
     @property
-    def recomputable(self) -> tuple[int, int]:
-        """Bytes that a layer keeps, and those that its backward recomputes."""
-        checkpointing = self.numerics.checkpointing
-        if checkpointing == "none":
-            return self.layer, 0
-        again = self._modules if checkpointing == "selective" else self.layer - self.between
-        return self.layer - again, again
+    def recomputed_nbytes(self) -> int:
+        """Bytes that a layer's backward recomputes."""
+        return sum(self._recomputed.values())
 
     @property
-    def _modules(self) -> int:
-        """Bytes that selective checkpointing recomputes: inside modules, or of what they make."""
-        terms, routed = self.terms, self.routed
-        nbytes = {"core_attn": self.core, "layernorm": 2 * self._gathered}
+    def _recomputed(self) -> dict[str, int]:
+        """Bytes that backward recomputes, by what they belong to: all but the input, or those of modules."""
+        terms, routed, how = self.terms, self.routed, self.numerics
+        if how.checkpointing == "none":
+            return {}
+        if how.checkpointing == "full":
+            return terms | {"norms": terms["norms"] - self.between}
+        modules = {"core_attn": {"attention": self.core}, "layernorm": {"norms": 2 * self._gathered}}
         if self.cut.decoder.latent:
-            nbytes["mla_up_proj"] = self._widened
+            modules["mla_up_proj"] = {"queries, keys and values": self._widened}
         if routed is None:
-            nbytes["mlp"] = terms["feed-forward"]
-        elif "moe" in self.numerics.recompute:
-            nbytes["moe"] = sum(terms[name] for name in ("router", "experts", "shared experts"))
+            modules["mlp"] = {"feed-forward": terms["feed-forward"]}
+        elif "moe" in how.recompute:
+            modules["moe"] = {name: terms[name] for name in ("router", "experts", "shared experts")}
         else:
-            nbytes["moe_act"] = self._bytes(routed.got * routed.hidden, 2)
-            nbytes["shared_experts"] = terms["shared experts"]
-        return sum(nbytes.get(module, 0) for module in self.numerics.recompute)
+            modules["moe_act"] = {"experts": self._bytes(routed.got * routed.hidden, 2)}
+            modules["shared_experts"] = {"shared experts": terms["shared experts"]}
+        return {name: nbytes for one in how.recompute for name, nbytes in modules.get(one, {}).items()}
 
     @property
     def between(self) -> int:
@@ -94,12 +95,12 @@ class Activations:
 
     @property
     def core(self) -> int:
-        """Bytes of attention proper without inputs and output, the default saving of `_modules`."""
+        """Bytes of attention proper without inputs and output, which selective checkpointing recomputes."""
         how, cut = self.numerics, self.cut
         rows = self._tokens * cut.heads
         exchanged = 0
         if cut.context.degree > 1:
-            # all-to-alls keep the output before it is sent, rings write keys and values anew
+            # all-to-alls keep the output before it is sent, rings write keys and values again
             elements = cut.query if cut.context.method == "ulysses" else 2 * cut.key_value
             exchanged = self._bytes(self._tokens * elements, 2)
         if how.attention == "unfused":
@@ -125,21 +126,36 @@ class Activations:
         return gradients + self.between + weight
 
     @property
-    def embedding(self) -> int:
+    def embedding(self) -> dict[str, int]:
         """Bytes of the embedding: its dropout's mask."""
-        return self._mask
+        return {"masks": self._mask}
 
     @property
-    def head(self) -> tuple[int, int, int]:
-        """Bytes that norm, output product and loss keep, and hold more in forward and in backward."""
-        cut, how = self.cut, self.numerics
-        loss = self.kept.of_loss(how.loss, self.itemsize)
-        logits = self._tokens * cut.vocabulary * (cut.parallel.degree if cut.parallel.gathers_logits else 1)
-        weight = cut.vocabulary * cut.decoder.width * self.itemsize
-        kept = int(logits * loss.kept)
-        product = self._bytes(logits, 2) + weight + (self.between if how.loss != "fused" else 0)
-        backward = max(int(logits * loss.backward), product)
-        return self.between + self._gathered + kept, int(logits * loss.forward) - kept, backward - kept
+    def head(self) -> dict[str, int]:
+        """Bytes that the last norm and the loss keep."""
+        return {"norms": self.between + self._gathered, "logits": int(self._logits * self._loss.kept)}
+
+    @property
+    def head_forward(self) -> int:
+        """Bytes that the head holds more in forward."""
+        return int(self._logits * self._loss.forward) - self.head["logits"]
+
+    @property
+    def head_backward(self) -> int:
+        """Bytes that the head holds more in backward: of the loss, or of the output product's gradients."""
+        weight = self.cut.vocabulary * self.cut.decoder.width * self.itemsize
+        product = self._bytes(self._logits, 2) + weight
+        product += self.between if self.numerics.loss != "fused" else 0
+        return max(int(self._logits * self._loss.backward), product) - self.head["logits"]
+
+    @property
+    def _logits(self) -> int:
+        parallel = self.cut.parallel
+        return self._tokens * self.cut.vocabulary * (parallel.degree if parallel.gathers_logits else 1)
+
+    @property
+    def _loss(self) -> OfLoss:
+        return self.kept.of_loss(self.numerics.loss, self.itemsize)
 
     @property
     def _tokens(self) -> int:

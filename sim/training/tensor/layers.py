@@ -136,7 +136,6 @@ class _Making:
         forward = merged([*attention.forward, *feed_forward.forward])
         routed = feed_forward.routed if isinstance(feed_forward, Mixture) else None
         activations = replace(self._activations, routed=routed)
-        kept, recomputed = activations.recomputable
         attends = (*self._parameters(*before, after), *self.cut.inner_norms(self._dtype))
         norms = tuple(self.cut.norm(name, self._dtype) for name in ("attention_norm", "feed_forward_norm"))
         tensors = (*attends, *parameters, *norms[0], *norms[1])
@@ -150,8 +149,8 @@ class _Making:
             input_gradient=merged([*feed_forward.input_gradient, *attention.input_gradient]),
             weight_gradient=merged([*feed_forward.weight_gradient, *attention.weight_gradient]),
             recomputed=self._recomputed(forward, proper, feed_forward),
-            kept_nbytes=kept,
-            recomputed_nbytes=recomputed,
+            kept=tuple(activations.kept_terms.items()),
+            recomputed_nbytes=activations.recomputed_nbytes,
             experts=experts,
             forward_nbytes=proper.buffers_nbytes,
             backward_nbytes=proper.buffers_nbytes + activations.backward,
@@ -210,7 +209,7 @@ class _Making:
             backward=(*gathered, Kernels(looked_up.backward)),
             input_gradient=gathered,
             weight_gradient=(Kernels(looked_up.backward),),
-            kept_nbytes=self._activations.embedding,
+            kept=tuple(self._activations.embedding.items()),
             wrapped=False,
         )
 
@@ -244,7 +243,7 @@ class _Making:
                  *embedding.backward]
             ),
             # the token's embedding, both norms' outputs, and these side by side
-            kept_nbytes=layer.kept_nbytes + embedding.kept_nbytes + 5 * self._activations.between,
+            kept=(*layer.kept, *embedding.kept, ("inputs of the prediction", 5 * self._activations.between)),
             arrival=(),
         )  # fmt: skip
 
@@ -257,7 +256,7 @@ class _Making:
         loss = self._beside.loss
         weight: tuple[Tensor, ...] = () if decoder.tied else product.parameters(self._dtype, bias=False)
         norm = cut.norm("norm", self._dtype)
-        kept, forward_nbytes, backward_nbytes = self._activations.head
+        activations = self._activations
         return RankLayer(
             name="head",
             parameters=(*norm, *weight),
@@ -271,9 +270,9 @@ class _Making:
                 ]
                 * times
             ),
-            kept_nbytes=kept * times,
-            forward_nbytes=forward_nbytes,
-            backward_nbytes=backward_nbytes,
+            kept=tuple((name, nbytes * times) for name, nbytes in activations.head.items()),
+            forward_nbytes=activations.head_forward,
+            backward_nbytes=activations.head_backward,
             wrapped=False,
             arrival=_shares(
                 [(product.arrival, loss.backward + self._costs.gradients(product)), self._arrival(norm)]

@@ -262,13 +262,17 @@ def test_the_page_names_every_option_and_every_field(train: Train) -> None:
     assert {name for name in names if f"`{name}`" not in page} == set()
 
 
-def test_savings_and_a_picture_of_memory_belong_to_a_layout(train: Train, tmp_path: Path) -> None:
+def test_memory_is_told_by_purpose_and_by_what_layers_keep(train: Train, tmp_path: Path) -> None:
     picture = tmp_path / "memory.png"
-    answer = json.loads(train(*PIPELINE, "--savings", "--plot-memory", str(picture), "--json"))
+    answer = json.loads(train(*PIPELINE, "--memory", "--plot-memory", str(picture), "--json"))
     saved = [one["saved_bytes"] for one in answer["savings"]]
     assert saved == sorted(saved, reverse=True)
     assert saved
     assert saved[-1] > 0
     assert picture.read_bytes().startswith(b"\x89PNG")
-    text = train(*PIPELINE, "--savings")
-    assert f"{answer['savings'][0]['options']}: -" in text
+    for row, kept in zip(answer["rows"], answer["kept"], strict=True):
+        assert sorted(name for one in kept for name in one["layers"]) == sorted(row["layers"])
+    lines = train(*PIPELINE, "--memory").splitlines()
+    purposes = {name for row in answer["rows"] for name in row["memory_bytes"]["pools"]}
+    assert purposes <= {" ".join(line.split()[:-2]) for line in lines}
+    assert any(f"{answer['savings'][0]['options']}: -" in line for line in lines)

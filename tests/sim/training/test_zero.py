@@ -189,7 +189,7 @@ def test_a_layer_as_modules_does_the_same(counts: list[int], works: list[float],
     passed = tuple(part for seconds in works for part in (Kernels(seconds), between))
     layer = RankLayer(
         name="layer", parameters=tuple(Tensor(f"m{n}.weight", count) for n, count in enumerate(counts)),
-        forward=passed, backward=passed, recomputed=passed, kept_nbytes=7, recomputed_nbytes=5,
+        forward=passed, backward=passed, recomputed=passed, kept=(("activations", 7),), recomputed_nbytes=5,
     )  # fmt: skip
     modules = as_modules([layer])
     assert len(modules) == len(counts)

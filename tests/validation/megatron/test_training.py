@@ -1,11 +1,12 @@
 """Megatron-LM's arguments in the words of `train`."""
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 from ringside.validation.megatron.arguments import Arguments, of_words
-from ringside.validation.megatron.training import Translation, translated
+from ringside.validation.megatron.training import Launch, launched
 
 SMALL = (
     "--num-layers 12 --hidden-size 512 --num-attention-heads 8 --seq-length 1024 "
@@ -13,21 +14,22 @@ SMALL = (
 )
 
 
-def said(text: str, ranks: int = 8, **of: Any) -> Translation:
-    return translated(Arguments("small", of_words(f"{SMALL} {text}".split()), **of), ranks)
+def said(text: str, ranks: int = 8, **of: Any) -> Launch:
+    return launched(Arguments("small", of_words(f"{SMALL} {text}".split()), **of), ranks)
 
 
 def test_what_is_left_out_is_megatrons_default() -> None:
     small = said("")
-    assert small.shape == {
+    assert asdict(small.decoder) == {
         "name": "small", "layers": 12, "width": 512, "heads": 8, "key_value_heads": 8, "head": 0,
         "hidden": 2048, "vocabulary": 50304, "sequence": 1024, "longest": 1024, "gated": False,
         "norm": "layer", "biases": True, "positions": 1024, "tied": True, "predicted": 0, "qk_norm": False,
+        "experts": None, "latent": None,
     }  # fmt: skip
     assert {name: value for name, value in small.options.items() if value not in (None, False)} == {
         "tp": 1, "pp": 1, "cp": 1, "ep": 1, "micro_batch": 4, "strategy": "megatron_ddp",
         "optimizer": "adam", "clip": True, "batch": 4, "checkpointing": "none", "precision": "fp32",
-        "stack": "te", "attention": "flash", "dropout": True, "loss": "written",
+        "stack": "te", "dropout": True, "loss": "written",
         "accumulation_fusion": True,
     }  # fmt: skip
     assert (small.unmodelled, small.unknown) == ([], [])
@@ -79,6 +81,8 @@ WORDS: list[tuple[str, dict[str, Any]]] = [
     ),
     ("--transformer-impl local", {"stack": "megatron", "attention": "unfused"}),
     ("--transformer-impl local --use-flash-attn", {"attention": "flash"}),
+    ("--attention-backend auto", {"attention": None}),
+    ("--attention-backend fused", {"attention": "fused"}),
     ("--attention-backend unfused", {"stack": "te", "attention": "unfused"}),
     ("--attention-dropout 0.0 --hidden-dropout 0", {"dropout": False}),
     ("--cross-entropy-loss-fusion", {"loss": "compiled"}),
@@ -145,7 +149,7 @@ SHAPES: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("text", "shape"), SHAPES)
 def test_arguments_are_a_shape(text: str, shape: dict[str, Any]) -> None:
     found = said(text)
-    assert {name: found.shape.get(name) for name in shape} == shape
+    assert {name: asdict(found.decoder).get(name) for name in shape} == shape
     assert not found.unknown
 
 

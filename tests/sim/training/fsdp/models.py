@@ -29,7 +29,7 @@ def layer(
 ) -> RankLayer:
     return RankLayer(
         name=name, parameters=tensors, forward=(Kernels(forward),), backward=(Kernels(backward),),
-        kept_nbytes=100, wrapped=wrapped,
+        kept=(("activations", 100),), wrapped=wrapped,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from ringside.sim.training.memory.peak import use
 from ringside.sim.training.step import ParallelStep, StageTime
 from ringside.sim.workload.decoder import Decoder
 from ringside.validation.questions.models import find_model
+from ringside.validation.questions.step_time import StepTime, StepUnderLayout
 
 MIB = 2**20
 
@@ -106,6 +107,20 @@ def test_experts_are_counted_by_hand() -> None:
     assert stage.peak.by_pool["workspaces"] == (2 + 1 + 4) * 32 * MIB
     assert one_by_one.peak.by_pool["workspaces"] == (2 + 1) * 32 * MIB
     assert gathering.peak.by_pool["gathered tokens"] == 2 * tokens * 4 * width
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "selective", "full"])
+def test_terms_of_layers_are_all_that_is_kept(checkpointing: str) -> None:
+    """What the layers of a stage keep and backward holds is what the peak has of activations."""
+    asked = StepTime(
+        model="llama3-8b:512,layers=3", cluster="dgx-h100:1", strategy="megatron_ddp", ranks=1, batch=1,
+        checkpointing=checkpointing,
+    ).ask()  # fmt: skip
+    assert isinstance(asked, StepUnderLayout)
+    (stage,) = asked.kept
+    kept = sum(len(one["layers"]) * sum(one["terms"].values()) for one in stage)
+    held = max(layer.backward_nbytes + layer.recomputed_nbytes for layer in asked.question.job.layers(0))
+    assert kept < asked.step.stages[0].peak.by_pool["activations"] <= kept + held
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.floats(0.001, 1.0)), min_size=1, max_size=20))

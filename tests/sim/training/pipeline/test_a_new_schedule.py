@@ -32,7 +32,11 @@ def step_time(schedule: str) -> StepTime:
 @pytest.mark.parametrize("ranks", range(1, 5))
 @pytest.mark.parametrize("micro_batches", [1, 2, 5])
 def test_it_is_proved(ranks: int, micro_batches: int) -> None:
-    layers = (RankLayer(name="layer", forward=(Kernels(1.0),), backward=(Kernels(2.0),), kept_nbytes=1),)
+    layers = (
+        RankLayer(
+            name="layer", forward=(Kernels(1.0),), backward=(Kernels(2.0),), kept=(("activations", 1),)
+        ),
+    )
     own, place = tables(NAME, ranks, 1, micro_batches), placement(NAME, ranks, 1)
     made = pipeline("a step", own, place, lambda _: layers, find_runtime("torch", NAME))
     assert check(made).verdict == PROVED

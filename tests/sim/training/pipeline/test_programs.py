@@ -31,7 +31,7 @@ def layer(stages_a_rank=1, forward=1.0, input_gradient=1.0, weight_gradient=1.0)
         backward=(Kernels(times[1] + times[2]),),
         input_gradient=(Kernels(times[1]),),
         weight_gradient=(Kernels(times[2]),),
-        kept_nbytes=1,
+        kept=(("activations", 1),),
     )
 
 

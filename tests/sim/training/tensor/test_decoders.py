@@ -212,7 +212,7 @@ def published(cut: Cut, batch: int, checkpointing: str) -> int:
     """Return the bytes that a layer of Megatron keeps, without the norms' statistics as the paper counts."""
     numerics = Numerics(checkpointing=checkpointing, attention="unfused", dropout=True)
     kept = replace(STACKS["megatron"].kept, layer_statistics=0)
-    return Activations(cut=cut, batch=batch, numerics=numerics, kept=kept).recomputable[0]
+    return sum(Activations(cut=cut, batch=batch, numerics=numerics, kept=kept).kept_terms.values())
 
 
 # Korthikanti et al., arXiv:2205.05198, figure 1 and table 3: models of section 6 on 8 tensor-parallel ranks

@@ -321,8 +321,9 @@ def _as_kept(layout: LlamaLayout, layer: RankLayer) -> RankLayer:
         kept = whole if layout.checkpointing == "none" else own.between
         again = whole - kept + own.passing
     return replace(
-        layer, wrapped=False, kept_nbytes=kept, recomputed_nbytes=again, forward_nbytes=0, backward_nbytes=0
-    )
+        layer, wrapped=False, kept=(("the authors' own", kept),), recomputed_nbytes=again,
+        forward_nbytes=0, backward_nbytes=0,
+    )  # fmt: skip
 
 
 TABLE = JudgedTable(

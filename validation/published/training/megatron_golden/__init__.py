@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside.validation.megatron.arguments import Arguments, arguments_of
-from ringside.validation.megatron.started import started
+from ringside.validation.megatron.training import launched
 from ringside.validation.questions.step_time import StepTime
 
 FILE = Path(__file__).parent / "cases.json"
@@ -44,7 +44,7 @@ class GoldenCase:
         """Return the training on such GPUs, and its arguments that are not modelled; ValueError for none."""
         if self.gpus is None:
             raise ValueError("the number of GPUs is not stated")
-        launch = started(self.arguments, self.gpus)
+        launch = launched(self.arguments, self.gpus)
         machine, each = CLUSTERS[gpu]
         question = StepTime(
             model=launch.decoder, cluster=f"{machine}:{-(-self.gpus // each)}", ranks=self.gpus, device=gpu,
