@@ -56,7 +56,7 @@ Options = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class MegatronLaunch:
     """What arguments start: a decoder and ``options`` of `train`; those ``unmodelled`` and ``unknown``."""
 
     decoder: Decoder
@@ -71,7 +71,7 @@ class Launch:
         return [f"{what}: {', '.join(dict.fromkeys(names))}" for what, names in remarks.items() if names]
 
 
-def launched(given: Arguments, ranks: int) -> Launch:
+def launched(given: Arguments, ranks: int) -> MegatronLaunch:
     """Return the training that the arguments start on this number of ranks; raise ValueError for another."""
     what = PROGRAMS.get(given.program)
     if what or given.text("--tokenizer-type").startswith("Bert"):
@@ -84,7 +84,7 @@ def launched(given: Arguments, ranks: int) -> Launch:
     unmodelled = [name for name in given.values if is_unmodelled(name)] + _partly(given)
     others = given.values.keys() - _UNDERSTOOD - {*unmodelled}
     unknown = sorted(name for name in others if not is_ignored(name))
-    return Launch(decoder_of(shape, Path(given.name)), options, unmodelled, unknown)
+    return MegatronLaunch(decoder_of(shape, Path(given.name)), options, unmodelled, unknown)
 
 
 def _layout(given: Arguments, shape: Shape, ranks: int) -> Options:

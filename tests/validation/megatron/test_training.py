@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ringside.validation.megatron.arguments import Arguments, of_words
-from ringside.validation.megatron.training import Launch, launched
+from ringside.validation.megatron.training import MegatronLaunch, launched
 
 SMALL = (
     "--num-layers 12 --hidden-size 512 --num-attention-heads 8 --seq-length 1024 "
@@ -14,7 +14,7 @@ SMALL = (
 )
 
 
-def said(text: str, ranks: int = 8, **of: Any) -> Launch:
+def said(text: str, ranks: int = 8, **of: Any) -> MegatronLaunch:
     return launched(Arguments("small", of_words(f"{SMALL} {text}".split()), **of), ranks)
 
 
