@@ -150,6 +150,12 @@ def as_one_kernel() -> Iterator[None]:
 
 
 def _tensors(tree: Any) -> list[torch.Tensor]:
-    """Return the plain tensors in a tree of containers; of a DTensor its own part."""
-    own = (one._local_tensor if isinstance(one, DTensor) else one for one in tree_leaves(tree))
-    return [one for one in own if isinstance(one, torch.Tensor)]
+    """Return the plain tensors in a tree of containers."""
+    return [_plain(one) for one in tree_leaves(tree) if isinstance(one, torch.Tensor)]
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the own part of a DTensor, and what is in a wrapper, whose own storage has no memory."""
+    if isinstance(tensor, DTensor):
+        tensor = tensor._local_tensor
+    return tensor.elem if isinstance(tensor, AsyncCollectiveTensor) else tensor

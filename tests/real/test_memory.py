@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
 from ringside.real.training.decoders import DecoderPart
 from ringside.real.training.job import SmallDecoder, SmallGpt
@@ -47,6 +48,14 @@ def test_a_resized_storage_counts_its_new_bytes():
         tensor.untyped_storage().resize_(512)
     assert recorder.peak.nbytes == 512
     assert recorder.peak.operator == "resize_"
+
+
+def test_a_wrapper_of_a_tensor_that_is_awaited_has_no_memory_of_its_own():
+    with StorageRecorder() as recorder:
+        recorder.start()
+        tensor = torch.ones(256)
+        recorder.tell(ACTIVATIONS, AsyncCollectiveTensor(tensor))
+    assert recorder.peak.by_kind() == {ACTIVATIONS: 1024}
 
 
 def kept(model: SmallDecoder) -> float:
