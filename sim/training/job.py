@@ -252,6 +252,10 @@ class ParallelJob:
             # a stage keeps its output until its backward, the logits too
             logits = "logits until backward", self.model.output_nbytes // self.layout.tp
             layers[-1] = replace(layers[-1], kept=(*layers[-1].kept, logits))
+        if self.in_torchs_pipeline and layers and stage < self.layout.stages - 1:
+            # its output's gradient is among the tensors for messages
+            own_nbytes = layers[-1].backward_nbytes - self.model.between_nbytes[own[-1]]
+            layers[-1] = replace(layers[-1], backward_nbytes=max(own_nbytes, 0))
         if self.in_torchs_pipeline and layers and stage:
             # its first layer's input is among the tensors for messages
             received = min(layers[0].kept_nbytes, self.model.between_nbytes[own[0] - 1])

@@ -46,6 +46,7 @@ class Messages:
         self.placement = placement
         self._sizes = sizes
         self._group = rank.communicators.along(rank.rank, "pipeline")
+        self.on_stream = self._group.rules.on_stream
         self.position = self._group.ranks.index(rank.rank)
         if len(self._group.ranks) != placement.ranks:
             raise ValueError(
@@ -58,7 +59,7 @@ class Messages:
 
     def batch(self, actions: Sequence[Action]) -> list[int]:
         """Post messages that are under way at once, in one call of NCCL; Gloo handles each separately."""
-        if not self._group.rules.on_stream:
+        if not self.on_stream:
             return self.one_by_one(actions)
         parts = [self._message(action, self._group) for action in actions]
         place = self.rank.exchange(parts, " ".join(map(str, actions)))
@@ -79,6 +80,10 @@ class Messages:
         for place in places:
             self.rank.wait(place)
 
+    def nbytes(self, action: Action) -> int:
+        """Return the bytes of a message."""
+        return self._sizes[min(action.stage, met(action).stage)]
+
     def _post(self, action: Action, group: Group, after: tuple[int, ...] | None = None) -> int:
         place = self.rank.exchange([self._message(action, group)], str(action), after=after)
         assert place is not None
@@ -86,17 +91,56 @@ class Messages:
 
     def _message(self, action: Action, group: Group) -> Send | Recv:
         make = Send if action.kind in SENDS else Recv
-        before = min(action.stage, met(action).stage)
-        return make(group, self._peer(action), self._sizes[before])
+        return make(group, self._peer(action), self.nbytes(action))
 
     def _peer(self, action: Action) -> int:
         return self._group.ranks[self.placement.rank(met(action).stage)]
 
     def _pair(self, action: Action, purpose: str) -> Group:
-        if not self._group.rules.on_stream and purpose in _PAIRS:
+        if not self.on_stream and purpose in _PAIRS:
             return self._group
         low, high = sorted((self.rank.rank, self._peer(action)))
         return self.rank.communicators.of((low, high), f"pipeline {purpose}")
+
+
+class Outgoing:
+    """Memory of what a rank's stages send: outputs, and gradients of their inputs.
+
+    A stage of torch refers to an output until its backward (torch/distributed/pipelining/stage.py, PyTorch
+    2.13, ``fwd_cache``). Gloo refers to what it sends until it is waited for, NCCL until the message is over
+    (torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp, ``shelvesToUnstash_``).
+    """
+
+    def __init__(self, messages: Messages) -> None:
+        self._messages = messages
+        self._outputs: list[Action] = []
+        self._sends: list[Action] = []
+
+    def made(self, action: Action) -> None:
+        """Allocate what a pass has made to be sent; after a backward, the stage drops its output."""
+        if action.kind in ENDS:
+            self._drop(self._outputs, [action._replace(kind=Kind.SEND_FORWARD)])
+        for message in sent(action, self._messages.placement):
+            self._messages.rank.take("messages", self._messages.nbytes(message))
+            self._outputs += [message] if message.kind is Kind.SEND_FORWARD else []
+            self._sends.append(message)
+
+    def posted(self, places: Mapping[Action, int]) -> None:
+        """Have a library with streams drop what it sends, at the end of the operations that send it."""
+        for message, place in places.items() if self._messages.on_stream else ():
+            self._drop(self._sends, [message], place)
+
+    def waited(self) -> None:
+        """Drop all that has been sent."""
+        self._drop(self._sends, list(self._sends))
+
+    def _drop(self, holder: list[Action], messages: Iterable[Action], place: int = -1) -> None:
+        """Have one of both holders drop messages, which frees those that the other does not hold."""
+        for message in messages:
+            if message in holder:
+                holder.remove(message)
+                if message not in self._outputs and message not in self._sends:
+                    self._messages.rank.give("messages", self._messages.nbytes(message), place)
 
 
 @runtime_checkable
@@ -186,7 +230,7 @@ def torch_actions(messages: Messages, stages: Mapping[int, Stage], table: Table)
     A receive is posted at its place in the table and waited for before its use; sends are waited for last.
     Raise ValueError if a table sends a result that is not computed yet, or has been sent.
     """
-    passes = Passes(stages, table)
+    passes, outgoing = Passes(stages, table), Outgoing(messages)
     arriving: dict[Action, list[int]] = {}
     sends: list[int] = []
     made: set[Action] = set()
@@ -196,6 +240,7 @@ def torch_actions(messages: Messages, stages: Mapping[int, Stage], table: Table)
                 raise ValueError(f"{action} has nothing to send here; write it once, after its own pass")
             made.remove(action)
             sends += messages.one_by_one([action])
+            outgoing.posted({action: sends[-1]})
         elif action.kind in _RECEIVES:
             arriving[action] = messages.one_by_one([action])
         else:
@@ -204,10 +249,12 @@ def torch_actions(messages: Messages, stages: Mapping[int, Stage], table: Table)
                     raise ValueError(f"{action} precedes {needed}; lower or correct the table")
                 messages.wait(arriving.pop(needed))
             passes.take(action)
+            outgoing.made(action)
             made.update(sent(action, messages.placement))
     if arriving:
         raise ValueError(f"nothing in the table needs {', '.join(map(str, arriving))}")
     messages.wait(reversed(sends))
+    outgoing.waited()
 
 
 def decoupled(messages: Messages, stages: Mapping[int, Stage], table: Table) -> None:
@@ -222,25 +269,31 @@ def decoupled(messages: Messages, stages: Mapping[int, Stage], table: Table) -> 
 
 def torch_gpipe(messages: Messages, stages: Mapping[int, Stage], table: Table) -> None:
     """Run torch's GPipe: receive just before use, wait for sends at the end of each phase."""
-    passes = Passes(stages, table)
+    passes, outgoing = Passes(stages, table), Outgoing(messages)
     sends: list[int] = []
     actions = computed(table)
     for action, following in pairwise([*actions, None]):
         assert action
         messages.wait(messages.one_by_one(received(action, messages.placement)))
         passes.take(action)
-        sends += messages.one_by_one(sent(action, messages.placement))
+        outgoing.made(action)
+        leaving = sent(action, messages.placement)
+        posted = messages.one_by_one(leaving)
+        outgoing.posted(dict(zip(leaving, posted, strict=True)))
+        sends += posted
         if following is None or following.kind is not action.kind:
             messages.wait(sends)
+            outgoing.waited()
             sends = []
 
 
 def torch_1f1b(messages: Messages, stages: Mapping[int, Stage], table: Table) -> None:
     """Run torch's 1F1B: a send goes with the receive of the other direction, waited for at once.
 
-    A send overlaps one more computation only while all messages go in one direction.
+    A send overlaps one more computation only while all messages go in one direction. The gradient that was
+    sent last is held until the next is made.
     """
-    passes = Passes(stages, table)
+    passes, outgoing = Passes(stages, table), Outgoing(messages)
     actions = computed(table)
     fuses = alternates(actions, messages.placement.ranks - 1 - messages.position)
     under_way: list[int] = []
@@ -249,6 +302,9 @@ def torch_1f1b(messages: Messages, stages: Mapping[int, Stage], table: Table) ->
     for action, following in pairwise([*actions, None]):
         assert action
         passes.take(action)
+        if action.kind in ENDS:
+            outgoing.waited()
+        outgoing.made(action)
         messages.wait(under_way)
         needed = received(following, messages.placement) if following else []
         if fuses and following and following.kind is not action.kind:
@@ -258,3 +314,4 @@ def torch_1f1b(messages: Messages, stages: Mapping[int, Stage], table: Table) ->
             under_way = messages.one_by_one(sent(action, messages.placement))
             messages.wait(messages.one_by_one(needed))
     messages.wait(under_way)
+    outgoing.waited()

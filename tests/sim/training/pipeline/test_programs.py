@@ -47,13 +47,14 @@ def program(schedule, ranks, stages_a_rank, micro_batches, whose="decoupled", *,
     )
 
 
-def peak(made: Program, rank: int) -> int:
-    """Return a rank's peak in micro-batches of a stage, after checking that all are freed."""
+def peak(made: Program, rank: int, pool: str = "activations") -> int:
+    """Return a rank's peak, of activations in micro-batches of a stage, after checking that all are freed."""
     kept = most = 0
     for operation in made.operations(rank):
-        for _, nbytes in sorted(operation.memory, key=lambda one: -one[1]):
-            kept += nbytes
-            most = max(most, kept)
+        for of, nbytes in sorted(operation.memory, key=lambda one: -one[1]):
+            if of == pool:
+                kept += nbytes
+                most = max(most, kept)
     assert kept == 0
     return most
 
@@ -227,6 +228,37 @@ def test_1f1b_ends_with_any_number_of_micro_batches(whose, library, ranks, micro
     assert took >= least - 1e-9
     if not message_s:
         assert took == pytest.approx(least)
+
+
+# outputs in flight, and the gradient in the list of sends; or all that nothing has waited for
+@pytest.mark.parametrize(
+    ("schedule", "stages", "library", "first", "last"),
+    [
+        ("gpipe", 1, "nccl", 4, 1),
+        ("gpipe", 1, "gloo", 4, 4),
+        ("1f1b", 1, "nccl", 2, 1),
+        ("1f1b", 1, "gloo", 2, 1),
+        ("interleaved1f1b", 2, "gloo", 4 + 4 + 4, 4 + 4 + 4),
+        ("looped_bfs", 2, "gloo", 4 + 4 + 4, 4 + 4 + 4),
+    ],
+)
+def test_what_stages_send_is_held_as_torch_holds_it(schedule, stages, library, first, last):
+    made = program(schedule, 2, stages, 4, "torch", library=library)
+    assert [peak(made, rank, "messages") / NBYTES for rank in range(2)] == [first, last]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.sampled_from(sorted(SCHEDULES)),
+    st.integers(2, 4),
+    st.integers(1, 3),
+    st.sampled_from(["nccl", "gloo"]),
+)
+def test_all_that_stages_send_is_freed(schedule, ranks, rounds, library):
+    stages = SCHEDULES[schedule].stages_a_rank or 2
+    made = program(schedule, ranks, stages, rounds * ranks, "torch", library=library)
+    for rank in range(ranks):
+        assert peak(made, rank, "messages") >= NBYTES
 
 
 class Told(Unshared):
