@@ -35,8 +35,27 @@ Pass = tuple[Kernels | Exchange, ...]
 """A micro-batch's operations in a layer, in order."""
 
 
+def work_s(parts: Pass) -> float:
+    """Return the seconds of a pass's kernels."""
+    return sum(part.seconds for part in parts if isinstance(part, Kernels))
+
+
 Terms = tuple[tuple[str, int], ...]
 """Bytes by what they belong to."""
+
+
+class Loss(NamedTuple):
+    """The loss as the end of a layer's forward and the begin of its backward: its shares of their work.
+
+    It is no part of the model that FSDP wraps. ``forward_nbytes`` and ``backward_nbytes`` are what the layer
+    itself holds during its passes; those of the layer are the most, with the loss's.
+    """
+
+    forward: float
+    backward: float
+    input_gradient: float
+    forward_nbytes: int
+    backward_nbytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +66,12 @@ class RankLayer:
     ``input_gradient`` first, ``weight_gradient`` later. ``kept`` activations are held from forward
     to the end of backward, ``recomputed_nbytes`` more during backward; ``forward_nbytes`` and
     ``backward_nbytes`` are held during one pass alone, such as other ranks' activations, or gradients.
+    ``unsharded_nbytes`` is what gradients have more than parameters until the optimizer shards them.
     ``wrapped`` says that FSDP wraps it as a unit of its own; the parameters of all other layers belong to the
     root. ``experts`` are parameters that are sharded over expert-parallel
     ranks. ``arrival`` lists groups of parameters whose gradients backward finishes together, in that order,
     each with the share of backward's work done since the group before; parameters in no group come with the
-    last, in reverse order of definition.
+    last, in reverse order of definition. ``loss`` is the part of it that is the loss's, if any.
     """
 
     name: str
@@ -65,9 +85,11 @@ class RankLayer:
     recomputed_nbytes: int = 0
     forward_nbytes: int = 0
     backward_nbytes: int = 0
+    unsharded_nbytes: int = 0
     wrapped: bool = True
     experts: tuple[Tensor, ...] = ()
     arrival: tuple[tuple[tuple[str, ...], float], ...] = ()
+    loss: Loss | None = None
     kept_nbytes: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -92,8 +114,8 @@ class RankLayer:
 def arriving(layers: Sequence[RankLayer]) -> tuple[RankLayer, ...]:
     """Cut the layers into modules whose gradients backward finishes one after another, in forward order.
 
-    Forward and its activations belong to the first module, recomputation to the last one. Gradients of
-    weights that a schedule postpones arrive all at once.
+    Forward and its activations belong to the first module, recomputation and what backward holds to the last
+    one. Gradients of weights that a schedule postpones arrive all at once.
     """
     return tuple(module for layer in layers for module in _arriving(layer))
 
@@ -116,8 +138,8 @@ def workload_of(
             Layer(
                 module.name,
                 tuple(place[f"{layer.name}.{one.name}"] for one in reversed(module.parameters)),
-                _seconds(module.forward),
-                _seconds((*module.recomputed, *module.backward)),
+                work_s(module.forward),
+                work_s((*module.recomputed, *module.backward)),
                 module.kept_nbytes,
                 module.forward_nbytes,
                 module.backward_nbytes,
@@ -131,6 +153,11 @@ def workload_of(
     )
 
 
+def without_loss(layers: Sequence[RankLayer]) -> tuple[RankLayer, ...]:
+    """Cut the loss off the layer that has it, as a further layer."""
+    return tuple(part for layer in layers for part in _without_loss(layer))
+
+
 def as_modules(layers: Sequence[RankLayer]) -> tuple[RankLayer, ...]:
     """Cut the layers into the modules of their parameters, in order.
 
@@ -138,6 +165,35 @@ def as_modules(layers: Sequence[RankLayer]) -> tuple[RankLayer, ...]:
     Backward begins with a layer's last module, and frees activations when it leaves the layer.
     """
     return tuple(module for layer in layers for module in _modules(layer))
+
+
+def _without_loss(layer: RankLayer) -> tuple[RankLayer, ...]:
+    loss = layer.loss
+    if loss is None:
+        return (layer,)
+    after, forward = _first(layer.forward[::-1], loss.forward)
+    before, backward = _first(layer.backward, loss.backward)
+    inputs_before, inputs = _first(layer.input_gradient, loss.input_gradient)
+    return (
+        replace(
+            layer, forward=forward[::-1], backward=backward, input_gradient=inputs, loss=None,
+            forward_nbytes=loss.forward_nbytes, backward_nbytes=loss.backward_nbytes,
+        ),
+        RankLayer(
+            name=f"{layer.name} loss", forward=after, backward=before, input_gradient=inputs_before,
+            wrapped=False, forward_nbytes=layer.forward_nbytes, backward_nbytes=layer.backward_nbytes,
+        ),
+    )  # fmt: skip
+
+
+def _first(parts: Pass, share: float) -> tuple[Pass, Pass]:
+    """Cut kernels that a pass begins with, of this share of its work, off the others."""
+    first, *others = parts
+    assert isinstance(first, Kernels)
+    seconds = min(share * work_s(parts), first.seconds)
+    left = first.seconds - seconds
+    # sums of seconds are rounded
+    return (Kernels(seconds),), (*((Kernels(left),) if left > 1e-9 * seconds else ()), *others)
 
 
 def _modules(layer: RankLayer) -> list[RankLayer]:
@@ -186,6 +242,7 @@ def _arriving(layer: RankLayer) -> list[RankLayer]:
                 backward=piece,
                 recomputed=layer.recomputed if is_first else (),
                 recomputed_nbytes=layer.recomputed_nbytes if is_first else 0,
+                backward_nbytes=layer.backward_nbytes if is_first else 0,
                 input_gradient=layer.input_gradient if is_first else (),
                 weight_gradient=layer.weight_gradient if is_first else (),
                 arrival=(),
@@ -199,13 +256,9 @@ def _module(tensor: Tensor) -> str:
     return tensor.name.rpartition(".")[0] or tensor.name
 
 
-def _seconds(parts: Pass) -> float:
-    return sum(part.seconds for part in parts if isinstance(part, Kernels))
-
-
 def _cut(parts: Pass, shares: Sequence[float]) -> list[Pass]:
     """Cut a pass into pieces with these shares of its work; work that overlaps an exchange stays with it."""
-    total = _seconds(parts)
+    total = work_s(parts)
     left = [share * total for share in shares]
     pieces: list[list[Kernels | Exchange]] = [[] for _ in shares]
     place, beside = 0, False

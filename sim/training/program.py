@@ -17,7 +17,7 @@ from ringside.sim.training.flat_shard import FlatPolicy, FlatShard
 from ringside.sim.training.fsdp_policy import FullyShardPolicy
 from ringside.sim.training.fully_shard import FullyShard, ShardedApart
 from ringside.sim.training.job import ParallelJob
-from ringside.sim.training.layers import RankLayer, arriving, as_modules
+from ringside.sim.training.layers import RankLayer, arriving, as_modules, without_loss
 from ringside.sim.training.memory.held import held, makes_gradients
 from ringside.sim.training.mesh import DATA, Communicators
 from ringside.sim.training.pipeline.program import Pipeline, find_pipeline
@@ -132,9 +132,15 @@ class Writing:
         return layers if self.job.mesh.separates_experts else tuple(layer.undivided for layer in layers)
 
     def _passed(self, layers: tuple[RankLayer, ...]) -> tuple[RankLayer, ...]:
-        """Return the layers to pass, cut into modules if these are gathered or reduced one by one."""
+        """Return the layers to pass, cut into modules if these are gathered or reduced one by one.
+
+        The loss is outside of what FSDP wraps: the hooks on the model's output run before it in forward, and
+        after it in backward (torch/distributed/fsdp/_fully_shard/_fsdp_state.py, `_post_forward`).
+        """
         if self.job.layout.strategy == "zero3":
             return as_modules(layers)
+        if self.job.layout.strategy in FSDP:
+            return without_loss(layers)
         return arriving(layers) if self.job.layout.strategy in BUCKETS else layers
 
     def _sharing(self, rank: RankList, stage: int, layers: Sequence[RankLayer]) -> Sharing:

@@ -354,7 +354,7 @@ class Stage:
         layer = self.layers[number]
         if number in self._unmade:
             self._unmade.remove(number)
-            self._pending_nbytes += layer.nbytes
+            self._pending_nbytes += layer.nbytes + layer.unsharded_nbytes
         if layer.kept_nbytes or not number:
             self.rank.take(GRADIENTS, self._pending_nbytes)
             self._made_nbytes += self._pending_nbytes

@@ -4,6 +4,8 @@ import pytest
 
 pytest.importorskip("torch")
 from ringside.real.training.memory import MeasuredPeak, MemoryJob
+from ringside.sim.training.fsdp_policy import FLAT
+from ringside.sim.training.program import Writing
 from ringside.validation.training.memory import ComparedPeak, compare_peak, parallel_job
 from ringside.validation.training.memory_plan import CASES, SHORT, checks, judge, only
 
@@ -41,6 +43,17 @@ def test_a_case_is_laid_out_over_its_own_ranks(case):
     laid_out = parallel_job(case.job)
     assert laid_out.mesh == case.job.mesh
     assert laid_out.micro_batches == case.job.micro_batches
+
+
+def test_fsdp_gathers_the_next_unit_of_backward_after_the_loss():
+    operations = Writing(parallel_job(MemoryJob(shard=2))).operations(0)
+    names = [one.name for one in operations]
+    losses = [place for place, name in enumerate(names) if name == "head loss, micro-batch 0"]
+    gathers = [place for place, name in enumerate(names) if name == "copy-in of layer 1"]
+    assert len(losses) == len(gathers) == 2, "one forward, one backward"
+    assert gathers[0] < losses[0] < losses[1] < gathers[1]
+    buffers = sum(nbytes for one in operations[: losses[0]] for pool, nbytes in one.memory if pool == FLAT)
+    assert buffers == 0, "forward's last buffer goes with the model's output"
 
 
 def test_an_unknown_case_names_the_nearest():

@@ -11,7 +11,7 @@ from ringside.topologies.names import one_of
 from ringside.validation.emulated.training import Check
 from ringside.validation.training.memory import ComparedPeaks, compare_peak
 
-MEDIAN, WORST = 0.01, 0.06
+MEDIAN, WORST = 0.005, 0.02
 """The limits of the absolute relative errors of peaks."""
 
 

@@ -137,16 +137,32 @@ class Activations:
 
     @property
     def head_forward(self) -> int:
-        """Bytes that the head holds more in forward."""
-        return int(self._logits * self._loss.forward) - self.head["logits"]
+        """Bytes that the output product holds more in forward: a rank's logits, and those of all, twice.
+
+        torch gathers along the first dimension, and then puts them in order
+        (torch/distributed/_functional_collectives.py, PyTorch 2.13, `_maybe_view_chunk_cat`).
+        """
+        degree = self.cut.parallel.degree if self.cut.parallel.gathers_logits else 1
+        whole = self._bytes(self._logits, 2)
+        return max(whole // degree + 2 * whole - self.head["logits"], 0) if degree > 1 else 0
 
     @property
     def head_backward(self) -> int:
-        """Bytes that the head holds more in backward: of the loss, or of the output product's gradients."""
+        """Bytes that the output product's gradients hold more in backward."""
         weight = self.cut.vocabulary * self.cut.decoder.width * self.itemsize
         product = self._bytes(self._logits, 2) + weight
         product += self.between if self.numerics.loss != "fused" else 0
-        return max(int(self._logits * self._loss.backward), product) - self.head["logits"]
+        return max(product - self.head["logits"], 0)
+
+    @property
+    def loss_forward(self) -> int:
+        """Bytes that the loss holds more in forward."""
+        return int(self._logits * self._loss.forward) - self.head["logits"]
+
+    @property
+    def loss_backward(self) -> int:
+        """Bytes that the loss holds more in backward."""
+        return int(self._logits * self._loss.backward) - self.head["logits"]
 
     @property
     def _logits(self) -> int:

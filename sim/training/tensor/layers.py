@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from ringside.sim.compute.prices import StackOnGpu
-from ringside.sim.training.layers import Kernels, Pass, RankLayer
+from ringside.sim.training.layers import Kernels, Loss, Pass, RankLayer, work_s
 from ringside.sim.training.tensor.activations import Activations
 from ringside.sim.training.tensor.context import Attention, ContextParallel
 from ringside.sim.training.tensor.costs import KernelCosts, Numerics
@@ -202,6 +202,10 @@ class _Making:
         # learned positions are added before Megatron cuts the sequence
         cut = self.cut.parallel.sequence and not (decoder.positions and self.cut.parallel.style == "megatron")
         gathered = costs.exchange("all_gather") if self.cut.parallel.sequence else ()
+        # DTensor makes the gradient of the whole vocabulary on each rank (torch/distributed/tensor/_ops/
+        # _embedding_ops.py, PyTorch 2.13, `embedding_dense_backward_strategy`)
+        parallel = self.cut.parallel
+        whole = parallel.degree * rows[0].nbytes if parallel.style == "dtensor" and parallel.degree > 1 else 0
         return RankLayer(
             name="embedding",
             parameters=tuple(rows),
@@ -210,6 +214,8 @@ class _Making:
             input_gradient=gathered,
             weight_gradient=(Kernels(looked_up.backward),),
             kept=tuple(self._activations.embedding.items()),
+            backward_nbytes=whole,
+            unsharded_nbytes=max(whole - rows[0].nbytes, 0),
             wrapped=False,
         )
 
@@ -257,12 +263,18 @@ class _Making:
         weight: tuple[Tensor, ...] = () if decoder.tied else product.parameters(self._dtype, bias=False)
         norm = cut.norm("norm", self._dtype)
         activations = self._activations
+        passes = (
+            merged([*columns.forward, *self._loss_exchanges(), Kernels(loss.forward)] * times),
+            merged([Kernels(loss.backward), *columns.backward] * times),
+            merged([Kernels(loss.backward), *columns.input_gradient] * times),
+        )
+        held = activations.head_forward, activations.head_backward
         return RankLayer(
             name="head",
             parameters=(*norm, *weight),
-            forward=merged([*columns.forward, *self._loss_exchanges(), Kernels(loss.forward)] * times),
-            backward=merged([Kernels(loss.backward), *columns.backward] * times),
-            input_gradient=merged([Kernels(loss.backward), *columns.input_gradient] * times),
+            forward=passes[0],
+            backward=passes[1],
+            input_gradient=passes[2],
             weight_gradient=merged(
                 [
                     *(self._costs.gather(overlaps=True) if cut.parallel.style == "megatron" else ()),
@@ -271,11 +283,17 @@ class _Making:
                 * times
             ),
             kept=tuple((name, nbytes * times) for name, nbytes in activations.head.items()),
-            forward_nbytes=activations.head_forward,
-            backward_nbytes=activations.head_backward,
+            forward_nbytes=max(held[0], activations.loss_forward),
+            backward_nbytes=max(held[1], activations.loss_backward),
             wrapped=False,
             arrival=_shares(
                 [(product.arrival, loss.backward + self._costs.gradients(product)), self._arrival(norm)]
+            ),
+            loss=Loss(
+                loss.forward / work_s(passes[0]),
+                loss.backward / work_s(passes[1]),
+                loss.backward / work_s(passes[2]),
+                *held,
             ),
         )
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ringside.sim.compute.prices import Prices, StackOnGpu, prices_on
 from ringside.sim.compute.stacks import STACKS
-from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer
+from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer, arriving, without_loss
 from ringside.sim.training.step import Utilization
 from ringside.sim.training.tensor.activations import Activations
 from ringside.sim.training.tensor.costs import Numerics
@@ -145,6 +145,39 @@ def test_every_exchange_of_a_layer_is_of_all_its_tokens(parallel: TensorParallel
         part.collective.nbytes for part in (*layer.forward, *layer.backward) if isinstance(part, Exchange)
     }
     assert sizes == {3 * 32 * 64 * 2}
+
+
+@pytest.mark.parametrize("parallel", [*STYLES, replace(STYLES[2], gathers_logits=True)])
+def test_a_loss_that_is_cut_off_takes_its_work_along_and_no_parameters(parallel: TensorParallel) -> None:
+    layers = made(TINY, parallel)
+    *others, head, loss = without_loss(layers)
+    assert tuple(others) == layers[:-1]
+    assert head.parameters == layers[-1].parameters
+    assert head.kept == layers[-1].kept
+    assert (loss.parameters, loss.kept) == ((), ())
+    for way in ("forward", "backward", "input_gradient"):
+        assert 0 < seconds(getattr(loss, way)) < seconds(getattr(head, way))
+        assert seconds(getattr(head, way)) + seconds(getattr(loss, way)) == pytest.approx(
+            seconds(getattr(layers[-1], way))
+        )
+        assert counts((head, loss), way) == counts(layers[-1:], way)
+    for held in ("forward_nbytes", "backward_nbytes"):
+        assert max(getattr(head, held), getattr(loss, held)) == getattr(layers[-1], held)
+
+
+def test_the_module_that_backward_begins_with_holds_what_a_layers_backward_holds() -> None:
+    layer = made(TINY, TensorParallel())[1]
+    modules = arriving([layer])
+    assert [one.backward_nbytes for one in modules] == [*[0] * (len(modules) - 1), layer.backward_nbytes]
+
+
+@pytest.mark.parametrize("parallel", STYLES)
+def test_dtensor_makes_the_gradient_of_the_whole_vocabulary(parallel: TensorParallel) -> None:
+    embedding = made(TINY, parallel)[0]
+    assert embedding.nbytes == 2 * 1024 * 64 // 2
+    more = embedding.nbytes if parallel.style == "dtensor" else 0
+    assert embedding.unsharded_nbytes == more
+    assert embedding.backward_nbytes == 2 * more
 
 
 def test_one_rank_exchanges_nothing() -> None:
