@@ -204,8 +204,8 @@ class _Making:
         gathered = costs.exchange("all_gather") if self.cut.parallel.sequence else ()
         # DTensor makes the gradient of the whole vocabulary on each rank (torch/distributed/tensor/_ops/
         # _embedding_ops.py, PyTorch 2.13, `embedding_dense_backward_strategy`)
-        parallel = self.cut.parallel
-        whole = parallel.degree * rows[0].nbytes if parallel.style == "dtensor" and parallel.degree > 1 else 0
+        others = self.cut.parallel.degree - 1 if self.cut.parallel.style == "dtensor" else 0
+        whole = (others + 1) * rows[0].count * self.computing.itemsize
         return RankLayer(
             name="embedding",
             parameters=tuple(rows),
@@ -214,8 +214,8 @@ class _Making:
             input_gradient=gathered,
             weight_gradient=(Kernels(looked_up.backward),),
             kept=tuple(self._activations.embedding.items()),
-            backward_nbytes=whole,
-            unsharded_nbytes=max(whole - rows[0].nbytes, 0),
+            backward_nbytes=whole if others else 0,
+            unsharded_nbytes=others * rows[0].nbytes,
             wrapped=False,
         )
 
