@@ -48,12 +48,13 @@ class Kept:
     bytes per token. ``rotary`` counts per column of queries and keys, beside those that attention reads.
     ``gated`` and ``plain`` count per column of the feed-forward network: inputs of the activation function
     and of the product behind it; ``weighted`` is what experts without a gate keep more, whose result is
-    multiplied by the router's probabilities. ``routed`` counts per token and expert of a router. ``scores``
-    are per score of an attention that writes them, with dropout, and ``undropped`` without. ``mask`` is one
-    of dropout between products. ``loss`` is the loss as written. ``workspaces`` are buffers of its own
-    products beside cuBLAS's, ``dummies`` says that it holds a weight's gradient of each shape that nothing
-    reads. ``frees`` says that a product's input is freed as soon as its gradients are made, which are tensors
-    of their own, as autograd does.
+    multiplied by the router's probabilities. ``routed`` counts per token and expert of a router.
+    ``softmax_fp32`` says that an attention that writes its scores computes their softmax in float32.
+    ``mask`` is one of dropout between products. ``loss`` is the loss as written. ``workspaces`` are buffers
+    of its own products beside cuBLAS's, ``dummies`` says that it holds a weight's gradient of each shape that
+    nothing reads. ``frees`` says that a product's input is freed as soon as its gradients are made, which are
+    tensors of their own, as autograd does. ``local`` says that layers are Megatron-core's own: scores go
+    into a buffer that is held, and of all products only a router's is TransformerEngine's.
     """
 
     rms: float = 4
@@ -65,13 +66,22 @@ class Kept:
     plain: float = 4
     weighted: float = 2
     routed: float = 12
-    scores: float = 5
-    undropped: float = 2
+    softmax_fp32: bool = False
     mask: float = 1
     loss: OfLoss = EAGER
     workspaces: bool = False
     dummies: bool = False
     frees: bool = False
+    local: bool = False
+
+    def of_scores(self, itemsize: int, *, dropout: bool, softmax_fp32: bool = False) -> int:
+        """Return the bytes per score of an attention that writes them, of elements of ``itemsize`` bytes.
+
+        Kept are what softmax makes of a score, dropout's mask, and what is multiplied with the value, if that
+        is another tensor.
+        """
+        softmax = max(itemsize, 4 if self.softmax_fp32 or softmax_fp32 else 0)
+        return softmax + (1 + itemsize if dropout else itemsize if softmax > itemsize else 0)
 
     def of_loss(self, how: str, itemsize: int = 2) -> OfLoss:
         """Return the bytes per logit of one of `LOSSES`, of logits with elements of ``itemsize`` bytes."""

@@ -125,7 +125,7 @@ _MEGATRON = replace(
     launches=PerPass(12, 18),
     flash=False,
     flash_version=2,
-    kept=Kept(loss=MEGATRON),
+    kept=Kept(loss=MEGATRON, local=True),
 )
 _FSDP1 = replace(
     _TE,

@@ -48,7 +48,7 @@ _UNMODELLED = re.compile(
     r"|fp8-param-gather|hierarchical-context-parallel-sizes|main-grads-dtype|main-params-dtype"
     r"|moe-enable-deepep|moe-extended-tp|moe-flex-dispatcher-backend|moe-layer-recompute"
     r"|moe-shared-expert-overlap|mtp-use-repeated-layer|no-bias-dropout-fusion|no-bias-gelu-fusion"
-    r"|no-bias-swiglu-fusion|no-masked-softmax-fusion|no-overlap-p2p-communication|no-persist-layer-norm"
+    r"|no-bias-swiglu-fusion|no-overlap-p2p-communication|no-persist-layer-norm"
     r"|no-rope-fusion|num-layers-at-(start|end)-in-bf16|offload-modules|openai-gelu|optimizer-offload-fraction"
     r"|overlap-moe-expert-parallel-comm|overlap-p2p-communication-warmup-flush"
     r"|overlap-param-gather-with-optimizer-step|quick-geglu|relative-attention-\S+|spec|squared-relu"
@@ -58,7 +58,7 @@ _UNMODELLED = re.compile(
 
 _IGNORED = re.compile(
     r"--(accumulate-allreduce-grads-in-fp32|adam-\S+|adlr-\S+|add-qkv-bias|app-tag-\S+|apply-layernorm-1p"
-    r"|apply-query-key-layer-scaling|async-\S+|attention-softmax-in-fp32|auto-detect-ckpt-format"
+    r"|async-\S+|auto-detect-ckpt-format"
     r"|bert-no-binary-head|binary-mask|calculate-per-token-loss|check-\S+|ckpt-\S+|config-logger-dir"
     r"|cross-entropy-fusion-impl|data-\S+|dataloader-\S+|dataset-\S+|decoupled-\S+|decrease-batch-size-if-needed"
     r"|deterministic-mode|disable-bf16-reduced-precision-matmul|disable-gloo-process-groups"

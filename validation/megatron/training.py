@@ -32,9 +32,13 @@ CONTEXT = {"p2p": None, "a2a": "ulysses", "allgather": "all-gather"}
 PRECISIONS = {"delayed": "fp8", "tensorwise": "fp8", "mxfp8": "mxfp8"}
 """Recipes of 8 bits, ``--fp8-recipe``, by `precision`."""
 
+LONGEST_FUSED = 4096
+"""The longest sequence of local layers' fused softmax (megatron/core/fusions/fused_softmax.py)."""
+
 _UNDERSTOOD = {
     *COUNTS, *FLAGS, "--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split",
-    "--attention-backend", "--attention-dropout", "--bf16", "--clip-grad", "--cp-comm-type",
+    "--apply-query-key-layer-scaling", "--attention-backend", "--attention-dropout",
+    "--attention-softmax-in-fp32",  "--bf16", "--clip-grad", "--cp-comm-type",
     "--cross-entropy-loss-fusion", "--decoder-first-pipeline-num-layers",
     "--decoder-last-pipeline-num-layers",
     "--disable-bias-linear", "--expert-tensor-parallel-size", "--ffn-hidden-size", "--fp16", "--fp8-format",
@@ -42,8 +46,8 @@ _UNDERSTOOD = {
     "--hidden-dropout", "--hidden-size", "--kv-channels", "--kv-lora-rank",
     "--microbatch-group-size-per-virtual-pipeline-stage", "--moe-expert-capacity-factor",
     "--moe-ffn-hidden-size", "--moe-layer-freq", "--moe-shared-expert-intermediate-size",
-    "--moe-token-dispatcher-type", "--mtp-num-layers", "--multi-latent-attention", "--normalization",
-    "--num-attention-heads", "--num-distributed-optimizer-instances", "--num-experts", "--num-layers",
+    "--moe-token-dispatcher-type", "--mtp-num-layers", "--multi-latent-attention", "--no-masked-softmax-fusion",
+    "--normalization", "--num-attention-heads", "--num-distributed-optimizer-instances", "--num-experts", "--num-layers",
     "--num-layers-per-virtual-pipeline-stage", "--num-query-groups", "--num-virtual-stages-per-pipeline-rank",
     "--optimizer", "--pipeline-model-parallel-layout", "--position-embedding-type", "--q-lora-rank",
     "--qk-head-dim", "--qk-layernorm", "--qk-pos-emb-head-dim", "--recompute-activations",
@@ -226,8 +230,24 @@ def _attention(given: Arguments) -> str | None:
     """Return the kernel of attention; None for the one that TransformerEngine chooses for the GPU."""
     if given.has("--use-flash-attn"):
         return "flash"
-    backend = given.text("--attention-backend", "local" if _is_local(given) else "auto")
+    if _is_local(given):
+        return "unfused-fp32" if _softmax_in_fp32(given) else "unfused"
+    backend = given.text("--attention-backend", "auto")
     return {"local": "unfused", "unfused": "unfused", "flash": "flash", "fused": "fused"}.get(backend)
+
+
+def _softmax_in_fp32(given: Arguments) -> bool:
+    """Return whether attention of local layers converts its scores to float32.
+
+    That is what ``FusedScaleMaskSoftmax`` (megatron/core/fusions/fused_softmax.py) does where its kernel does
+    not apply, and ``--apply-query-key-layer-scaling`` sets ``--attention-softmax-in-fp32``.
+    """
+    rows = given.count("--micro-batch-size", 1) * given.count("--num-attention-heads")
+    rows //= given.count("--tensor-model-parallel-size", 1)
+    sequence = given.count("--seq-length")
+    is_fused = not given.has("--no-masked-softmax-fusion") and 16 < sequence <= LONGEST_FUSED
+    wanted = given.has("--attention-softmax-in-fp32") or given.has("--apply-query-key-layer-scaling")
+    return wanted and not (is_fused and sequence % 4 == 0 and rows % 4 == 0)
 
 
 def _workspace(config: str | None) -> int | None:

@@ -60,7 +60,7 @@ def _of_software(job: ParallelJob, layers: list[RankLayer]) -> dict[str, int]:
     software, layout = job.model.software, job.layout
     if software is None:
         return {}
-    by_pool = {"workspaces": software.workspaces}
+    by_pool = {"workspaces": software.workspaces, "buffer of scores": software.buffered_scores}
     if software.local_experts and layout.dispatcher == "allgather":
         # Megatron's GlobalMemoryBuffer (core/transformer/moe/token_dispatcher.py:298-301, core/utils.py:727)
         spread = layout.tp if layout.sequence_parallel else 1

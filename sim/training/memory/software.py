@@ -26,7 +26,8 @@ class Software:
     """What decides the buffers: what the stack keeps, the GPU, size of elements, number of experts.
 
     Experts are ``grouped`` if their products are one kernel. ``capability`` is 90 for sm_90, None of GPUs
-    without CUDA. ``cublas`` are the bytes of one workspace for cuBLAS, None torch's usual.
+    without CUDA. ``cublas`` are the bytes of one workspace for cuBLAS, None torch's usual. ``scores`` is the
+    number that attention writes for a micro-batch, 0 if it writes none.
     """
 
     kept: Kept
@@ -35,6 +36,16 @@ class Software:
     local_experts: int = 0
     grouped: bool = True
     cublas: int | None = None
+    scores: int = 0
+
+    @property
+    def buffered_scores(self) -> int:
+        """Bytes of the buffer into which Megatron's own attention multiplies queries and keys.
+
+        From megatron/core/transformer/dot_product_attention.py, ``matmul_input_buffer``, of the
+        ``GlobalMemoryBuffer``, which is never freed.
+        """
+        return self.itemsize * self.scores if self.kept.local else 0
 
     @property
     def workspaces(self) -> int:
@@ -44,9 +55,14 @@ class Software:
         hopper = self.capability >= 90
         usual = CUBLAS_HOPPER if hopper else CUBLAS
         nbytes = HANDLES * (usual if self.cublas is None else self.cublas)
+        count = 0
         if self.kept.workspaces:
             count = 1 + (GROUPED if self.local_experts and self.grouped else 0)
-            nbytes += count * (OWN_HOPPER if hopper else OWN)
+        elif self.kept.local and self.local_experts:
+            count = (
+                1  # of the router (megatron/core/transformer/moe/moe_utils.py, RouterGatingLinearFunction)
+            )
+        nbytes += count * (OWN_HOPPER if hopper else OWN)
         return int(nbytes)
 
     def dummies(self, layers: Iterable[RankLayer]) -> int:

@@ -10,7 +10,7 @@ fused attention and no dropout.
 from dataclasses import dataclass
 
 from ringside.sim.compute.kept import Kept, OfLoss
-from ringside.sim.training.tensor.costs import Numerics
+from ringside.sim.training.tensor.costs import WRITTEN, Numerics
 from ringside.sim.training.tensor.cut import Cut
 
 LOG_SUM_EXP = 4
@@ -103,9 +103,11 @@ class Activations:
             # all-to-alls keep the output before it is sent, rings write keys and values again
             elements = cut.query if cut.context.method == "ulysses" else 2 * cut.key_value
             exchanged = self._bytes(self._tokens * elements, 2)
-        if how.attention == "unfused":
-            nbytes = self.kept.scores if how.dropout else self.kept.undropped
-            return exchanged + self._bytes(rows * cut.decoder.sequence, nbytes)
+        if how.attention in WRITTEN:
+            nbytes = self.kept.of_scores(
+                self.itemsize, dropout=how.dropout, softmax_fp32=how.attention == "unfused-fp32"
+            )
+            return exchanged + rows * cut.decoder.sequence * nbytes
         # cuDNN keeps its output beside the input of the product behind it
         again = self._bytes(self._tokens * self._output, 2) if how.attention == "fused" else 0
         return exchanged + again + LOG_SUM_EXP * rows

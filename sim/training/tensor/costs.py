@@ -10,9 +10,16 @@ from ringside.sim.training.tensor.cut import Cut
 from ringside.sim.workload.decoder import CHECKPOINTING, USUAL_MODULES
 from ringside.topologies.names import one_of
 
-ATTENTION = ("flash", "fused", "full", "unfused")
+WRITTEN = ("unfused", "unfused-fp32")
+"""Attention in several kernels that write scores, with the stack's softmax, or torch's in float32."""
+
+ATTENTION = ("flash", "fused", "full", *WRITTEN)
 """Kernels of attention: FlashAttention's or cuDNN's one, which skip masked scores, one that computes all, or
-several that write scores."""
+those of `WRITTEN`."""
+
+SOFTMAX_FP32, SOFTMAX_FP32_DROPPED = PerPass(32, 40), PerPass(37, 45)
+"""Bytes per 16-bit score that is converted to float32, masked, and converted back after softmax, without and
+with dropout (megatron/core/fusions/fused_softmax.py, ``forward_torch_softmax``)."""
 
 LOOKED_UP = PerPass(4, 8)
 """Bytes per token and column of an embedding: a row read and written, gradients read and added to a row."""
@@ -67,7 +74,7 @@ class KernelCosts:
         """Seconds of attention proper on all tokens: two products with the scores."""
         decoder, how, computing = self.cut.decoder, self.numerics, self.computing
         heads, scored = self.batch * self.cut.heads, self.cut.scored // self.cut.heads
-        if how.attention != "unfused":
+        if how.attention not in WRITTEN:
             flash = Flash(
                 heads, decoder.sequence, scored, how.attention != "full",
                 version=computing.stack.flash_version,
@@ -75,6 +82,12 @@ class KernelCosts:
             return PerPass(computing.seconds(flash), computing.seconds(flash._replace(backward=True)))
         products = Scores(heads, decoder.sequence, scored)
         passes = computing.stack.scores if how.dropout else computing.stack.undropped
+        if (
+            how.attention == "unfused-fp32"
+            and computing.itemsize <= 2
+            and not computing.stack.kept.softmax_fp32
+        ):
+            passes = SOFTMAX_FP32_DROPPED if how.dropout else SOFTMAX_FP32
 
         def seconds(products: Scores, nbytes: float) -> float:
             more = nbytes * heads * decoder.sequence**2 - 2 * products.elements

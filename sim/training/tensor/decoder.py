@@ -10,7 +10,7 @@ from ringside.sim.training.layers import workload_of
 from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.memory.software import Software
 from ringside.sim.training.tensor.context import ContextParallel
-from ringside.sim.training.tensor.costs import Numerics
+from ringside.sim.training.tensor.costs import WRITTEN, Numerics
 from ringside.sim.training.tensor.cut import Pull, TensorParallel
 from ringside.sim.training.tensor.dispatch import ExpertParallel
 from ringside.sim.training.tensor.layers import rank_layers, tied_embedding
@@ -47,7 +47,7 @@ class DecoderOnGpu:
     def workload(self, batch: int | None = None) -> Workload:
         """Return a training step of ``batch`` sequences."""
         made = decoder_workload(self.decoder, self.computing, batch or self.batch, self.dtype, self.numerics)
-        return replace(made, workspace_nbytes=self._software(1).workspaces)
+        return replace(made, workspace_nbytes=self._software(Layout()).workspaces)
 
     def on_rank(self, layout: Layout, libraries: Libraries, tensor_ranks: tuple[int, ...]) -> RankModel:
         """Return the decoder as one of some tensor-parallel ranks has it."""
@@ -55,14 +55,15 @@ class DecoderOnGpu:
         made = decoder_on_rank(
             self.decoder, layout, self.computing, self.dtype, numerics=self.numerics, pull=pull
         )
-        return replace(made, software=self._software(layout.ep))
+        return replace(made, software=self._software(layout))
 
-    def _software(self, expert_ranks: int) -> Software:
-        experts = self.decoder.experts
+    def _software(self, layout: Layout) -> Software:
+        experts, rows = self.decoder.experts, layout.micro_batch * self.decoder.heads // layout.tp
         return Software(
             kept=self.computing.stack.kept, capability=self.gpu.capability,
             itemsize=self.computing.itemsize, cublas=self.cublas, grouped=self.grouped,
-            local_experts=experts.count // expert_ranks if experts else 0,
+            local_experts=experts.count // layout.ep if experts else 0,
+            scores=rows * self.decoder.sequence**2 // layout.cp if self.numerics.attention in WRITTEN else 0,
         )  # fmt: skip
 
     @property

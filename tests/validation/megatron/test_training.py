@@ -80,6 +80,18 @@ WORDS: list[tuple[str, dict[str, Any]]] = [
         {"checkpointing": "full"},
     ),
     ("--transformer-impl local", {"stack": "megatron", "attention": "unfused"}),
+    (
+        "--transformer-impl local --no-masked-softmax-fusion --apply-query-key-layer-scaling",
+        {"attention": "unfused-fp32"},
+    ),
+    ("--transformer-impl local --attention-softmax-in-fp32", {"attention": "unfused"}),
+    (
+        "--transformer-impl local --attention-softmax-in-fp32 --micro-batch-size 1 --num-attention-heads 6 "
+        "--hidden-size 384 --global-batch-size 8",
+        {"attention": "unfused-fp32"},
+    ),
+    ("--transformer-impl local --no-masked-softmax-fusion", {"attention": "unfused"}),
+    ("--no-masked-softmax-fusion --attention-backend unfused", {"attention": "unfused"}),
     ("--transformer-impl local --use-flash-attn", {"attention": "flash"}),
     ("--attention-backend auto", {"attention": None}),
     ("--attention-backend fused", {"attention": "fused"}),

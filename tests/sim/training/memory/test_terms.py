@@ -1,6 +1,7 @@
 """What ranks hold and keep, counted by hand for three layouts, and laws of a rank's memory over time."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -107,6 +108,37 @@ def test_experts_are_counted_by_hand() -> None:
     assert stage.peak.by_pool["workspaces"] == (2 + 1 + 4) * 32 * MIB
     assert one_by_one.peak.by_pool["workspaces"] == (2 + 1) * 32 * MIB
     assert gathering.peak.by_pool["gathered tokens"] == 2 * tokens * 4 * width
+
+
+def test_written_scores_are_counted_by_hand() -> None:
+    tokens, heads, layers, scores = 256, 8, 2, 256 * 256 * 4
+    options: dict[str, Any] = {
+        "strategy": "megatron_ddp", "ranks": 2, "tp": 2, "batch": 1, "stack": "megatron",
+    }  # fmt: skip
+
+    def pools(**more: Any) -> Mapping[str, int]:
+        (stage,) = stages(f"gpt2:{tokens},layers={layers},width=256,heads={heads}", **options | more)
+        return stage.peak.by_pool
+
+    # softmax's result, a byte of dropout's mask, what is multiplied with the values
+    for dropout, fused, wide in ((False, 2, 4 + 2), (True, 2 + 1 + 2, 4 + 1 + 2)):
+        narrow, more = (pools(dropout=dropout, attention=one) for one in ("unfused", "unfused-fp32"))
+        assert more["activations"] - narrow["activations"] == layers * scores * (wide - fused)
+        assert more["buffer of scores"] == narrow["buffer of scores"] == 2 * scores
+        one_kernel = pools(dropout=dropout, attention="flash")
+        log_sum_exp = 4 * tokens * heads // 2
+        difference = narrow["activations"] - one_kernel["activations"]
+        assert difference == layers * (scores * fused - log_sum_exp)
+        assert "buffer of scores" not in one_kernel
+    assert "buffer of scores" not in pools(stack="te", attention="unfused")
+
+
+def test_local_layers_route_by_transformer_engine() -> None:
+    model = "mixtral-8x7b:128,layers=1,width=256,heads=4,key_value_heads=4,hidden=512,vocabulary=512"
+    options = {"strategy": "megatron_ddp", "ranks": 1, "batch": 1, "stack": "megatron"}
+    (experts,) = stages(model, **options)
+    (dense,) = stages("llama3-8b:128,layers=1,width=256,heads=4,key_value_heads=4", **options)
+    assert experts.peak.by_pool["workspaces"] == dense.peak.by_pool["workspaces"] + 32 * MIB
 
 
 @pytest.mark.parametrize("checkpointing", ["none", "selective", "full"])
