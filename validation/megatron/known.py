@@ -72,7 +72,7 @@ _IGNORED = re.compile(
     r"|moe-per-layer-logging|moe-permute-fusion|moe-router-\S+|moe-token-drop-policy|moe-z-loss-coeff"
     r"|mscale\S*|mtp-loss-scaling-factor|mup-\S+|muon-\S+|nccl-communicator-config-path|no-align-\S+"
     r"|no-async-tensor-model-parallel-allreduce|no-barrier-with-level-1-timing|no-check-\S+|no-ckpt-\S+"
-    r"|no-clone-scatter-output-in-embedding|no-create-attention-mask-in-dataloader|no-data-sharding"
+    r"|no-clone-scatter-output-in-embedding|no-data-sharding"
     r"|no-fp8-wgrad|no-gradient-accumulation-fusion|no-gradient-reduce-div-fusion|no-initialization"
     r"|no-load-\S+|no-log-\S+|no-manual-gc-eval|no-mmap-bin-files|no-one-logger|no-position-embedding"
     r"|no-save-\S+|no-use-layer-wise-param-layout|no-use-tokenizer-model-from-checkpoint-args|norm-epsilon"

@@ -157,6 +157,7 @@ class Training(OfKernels):
             return decoder_on_gpu(
                 model, gpu, self.computing_on(gpu), batch=self.batch, dtype=self.dtype,
                 attention=self.attention, dropout=self.dropout, loss=self.loss,
+                attention_mask=self.attention_mask,
                 cublas=self.cublas_workspace, grouped=not self.sequential_experts,
             )  # fmt: skip
         if given := self.changed(*OF_DECODERS) + ["precision"] * (self.precision in NARROW):

@@ -158,8 +158,8 @@ class Activations:
 
     @property
     def loss_forward(self) -> int:
-        """Bytes that the loss holds more in forward."""
-        return int(self._logits * self._loss.forward) - self.head["logits"]
+        """Bytes that the loss holds more in forward, and those of a batch's mask until it returns."""
+        return int(self._logits * self._loss.forward) - self.head["logits"] + self._attention_mask
 
     @property
     def loss_backward(self) -> int:
@@ -170,6 +170,11 @@ class Activations:
     def _logits(self) -> int:
         parallel = self.cut.parallel
         return self._tokens * self.cut.vocabulary * (parallel.degree if parallel.gathers_logits else 1)
+
+    @property
+    def _attention_mask(self) -> int:
+        sequence = self.cut.decoder.sequence
+        return self._tokens * sequence if self.numerics.attention_mask else 0
 
     @property
     def _loss(self) -> OfLoss:

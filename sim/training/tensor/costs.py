@@ -34,7 +34,8 @@ class Numerics:
 
     ``dtype`` is the stored type of parameters and their gradients, None for the precision's own.
     ``checkpointing`` is one of `CHECKPOINTING`, ``recompute`` are the modules that ``selective`` recomputes,
-    ``attention`` one of `ATTENTION`, ``loss`` one of `LOSSES`. ``dropout`` keeps masks.
+    ``attention`` one of `ATTENTION`, ``loss`` one of `LOSSES`. ``dropout`` keeps masks. With
+    ``attention_mask`` a batch has a mask of a byte per score of one head.
     """
 
     dtype: str | None = None
@@ -43,6 +44,7 @@ class Numerics:
     attention: str = "flash"
     dropout: bool = False
     loss: str = "written"
+    attention_mask: bool = False
 
     def __post_init__(self) -> None:
         if self.checkpointing not in CHECKPOINTING:

@@ -30,7 +30,7 @@ def test_what_is_left_out_is_megatrons_default() -> None:
         "tp": 1, "pp": 1, "cp": 1, "ep": 1, "micro_batch": 4, "strategy": "megatron_ddp",
         "optimizer": "adam", "clip": True, "batch": 4, "checkpointing": "none", "precision": "fp32",
         "stack": "te", "dropout": True, "loss": "written",
-        "accumulation_fusion": True,
+        "accumulation_fusion": True, "attention_mask": True,
     }  # fmt: skip
     assert (small.unmodelled, small.unknown) == ([], [])
 
@@ -99,6 +99,7 @@ WORDS: list[tuple[str, dict[str, Any]]] = [
     ("--attention-dropout 0.0 --hidden-dropout 0", {"dropout": False}),
     ("--cross-entropy-loss-fusion", {"loss": "compiled"}),
     ("--no-gradient-accumulation-fusion", {"accumulation_fusion": False}),
+    ("--no-create-attention-mask-in-dataloader", {"attention_mask": False}),
     ("--num-experts 8", {"sequential_experts": True}),
     ("--num-experts 8 --moe-grouped-gemm", {"sequential_experts": False}),
     ("--cross-entropy-loss-fusion --cross-entropy-fusion-impl te", {"loss": "fused"}),

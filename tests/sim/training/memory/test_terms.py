@@ -133,6 +133,14 @@ def test_written_scores_are_counted_by_hand() -> None:
     assert "buffer of scores" not in pools(stack="te", attention="unfused")
 
 
+def test_a_batch_brings_its_mask_to_the_loss() -> None:
+    options: dict[str, Any] = {"strategy": "megatron_ddp", "ranks": 4, "batch": 2, "micro_batch": 2}
+    for cut in ({"tp": 2, "sequence_parallel": True}, {"cp": 2}, {"pp": 2}):
+        *_, plain = stages("gpt2:512,layers=2", **options, **cut)
+        *_, masked = stages("gpt2:512,layers=2", attention_mask=True, **options, **cut)
+        assert masked.peak.nbytes - plain.peak.nbytes == 2 * 512**2 // cut.get("cp", 1)
+
+
 def test_local_layers_route_by_transformer_engine() -> None:
     model = "mixtral-8x7b:128,layers=1,width=256,heads=4,key_value_heads=4,hidden=512,vocabulary=512"
     options = {"strategy": "megatron_ddp", "ranks": 1, "batch": 1, "stack": "megatron"}
