@@ -39,20 +39,22 @@ _UNDERSTOOD = {
     *COUNTS, *FLAGS, "--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split",
     "--apply-query-key-layer-scaling", "--attention-backend", "--attention-dropout",
     "--attention-softmax-in-fp32", "--bf16", "--clip-grad", "--cp-comm-type", "--cross-entropy-loss-fusion",
-    "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers", "--disable-bias-linear",
-    "--expert-tensor-parallel-size", "--ffn-hidden-size", "--fp16", "--fp8-format", "--fp8-recipe",
-    "--global-batch-size", "--grad-reduce-in-bf16", "--group-query-attention", "--hidden-dropout",
-    "--hidden-size", "--kv-channels", "--kv-lora-rank", "--microbatch-group-size-per-virtual-pipeline-stage",
-    "--moe-expert-capacity-factor", "--moe-ffn-hidden-size", "--moe-layer-freq",
+    "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers", "--deterministic-mode",
+    "--disable-bias-linear", "--expert-tensor-parallel-size", "--ffn-hidden-size", "--fp16", "--fp8-format",
+    "--fp8-recipe", "--global-batch-size", "--grad-reduce-in-bf16", "--group-query-attention",
+    "--hidden-dropout", "--hidden-size", "--kv-channels", "--kv-lora-rank",
+    "--microbatch-group-size-per-virtual-pipeline-stage", "--moe-expert-capacity-factor",
+    "--moe-ffn-hidden-size", "--moe-grouped-gemm", "--moe-layer-freq", "--moe-permute-fusion",
     "--moe-shared-expert-intermediate-size", "--moe-token-dispatcher-type", "--mtp-num-layers",
-    "--multi-latent-attention", "--no-create-attention-mask-in-dataloader", "--no-masked-softmax-fusion",
-    "--normalization", "--num-attention-heads", "--num-distributed-optimizer-instances", "--num-experts",
-    "--num-layers", "--num-layers-per-virtual-pipeline-stage", "--num-query-groups",
-    "--num-virtual-stages-per-pipeline-rank", "--optimizer", "--pipeline-model-parallel-layout",
-    "--position-embedding-type", "--q-lora-rank", "--qk-head-dim", "--qk-layernorm", "--qk-pos-emb-head-dim",
-    "--recompute-activations", "--recompute-granularity", "--recompute-method", "--recompute-modules",
-    "--recompute-num-layers", "--seq-length", "--swiglu", "--untie-embeddings-and-output-weights",
-    "--use-distributed-optimizer", "--use-flash-attn", "--use-rotary-position-embeddings", "--v-head-dim",
+    "--multi-latent-attention", "--no-create-attention-mask-in-dataloader",
+    "--no-gradient-accumulation-fusion", "--no-masked-softmax-fusion", "--normalization",
+    "--num-attention-heads", "--num-distributed-optimizer-instances", "--num-experts", "--num-layers",
+    "--num-layers-per-virtual-pipeline-stage", "--num-query-groups", "--num-virtual-stages-per-pipeline-rank",
+    "--optimizer", "--pipeline-model-parallel-layout", "--position-embedding-type", "--q-lora-rank",
+    "--qk-head-dim", "--qk-layernorm", "--qk-pos-emb-head-dim", "--recompute-activations",
+    "--recompute-granularity", "--recompute-method", "--recompute-modules", "--recompute-num-layers",
+    "--seq-length", "--swiglu", "--untie-embeddings-and-output-weights", "--use-distributed-optimizer",
+    "--use-flash-attn", "--use-rotary-position-embeddings", "--v-head-dim",
 }  # fmt: skip
 
 Options = dict[str, Any]
@@ -218,8 +220,19 @@ def _kernels(given: Arguments) -> Options:
         "accumulation_fusion": not given.has("--no-gradient-accumulation-fusion"),
         "cublas_workspace": _workspace(given.environment.get("CUBLAS_WORKSPACE_CONFIG")),
         "attention_mask": not given.has("--no-create-attention-mask-in-dataloader"),
+        "permute_fusion": not given.has("--num-experts") or not _keeps_outputs(given),
         "sequential_experts": given.has("--num-experts") and not given.has("--moe-grouped-gemm"),
     }
+
+
+def _keeps_outputs(given: Arguments) -> bool:
+    """Return whether experts' outputs are kept (megatron/core/transformer/moe/moe_utils.py, ``unpermute``).
+
+    ``--deterministic-mode`` adds them up with ``index_add_``, whose source autograd keeps; a schedule that
+    overlaps two micro-batches keeps what passes between its nodes (core/pipeline_parallel/utils.py).
+    """
+    adds = given.has("--deterministic-mode") and not given.has("--moe-permute-fusion")
+    return adds or given.has("--overlap-moe-expert-parallel-comm")
 
 
 def _is_local(given: Arguments) -> bool:

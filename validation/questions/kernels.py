@@ -17,7 +17,7 @@ STACK_OF = {**dict.fromkeys(MEGATRON, "te"), "fsdp1": "fsdp1", "hybrid_zero": "i
 """The usual stack of strategies that belong to one framework."""
 
 OF_DECODERS = ("stack", "attention_efficiency", "dropout", "loss", "products", "accumulation_fusion",
-              "cublas_workspace", "sequential_experts", "attention_mask")  # fmt: skip
+              "cublas_workspace", "sequential_experts", "permute_fusion", "attention_mask")  # fmt: skip
 """Fields that apply to decoders alone."""
 
 
@@ -59,6 +59,10 @@ class OfKernels(Question):
     sequential_experts: bool = option(
         "Compute a rank's experts one after another (Megatron-LM without --moe-grouped-gemm).", default=False
     )
+    permute_fusion: bool = option(
+        "Order experts' tokens, and sum them up, in one kernel; torch's keep the results of experts.",
+        "--permute-fusion/--no-permute-fusion", default=True,
+    )  # fmt: skip
     attention_mask: bool = option(
         "A batch brings a mask of every sequence (Megatron-LM without "
         "--no-create-attention-mask-in-dataloader).", default=False,

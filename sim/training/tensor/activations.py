@@ -21,7 +21,8 @@ LOG_SUM_EXP = 4
 class Routed:
     """Tokens of a layer with ``experts`` on a rank: its ``own``, and ``got``, which its experts compute.
 
-    ``hidden`` is the width of a rank's part of an expert, ``shared`` that of what all tokens pass.
+    ``hidden`` is the width of a rank's part of an expert, ``shared`` that of what all tokens pass. They are
+    ``sent`` where experts are on several ranks.
     """
 
     experts: int
@@ -29,6 +30,7 @@ class Routed:
     got: int
     hidden: int
     shared: int
+    sent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +127,18 @@ class Activations:
             inside = 2 + self.cut.decoder.gated - self.kept.frees
             gradients = tokens * hidden * inside * self.itemsize
         weight = hidden * self.cut.decoder.width * self.itemsize if self.kept.frees else 0
-        return gradients + self.between + weight
+        return max(gradients + weight, self._returned) + self.between
+
+    @property
+    def _returned(self) -> int:
+        """Bytes of gradients on their way to experts: as permuted, as received, as sorted by expert.
+
+        The first is freed when the stream of its all-to-all is done, and not before.
+        """
+        if self.routed is None:
+            return 0
+        copies = 3 if self.routed.sent else 2
+        return copies * self._bytes(self.routed.got * self.cut.decoder.width, 2)
 
     @property
     def embedding(self) -> dict[str, int]:
@@ -241,9 +254,9 @@ class Activations:
         cut, kept = self.cut, self.kept
         gated = cut.decoder.gated
         inside = kept.gated if gated else kept.plain + kept.weighted
-        inputs_and_outputs = 2 * routed.got * cut.decoder.width
+        whole = routed.got * cut.decoder.width * (1 if self.numerics.permute_fusion else 2)
         return {
             "router": int(routed.own * routed.experts * kept.routed),
-            "experts": self._bytes(inputs_and_outputs, 2) + self._bytes(routed.got * routed.hidden, inside),
+            "experts": self._bytes(whole, 2) + self._bytes(routed.got * routed.hidden, inside),
             "shared experts": self._bytes(self._tokens * routed.shared, kept.gated if gated else kept.plain),
         }

@@ -35,7 +35,8 @@ class Numerics:
     ``dtype`` is the stored type of parameters and their gradients, None for the precision's own.
     ``checkpointing`` is one of `CHECKPOINTING`, ``recompute`` are the modules that ``selective`` recomputes,
     ``attention`` one of `ATTENTION`, ``loss`` one of `LOSSES`. ``dropout`` keeps masks. With
-    ``attention_mask`` a batch has a mask of a byte per score of one head.
+    ``attention_mask`` a batch has a mask of a byte per score of one head. Without ``permute_fusion`` experts'
+    outputs are kept: torch's ``index_add_`` keeps what it adds.
     """
 
     dtype: str | None = None
@@ -45,6 +46,7 @@ class Numerics:
     dropout: bool = False
     loss: str = "written"
     attention_mask: bool = False
+    permute_fusion: bool = True
 
     def __post_init__(self) -> None:
         if self.checkpointing not in CHECKPOINTING:

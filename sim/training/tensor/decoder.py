@@ -87,13 +87,15 @@ def decoder_on_gpu(
     dropout: bool,
     loss: str,
     attention_mask: bool = False,
+    permute_fusion: bool = True,
     cublas: int | None = None,
     grouped: bool = True,
 ) -> DecoderOnGpu:
     """Return a decoder on a GPU; ``attention`` is one of `ATTENTION`, None that of the stack."""
     usual = computing.stack.attention(gpu.capability)
     numerics = Numerics(
-        attention=attention or usual, dropout=dropout, loss=loss, attention_mask=attention_mask
+        attention=attention or usual, dropout=dropout, loss=loss, attention_mask=attention_mask,
+        permute_fusion=permute_fusion,
     )  # fmt: skip
     return DecoderOnGpu(
         decoder, gpu, batch or BATCH, computing.roofline.precision, stored(dtype) or "float32", computing,

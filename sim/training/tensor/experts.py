@@ -69,6 +69,7 @@ class Mixture:
         return Routed(
             experts=self._experts.count, own=own.tokens, got=own.got,
             hidden=self._experts.hidden // own.tensor, shared=self._shared_hidden,
+            sent=self.parallel.degree > 1,
         )  # fmt: skip
 
     @property

@@ -20,7 +20,7 @@ from ringside.validation.questions.step_time import StepTime, StepUnderLayout
 MIB = 2**20
 
 
-def stages(model: str, **options: Any) -> tuple[StageTime, ...]:
+def stages(model: str | Decoder, **options: Any) -> tuple[StageTime, ...]:
     """Return the stages of a step of Megatron's strategies on one machine of H100."""
     step = ringside.train(model, "dgx-h100:1", **{"stack": "te", "precision": "bf16", **options})
     assert isinstance(step, ParallelStep)
@@ -139,6 +139,34 @@ def test_a_batch_brings_its_mask_to_the_loss() -> None:
         *_, plain = stages("gpt2:512,layers=2", **options, **cut)
         *_, masked = stages("gpt2:512,layers=2", attention_mask=True, **options, **cut)
         assert masked.peak.nbytes - plain.peak.nbytes == 2 * 512**2 // cut.get("cp", 1)
+
+
+def test_tokens_of_experts_are_kept_once_and_on_their_way_back_three_times() -> None:
+    width, tokens = 256, 1024
+    found = find_model(
+        f"mixtral-8x7b:{tokens},layers=1,width={width},key_value_heads=4,heads=4,vocabulary=128"
+    )
+    assert isinstance(found, Decoder)
+    assert found.experts
+    model = replace(found, experts=replace(found.experts, hidden=64))
+    options: dict[str, Any] = {"strategy": "distributed_optimizer", "ranks": 8, "batch": 1}
+    nbytes = 2 * found.experts.active * tokens * width
+    for ep, copies in ((1, 2), (4, 3)):
+        (stage,) = stages(model, ep=ep, **options)
+        (keeping,) = stages(model, ep=ep, permute_fusion=False, **options)
+        assert keeping.peak.nbytes - stage.peak.nbytes == nbytes
+        (kept,) = (
+            sum(terms.values()) for terms in stage_terms(model, ep=ep, **options) if "experts" in terms
+        )
+        assert stage.peak.by_pool["activations"] == kept + copies * nbytes + 2 * tokens * width
+
+
+def stage_terms(model: Decoder, **options: Any) -> list[Mapping[str, int]]:
+    """Return what the layers of the only stage keep."""
+    asked = StepTime(model=model, cluster="dgx-h100:1", precision="bf16", **options).ask()
+    assert isinstance(asked, StepUnderLayout)
+    (kinds,) = asked.kept
+    return [kind["terms"] for kind in kinds]
 
 
 def test_local_layers_route_by_transformer_engine() -> None:
