@@ -187,7 +187,7 @@ class ParallelTraining:
             self._check_cpu(layout)
         return ParallelJob(
             model=model, layout=layout, mesh=mesh, batch=batch, factor=self.factor,
-            optimizer=find_optimizer(training.optimizer), ddp=training.ddp,
+            optimizer=find_optimizer(training.optimizer, layout.strategy), ddp=training.ddp,
             precision=precision and STORED[precision], costs=self._costs_of(mesh),
             library=rules.name, workers=rules.workers,
         )  # fmt: skip

@@ -26,6 +26,7 @@ REFUSED = {
         ("--cpu-offloading", "--optimizer-cpu-offload", "--fine-grained-activation-offloading"),
         "offloading to the host",
     ),
+    "--no-use-layer-wise-param-layout": "whole parameters dealt out to ranks",
     "--perform-rl-step": "reinforcement learning",
     "--retro-add-retriever": "Retro",
     "--experimental-attention-variant": "attention of another kind",
@@ -75,7 +76,7 @@ _IGNORED = re.compile(
     r"|no-clone-scatter-output-in-embedding|no-data-sharding"
     r"|no-fp8-wgrad|no-gradient-accumulation-fusion|no-gradient-reduce-div-fusion|no-initialization"
     r"|no-load-\S+|no-log-\S+|no-manual-gc-eval|no-mmap-bin-files|no-one-logger|no-position-embedding"
-    r"|no-save-\S+|no-use-layer-wise-param-layout|no-use-tokenizer-model-from-checkpoint-args|norm-epsilon"
+    r"|no-save-\S+|no-use-tokenizer-model-from-checkpoint-args|norm-epsilon"
     r"|non-persistent-\S+|num-dataset-builder-threads|num-workers|one-logger-\S+|override-opt\S+"
     r"|per-split-data-args-path|pretrained-checkpoint|profile\S*|qk-clip\S*|rampup-batch-size"
     r"|record-memory-history|memory-snapshot-path|rerun-\S+|reset-attention-mask|reset-position-ids|rope-\S+"

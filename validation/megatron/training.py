@@ -123,9 +123,11 @@ def _optimizer(given: Arguments, data: int) -> Options:
     optimizer = given.text("--optimizer", "adam")
     if optimizer == "sgd":  # its --sgd-momentum is 0.9
         optimizer = "momentum"
+    if optimizer == "dist_muon":
+        optimizer = "muon"
     if optimizer not in OPTIMIZERS:
-        raise ValueError(f"--optimizer {optimizer} is not modelled; write adam or sgd")
-    is_distributed = given.has("--use-distributed-optimizer")
+        raise ValueError(f"--optimizer {optimizer} is not modelled; write adam, sgd or muon")
+    is_distributed = given.has("--use-distributed-optimizer") or given.text("--optimizer") == "dist_muon"
     instances = given.count("--num-distributed-optimizer-instances", 1)
     if data % instances:
         raise ValueError(f"--num-distributed-optimizer-instances {instances} does not divide {data} replicas")

@@ -121,7 +121,7 @@ class DataParallelTraining:
 
     def costs_on(self, library: Library) -> Costs:
         """Return the costs on the ranks of a library."""
-        costs, optimizer = self.usual_costs(library), find_optimizer(self.optimizer)
+        costs, optimizer = self.usual_costs(library), find_optimizer(self.optimizer, "ddp")
         nbytes = self.workload().totals.nbytes
         costs = replace(costs, optimizer_s=optimizer.seconds(nbytes, costs.memory_bandwidth))
         if library.ranks == 1:
@@ -149,7 +149,7 @@ class DataParallelTraining:
         if self.ddp.compresses:
             plain = replace(self, ddp=replace(self.ddp, comm_hook="allreduce"))
             uncompressed_s = plain.step(libraries[0]).step_s
-        own = memory(self.workload(), self.ddp, find_optimizer(self.optimizer))
+        own = memory(self.workload(), self.ddp, find_optimizer(self.optimizer, "ddp"))
         nccl = {"data": max(map(communicator_nbytes, libraries))}
         return ScaledTraining(
             self, scaled_steps(self, libraries, caps, global_batch, on_step), own,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ringside.sim.training.strategies import MEGATRON
 from ringside.topologies.names import one_of
 
 
@@ -10,12 +11,21 @@ class Optimizer:
     """An optimizer by its memory: ``states`` numbers per parameter, of the parameter's dtype.
 
     ``again`` is the number of further passes of a fused step over the parameters' bytes, beyond reading
-    gradients and reading and writing parameters and state.
+    gradients and reading and writing parameters and state. ``of_matrices`` are the states of matrices that
+    neither embed tokens nor make logits, None if they are no others. ``strategies`` are those that it is
+    modelled with, none for all.
     """
 
     name: str
     states: int
     again: int = 0
+    of_matrices: int | None = None
+    strategies: tuple[str, ...] = ()
+
+    def kept(self, elements: int, matrices: int) -> int:
+        """Return the numbers that it keeps for parameters of which some are elements of such matrices."""
+        fewer = 0 if self.of_matrices is None else self.states - self.of_matrices
+        return self.states * elements - fewer * matrices
 
     def seconds(self, nbytes: int, memory_bandwidth: float) -> float:
         """Return the seconds of one fused step on ``nbytes`` bytes of parameters."""
@@ -29,14 +39,23 @@ OPTIMIZERS = {
         Optimizer("momentum", 1),
         Optimizer("adam", 2),
         Optimizer("lamb", 2, again=6),
+        Optimizer("muon", 2, of_matrices=1, strategies=MEGATRON),
     )
 }
 """torch.optim's SGD without and with momentum, Adam or AdamW, and apex's FusedLAMB: it reads gradients for
-their norm first, writes updates, reads them and the parameters for two norms, and both again to step."""
+their norm first, writes updates, reads them and the parameters for two norms, and both again to step.
+Megatron-LM's Muon keeps the momentum of matrices, and of all else Adam's states
+(megatron/core/optimizer/muon.py); its own products are not counted."""
 
 
-def find_optimizer(name: str) -> Optimizer:
-    """Return the optimizer of that name."""
+def find_optimizer(name: str, strategy: str | None = None) -> Optimizer:
+    """Return the optimizer of that name; raise ValueError for one that a given strategy does not have."""
     if name not in OPTIMIZERS:
         raise ValueError(f"unknown optimizer {name!r}; write {one_of(OPTIMIZERS, name)}")
-    return OPTIMIZERS[name]
+    found = OPTIMIZERS[name]
+    if strategy and found.strategies and strategy not in found.strategies:
+        raise ValueError(
+            f"`optimizer` {name} is not modelled with `strategy` {strategy}; write `strategy` "
+            f"{' or '.join(found.strategies)}"
+        )
+    return found

@@ -23,6 +23,11 @@ ALIGNMENT = 128
 """Divisor of a bucket's elements, as is its number of ranks (`param_and_grad_buffer.py`)."""
 
 
+TOKENS = ("embedding.weight", "head.weight")
+"""Matrices that embed tokens and make logits, which Muon leaves to Adam
+(``is_embedding_or_output_parameter``)."""
+
+
 def bucket_size(ranks: int) -> int:
     """Return Megatron's default number of parameters at which a bucket closes, for a number of ranks."""
     return max(40_000_000, 1_000_000 * ranks)
@@ -66,6 +71,12 @@ class DistributedOptimizer:
         self._memory_bandwidth = memory_bandwidth
         self._dtype = gradients
         self._elements = sum(tensor.count for layer in layers for tensor in layer.parameters)
+        self._matrices = sum(
+            tensor.count
+            for layer in layers
+            for tensor in layer.parameters
+            if tensor.rows and tensor.name not in TOKENS
+        )
         self._parameters_nbytes = sum(
             tensor.count * ITEMSIZE[parameters or tensor.dtype]
             for layer in layers
@@ -94,7 +105,9 @@ class DistributedOptimizer:
         """Hold all parameters and the buffer of all gradients, copies and states of the rank's part."""
         self._rank.take(PARAMETERS, self._parameters_nbytes)
         self._rank.take(GRADIENTS, self._elements * ITEMSIZE[self._dtype])
-        hold_states(self._rank, optimizer, self._part, copies=self._copies)
+        hold_states(
+            self._rank, optimizer, self._part, matrices=self._matrices // self._holders, copies=self._copies
+        )
 
     def before_forward(self, layer: int) -> None:
         """Wait for the layer's parameters, and begin to gather those of the next bucket."""

@@ -69,10 +69,15 @@ MASTER = "float32"
 """The type of the optimizer's copies, and of its states."""
 
 
-def hold_states(rank: RankList, optimizer: Optimizer, elements: int, *, copies: bool = True) -> None:
-    """Hold the optimizer's states of ``elements`` parameters, and ``copies`` of these in float32."""
+def hold_states(
+    rank: RankList, optimizer: Optimizer, elements: int, *, matrices: int = 0, copies: bool = True
+) -> None:
+    """Hold the optimizer's states of ``elements`` parameters, and ``copies`` of these in float32.
+
+    Some are elements of ``matrices``, of which it may keep others.
+    """
     rank.take(COPIES, elements * ITEMSIZE[MASTER] if copies else 0)
-    rank.take(OPTIMIZER, optimizer.states * elements * ITEMSIZE[MASTER])
+    rank.take(OPTIMIZER, optimizer.kept(elements, matrices) * ITEMSIZE[MASTER])
 
 
 def step_on(rank: RankList, policy: ZeroPolicy, elements: int, seconds: float) -> None:

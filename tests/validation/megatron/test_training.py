@@ -43,6 +43,8 @@ WORDS: list[tuple[str, dict[str, Any]]] = [
     ("--bf16 --grad-reduce-in-bf16", {"precision": "bf16", "reduce_dtype": "bfloat16"}),
     ("--bf16 --fp8-format hybrid", {"precision": "fp8"}),
     ("--bf16 --fp8-format e4m3 --fp8-recipe mxfp8", {"precision": "mxfp8"}),
+    ("--optimizer dist_muon", {"optimizer": "muon", "strategy": "distributed_optimizer"}),
+    ("--optimizer muon", {"optimizer": "muon", "strategy": "megatron_ddp"}),
     ("--clip-grad 0.0 --optimizer sgd", {"clip": False, "optimizer": "momentum"}),
     ("--context-parallel-size 2", {"cp": 2, "cp_method": None}),
     ("--context-parallel-size 2 --cp-comm-type a2a", {"cp_method": "ulysses"}),
@@ -174,7 +176,8 @@ def test_arguments_are_a_shape(text: str, shape: dict[str, Any]) -> None:
         ("--hybrid-layer-pattern M*", "--hybrid-layer-pattern is not modelled: layers of Mamba"),
         ("--use-megatron-fsdp", "FSDP under Megatron-LM"),
         ("--perform-rl-step", "reinforcement learning"),
-        ("--optimizer muon", "--optimizer muon is not modelled; write adam or sgd"),
+        ("--optimizer lion", "--optimizer lion is not modelled; write adam, sgd or muon"),
+        ("--no-use-layer-wise-param-layout", "whole parameters dealt out to ranks"),
         (
             "--tokenizer-type HuggingFaceTokenizer",
             "of HuggingFaceTokenizer is not known; write --vocab-size",

@@ -169,6 +169,26 @@ def stage_terms(model: Decoder, **options: Any) -> list[Mapping[str, int]]:
     return [kind["terms"] for kind in kinds]
 
 
+@pytest.mark.parametrize("strategy", ["megatron_ddp", "distributed_optimizer"])
+def test_muon_keeps_one_state_of_matrices_and_two_of_the_rest(strategy: str) -> None:
+    width, vocabulary, layers = 256, 1024, 2
+    model = (
+        f"llama3-8b:128,layers={layers},width={width},heads=4,key_value_heads=4,hidden=512,"
+        f"vocabulary={vocabulary}"
+    )
+    (stage,) = stages(model, strategy=strategy, ranks=2, batch=1, optimizer="muon")
+    matrices = layers * (4 * width**2 + 3 * width * 512)
+    others = 2 * vocabulary * width + (2 * layers + 1) * width
+    holders = 2 if strategy == "distributed_optimizer" else 1
+    assert stage.peak.by_pool["optimizer"] == pytest.approx(4 * (matrices + 2 * others) / holders, rel=1e-3)
+
+
+def test_muon_is_megatrons() -> None:
+    for strategy in ("ddp", "fsdp"):
+        with pytest.raises(ValueError, match="muon is not modelled with `strategy`"):
+            ringside.train("gpt2", "dgx-h100:1", batch=8, strategy=strategy, optimizer="muon")
+
+
 def test_local_layers_route_by_transformer_engine() -> None:
     model = "mixtral-8x7b:128,layers=1,width=256,heads=4,key_value_heads=4,hidden=512,vocabulary=512"
     options = {"strategy": "megatron_ddp", "ranks": 1, "batch": 1, "stack": "megatron"}
