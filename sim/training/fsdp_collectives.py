@@ -81,6 +81,8 @@ class Gathers:
         self._shard = shard
         self._previous: tuple[int, int] | None = None
         """In forward: the latest copy-out, and the bytes of the buffer that it read."""
+        self._done: int | None = None
+        """The compute before the unit in use, whose parameters are free then."""
 
     def begin(self) -> None:
         """Make gathers wait for earlier compute, such as the optimizer."""
@@ -94,15 +96,17 @@ class Gathers:
         for stream in GATHER_STREAMS if held.kept is not None else ():
             self._streams.wait(held.kept, stream)
         held.kept = None
+        for stream in GATHER_STREAMS if self._policy.in_place and self._done is not None else ():
+            self._streams.wait(self._done, stream)
         group = self._group(held)
         unit, policy = held.unit, self._policy
         nbytes = unit.padded_nbytes(len(self._shard.ranks), policy.param_dtype)
         if len(group.ranks) == 1:
             held.pending = Pending(None, nbytes, not aside)
             return
-        self._streams.rank.take(FLAT, nbytes)
-        copied = 2 * nbytes / len(group.ranks)
-        if held.where is Where.SHARDED:
+        self._streams.rank.take(self._flat, nbytes)
+        copied = 0.0 if policy.in_place else 2 * nbytes / len(group.ranks)
+        if held.where is Where.SHARDED and not policy.in_place:
             copied += self._cast_nbytes(unit)
         name = f"all-gather of {unit.name}"
         copy = self._streams.copy(copied, f"copy-in of {unit.name}", STREAM if aside else COPY_IN)
@@ -123,9 +127,13 @@ class Gathers:
         held.pending = None
         if forward:
             self.flush()
-        rank = self._streams.rank
+        rank, done = self._streams.rank, self._streams.last()
         if call is not None:
             self._streams.wait(call)
+        if self._policy.in_place and call is not None:
+            held.where = Where.WHOLE
+            self._done = done
+            return
         rank.take(GATHERED, nbytes)
         copied = 2 * nbytes + (self._cast_nbytes(held.unit) if call is None else 0)
         copy = self._streams.copy(copied, f"copy-out of {held.unit.name}")
@@ -152,7 +160,7 @@ class Gathers:
         if held.pending is not None and held.pending.call is not None:
             waited = self._streams.wait(held.pending.call)
             assert waited is not None, "it waits for the gather"
-            self._streams.rank.give(FLAT, held.pending.nbytes, waited)
+            self._streams.rank.give(self._flat, held.pending.nbytes, waited)
         held.pending = None
 
     def give_back(self, held: Held, *, forward: bool = False) -> None:
@@ -172,6 +180,11 @@ class Gathers:
             held.where = Where.KEPT
         assert last is not None, "it was copied out"
         rank.give(GATHERED, nbytes, last)
+
+    @property
+    def _flat(self) -> str:
+        """The pool of what is gathered, until it is copied out."""
+        return GATHERED if self._policy.in_place else FLAT
 
     def _keeps(self, held: Held) -> int:
         return self._policy.keeps(held.unit, len(self._shard.ranks))

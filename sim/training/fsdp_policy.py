@@ -105,7 +105,8 @@ class FullyShardPolicy:
     (``set_requires_gradient_sync(False)``) only the last; with ``reshard_after_backward`` False parameters
     stay whole between micro-batches. ``separate_reduce_scatter`` gives reduce-scatters a communicator of
     their own, and ``max_input_buffers`` of them may be pending before backward waits. Parameters are sharded
-    along the mesh's ``shard`` dimensions, and their shards are summed along ``replicate``.
+    along the mesh's ``shard`` dimensions, and their shards are summed along ``replicate``. Where it is
+    ``in_place``, as Megatron-LM's, shards are held in ``param_dtype`` too and gathered without copies.
     """
 
     reshard_after_forward: Reshard = None
@@ -121,6 +122,7 @@ class FullyShardPolicy:
     memory_bandwidth: float = inf
     shard: tuple[str, ...] = ("context", "shard")
     replicate: tuple[str, ...] = ("replicate",)
+    in_place: bool = False
 
     def __post_init__(self) -> None:
         for dtype in (self.param_dtype, self.reduce_dtype):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ringside.sim.collective import ITEMSIZE, Collective
 from ringside.sim.training.fsdp_collectives import Gathers, Held, Reductions
-from ringside.sim.training.fsdp_policy import OPTIMIZER, PARAMETERS, ROOT, FullyShardPolicy, units
+from ringside.sim.training.fsdp_policy import COPIES, OPTIMIZER, PARAMETERS, ROOT, FullyShardPolicy, units
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.memory.optimizers import Optimizer
 from ringside.sim.training.stage import Apart, RankList, Streams
@@ -54,8 +54,10 @@ class FullyShard:
 
     def hold(self, optimizer: Optimizer) -> None:
         """Hold the rank's shards of parameters and of the optimizer's states for the whole step."""
-        nbytes = self._shard_nbytes
-        self.rank.take(PARAMETERS, nbytes)
+        nbytes, gathered = self._shard_nbytes(), self._policy.param_dtype
+        own = self._shard_nbytes(gathered) if self._policy.in_place else nbytes
+        self.rank.take(PARAMETERS, own)
+        self.rank.take(COPIES, nbytes if own != nbytes else 0)
         self.rank.take(OPTIMIZER, optimizer.states * nbytes)
 
     def before_forward(self, layer: int) -> None:
@@ -141,10 +143,9 @@ class FullyShard:
         for held in self._held.values():
             self._reductions.drop(held)
 
-    @property
-    def _shard_nbytes(self) -> int:
+    def _shard_nbytes(self, dtype: str | None = None) -> int:
         ranks = len(self._shard.ranks)
-        return sum(held.unit.padded_nbytes(ranks) // ranks for held in self._held.values())
+        return sum(held.unit.padded_nbytes(ranks, dtype) // ranks for held in self._held.values())
 
     def _name(self, layer: int) -> str:
         return self._of[layer].unit.name

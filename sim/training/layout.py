@@ -236,6 +236,12 @@ class Layout:
             raise LayoutError(
                 f"DeepSpeed has no pipeline under {self.strategy}; write `strategy` zero1, or leave `pp` out"
             )
+        if self.strategy == "megatron_fsdp" and (self.pp > 1 or self.no_sync):
+            option = f"`pp` {self.pp}" if self.pp > 1 else "`no_sync`"
+            raise LayoutError(
+                f"{option} is not modelled with `strategy` megatron_fsdp; leave it out, or write `strategy` "
+                "fsdp"
+            )
         if self.strategy == "zero_redundancy" and self.tp > 1:
             raise LayoutError(
                 "ZeroRedundancyOptimizer broadcasts whole tensors and cannot handle cut ones; leave `tp` "

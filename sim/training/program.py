@@ -40,6 +40,11 @@ class RankStep:
     held: dict[str, int]
 
 
+IN_PLACE = "megatron_fsdp"
+"""The strategy whose shards are parts of the buffers that its collectives use
+(megatron/core/distributed/custom_fsdp/param_and_grad_buffer.py)."""
+
+
 class Writing:
     """Writes the lists of a job's ranks."""
 
@@ -274,8 +279,12 @@ def _clip(job: ParallelJob, rank: RankList, nbytes: int) -> None:
 def _policy(job: ParallelJob, layers: Sequence[RankLayer]) -> FullyShardPolicy | FlatPolicy:
     """Return FSDP's policy: by default gathers in the type of products, sums in that of the parameters."""
     stored = next(tensor.dtype for layer in layers for tensor in layer.parameters)
-    policy = FlatPolicy if job.layout.strategy == "fsdp1" else FullyShardPolicy
-    return policy(
+    strategy = job.layout.strategy
+    policy = FlatPolicy if strategy == "fsdp1" else FullyShardPolicy
+    made = policy(
         param_dtype=job.gathered, reduce_dtype=job.layout.reduce_dtype or stored,
         memory_bandwidth=job.costs.memory_bandwidth, no_sync=not job.layout.syncs_each,
     )  # fmt: skip
+    return (
+        replace(made, in_place=True) if isinstance(made, FullyShardPolicy) and strategy == IN_PLACE else made
+    )

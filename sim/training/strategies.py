@@ -2,15 +2,15 @@
 
 STRATEGIES = (
     *("ddp", "data_parallel", "fsdp", "fsdp1", "hsdp", "zero1", "zero2", "zero3"),
-    *("megatron_ddp", "distributed_optimizer", "zero_redundancy", "hybrid_zero"),
+    *("megatron_ddp", "distributed_optimizer", "megatron_fsdp", "zero_redundancy", "hybrid_zero"),
 )
 """Data-parallel strategies: each rank has all parameters, or they are sharded; hsdp shards within machines.
 
 `ringside.sim.training.zero` and `ringside.sim.training.zero.distributed_optimizer` describe the other ones.
 """
 
-FSDP = ("fsdp", "fsdp1", "hsdp")
-"""torch's strategies that shard parameters, and gather them for every pass."""
+FSDP = ("fsdp", "fsdp1", "hsdp", "megatron_fsdp")
+"""Strategies that shard parameters, and gather them for every pass: torch's, and Megatron-LM's own."""
 
 MEGATRON = ("megatron_ddp", "distributed_optimizer")
 """Megatron-LM's strategies: 16-bit parameters, a buffer of gradients, and an optimizer's float32 copies.
@@ -27,7 +27,7 @@ AT_ONCE = ("ddp", "data_parallel")
 BUCKETS = ("ddp", "zero_redundancy")
 """Strategies whose gradients go into DistributedDataParallel's buckets."""
 
-FUSING = (*MEGATRON, "hybrid_zero")
+FUSING = (*MEGATRON, "megatron_fsdp", "hybrid_zero")
 """Strategies of frameworks that fuse products of one input, as Megatron-LM does."""
 
 GROUPS = ("hsdp", "distributed_optimizer", "hybrid_zero")
@@ -41,7 +41,7 @@ SCHEDULES_OF = {
 """Pipeline schedules by framework, for frameworks that lack some."""
 
 SYNCING = ("ddp", "zero_redundancy", *FSDP)
-"""torch's strategies that reduce gradients in every backward by default (``no_sync``)."""
+"""Strategies that reduce gradients in every backward by default (``no_sync``): torch's, and all FSDP."""
 
 OFFLOADS = ("offload", "infinity")
 """Words in the names of strategies that keep state in the host's memory or on its disks."""
@@ -57,14 +57,14 @@ CONTEXT_STRATEGIES = ("ddp", *FSDP, *MEGATRON, *ULYSSES_STRATEGIES)
 
 CONTEXT_METHODS = {
     **dict.fromkeys(ULYSSES_STRATEGIES, "ulysses"),
-    **dict.fromkeys(MEGATRON, "zigzag"),
+    **dict.fromkeys((*MEGATRON, "megatron_fsdp"), "zigzag"),
 }
 """Default exchange of keys and values: DeepSpeed's only method; Megatron-LM's ``p2p``."""
 
 TORCH_CONTEXT_METHOD = "all-gather"
 """The same for torch's strategies (``_ContextParallelOptions``): gathered, the causal mask balanced."""
 
-CLIPPING = MEGATRON
+CLIPPING = (*MEGATRON, "megatron_fsdp")
 """Strategies of frameworks that clip gradients by default: Megatron-LM's ``--clip-grad`` is 1.0."""
 
 REDUCING = (*FSDP, *MEGATRON)
@@ -73,5 +73,5 @@ REDUCING = (*FSDP, *MEGATRON)
 FSDP_DTYPES = ("float32", "bfloat16", "float16", "float8_e4m3fn")
 """Types in which FSDP may gather parameters, the last by torchao; gradients are summed in the others."""
 
-EXPERT_STRATEGIES = ("ddp", "fsdp", *MEGATRON)
+EXPERT_STRATEGIES = ("ddp", "fsdp", *MEGATRON, "megatron_fsdp")
 """Strategies whose ranks may shard experts."""

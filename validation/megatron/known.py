@@ -14,9 +14,7 @@ REFUSED = {
     **dict.fromkeys(
         ("--model-provider", "--language-model-checkpoint", "--vision-pretraining", "--img-h"), "vision"
     ),
-    **dict.fromkeys(
-        ("--use-megatron-fsdp", "--use-custom-fsdp", "--use-torch-fsdp2"), "FSDP under Megatron-LM"
-    ),
+    "--use-torch-fsdp2": "torch's FSDP under Megatron-LM",
     **dict.fromkeys(("--export-kd-teacher-load", "--teacher-load"), "distillation from a second model"),
     **dict.fromkeys(
         ("--heterogeneous-layers-config-path", "--heterogeneous-layers-config-encoded-json"),

@@ -32,6 +32,11 @@ CONTEXT = {"p2p": None, "a2a": "ulysses", "allgather": "all-gather"}
 PRECISIONS = {"delayed": "fp8", "tensorwise": "fp8", "mxfp8": "mxfp8"}
 """Recipes of 8 bits, ``--fp8-recipe``, by `precision`."""
 
+SHARDING = {
+    "no_shard": "megatron_ddp", "optim": "distributed_optimizer", "optim_grads_params": "megatron_fsdp",
+}  # fmt: skip
+"""What Megatron-LM's own FSDP shards, by strategies with the same memory."""
+
 LONGEST_FUSED = 4096
 """The longest sequence of local layers' fused softmax (megatron/core/fusions/fused_softmax.py)."""
 
@@ -39,22 +44,23 @@ _UNDERSTOOD = {
     *COUNTS, *FLAGS, "--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split",
     "--apply-query-key-layer-scaling", "--attention-backend", "--attention-dropout",
     "--attention-softmax-in-fp32", "--bf16", "--clip-grad", "--cp-comm-type", "--cross-entropy-loss-fusion",
-    "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers", "--deterministic-mode",
-    "--disable-bias-linear", "--expert-tensor-parallel-size", "--ffn-hidden-size", "--fp16", "--fp8-format",
-    "--fp8-recipe", "--global-batch-size", "--grad-reduce-in-bf16", "--group-query-attention",
-    "--hidden-dropout", "--hidden-size", "--kv-channels", "--kv-lora-rank",
-    "--microbatch-group-size-per-virtual-pipeline-stage", "--moe-expert-capacity-factor",
-    "--moe-ffn-hidden-size", "--moe-grouped-gemm", "--moe-layer-freq", "--moe-permute-fusion",
-    "--moe-shared-expert-intermediate-size", "--moe-token-dispatcher-type", "--mtp-num-layers",
-    "--multi-latent-attention", "--no-create-attention-mask-in-dataloader",
+    "--data-parallel-sharding-strategy", "--decoder-first-pipeline-num-layers",
+    "--decoder-last-pipeline-num-layers", "--deterministic-mode", "--disable-bias-linear",
+    "--expert-tensor-parallel-size", "--ffn-hidden-size", "--fp16", "--fp8-format", "--fp8-recipe",
+    "--global-batch-size", "--grad-reduce-in-bf16", "--group-query-attention", "--hidden-dropout",
+    "--hidden-size", "--kv-channels", "--kv-lora-rank", "--microbatch-group-size-per-virtual-pipeline-stage",
+    "--moe-expert-capacity-factor", "--moe-ffn-hidden-size", "--moe-grouped-gemm", "--moe-layer-freq",
+    "--moe-permute-fusion", "--moe-shared-expert-intermediate-size", "--moe-token-dispatcher-type",
+    "--mtp-num-layers", "--multi-latent-attention", "--no-create-attention-mask-in-dataloader",
     "--no-gradient-accumulation-fusion", "--no-masked-softmax-fusion", "--normalization",
     "--num-attention-heads", "--num-distributed-optimizer-instances", "--num-experts", "--num-layers",
     "--num-layers-per-virtual-pipeline-stage", "--num-query-groups", "--num-virtual-stages-per-pipeline-rank",
     "--optimizer", "--pipeline-model-parallel-layout", "--position-embedding-type", "--q-lora-rank",
     "--qk-head-dim", "--qk-layernorm", "--qk-pos-emb-head-dim", "--recompute-activations",
     "--recompute-granularity", "--recompute-method", "--recompute-modules", "--recompute-num-layers",
-    "--seq-length", "--swiglu", "--untie-embeddings-and-output-weights", "--use-distributed-optimizer",
-    "--use-flash-attn", "--use-rotary-position-embeddings", "--v-head-dim",
+    "--seq-length", "--swiglu", "--untie-embeddings-and-output-weights", "--use-custom-fsdp",
+    "--use-distributed-optimizer", "--use-flash-attn", "--use-megatron-fsdp",
+    "--use-rotary-position-embeddings", "--v-head-dim",
 }  # fmt: skip
 
 Options = dict[str, Any]
@@ -131,8 +137,16 @@ def _optimizer(given: Arguments, data: int) -> Options:
     instances = given.count("--num-distributed-optimizer-instances", 1)
     if data % instances:
         raise ValueError(f"--num-distributed-optimizer-instances {instances} does not divide {data} replicas")
+    strategy = "distributed_optimizer" if is_distributed else "megatron_ddp"
+    if given.has("--use-megatron-fsdp") or given.has("--use-custom-fsdp"):
+        sharded = given.text("--data-parallel-sharding-strategy", "no_shard")
+        if sharded not in SHARDING:
+            raise ValueError(
+                f"--data-parallel-sharding-strategy {sharded} is not modelled; write {', '.join(SHARDING)}"
+            )
+        strategy = SHARDING[sharded]
     return {
-        "strategy": "distributed_optimizer" if is_distributed else "megatron_ddp",
+        "strategy": strategy,
         "shard": data // instances if is_distributed and instances > 1 else None,
         "optimizer": optimizer,
         "clip": given.share("--clip-grad", 1.0) > 0,

@@ -13,7 +13,7 @@ from ringside.sim.training.tensor.costs import ATTENTION
 from ringside.sim.workload.devices import Device
 from ringside.topologies.units import parse_size
 
-STACK_OF = {**dict.fromkeys(MEGATRON, "te"), "fsdp1": "fsdp1", "hybrid_zero": "internevo"}
+STACK_OF = {**dict.fromkeys((*MEGATRON, "megatron_fsdp"), "te"), "fsdp1": "fsdp1", "hybrid_zero": "internevo"}
 """The usual stack of strategies that belong to one framework."""
 
 OF_DECODERS = ("stack", "attention_efficiency", "dropout", "loss", "products", "accumulation_fusion",

@@ -19,7 +19,7 @@ from ringside.sim.training.ddp.buckets import Bucketing, PowerSGD
 from ringside.sim.training.ddp.job import DataParallel
 from ringside.sim.training.flat_shard import FlatPolicy
 from ringside.sim.training.fsdp_policy import FullyShardPolicy
-from ringside.sim.training.strategies import MEGATRON, STRATEGIES, SYNCING
+from ringside.sim.training.strategies import CLIPPING, STRATEGIES, SYNCING
 from ringside.validation.questions.layout import ByLayout
 
 PAGE = (Path(__file__).parents[3] / "docs/defaults.md").read_text(encoding="utf-8")
@@ -99,7 +99,7 @@ def test_zero_redundancy_optimizer_has_neither_option() -> None:
 def test_words_left_out_are_the_frameworks(strategy: str) -> None:
     layout = ByLayout(strategy=strategy).layout()
     assert layout.syncs_each is (strategy in SYNCING)
-    assert layout.clip is (strategy in MEGATRON)
+    assert layout.clip is (strategy in CLIPPING)
     assert not layout.overlap_grad_reduce
     assert not layout.overlap_param_gather
     if strategy in ("ddp", "fsdp", "fsdp1", "hsdp"):

@@ -43,6 +43,12 @@ WORDS: list[tuple[str, dict[str, Any]]] = [
     ("--bf16 --grad-reduce-in-bf16", {"precision": "bf16", "reduce_dtype": "bfloat16"}),
     ("--bf16 --fp8-format hybrid", {"precision": "fp8"}),
     ("--bf16 --fp8-format e4m3 --fp8-recipe mxfp8", {"precision": "mxfp8"}),
+    (
+        "--use-megatron-fsdp --use-distributed-optimizer "
+        "--data-parallel-sharding-strategy optim_grads_params",
+        {"strategy": "megatron_fsdp"},
+    ),
+    ("--use-custom-fsdp --use-distributed-optimizer", {"strategy": "megatron_ddp"}),
     ("--optimizer dist_muon", {"optimizer": "muon", "strategy": "distributed_optimizer"}),
     ("--optimizer muon", {"optimizer": "muon", "strategy": "megatron_ddp"}),
     ("--clip-grad 0.0 --optimizer sgd", {"clip": False, "optimizer": "momentum"}),
@@ -174,7 +180,11 @@ def test_arguments_are_a_shape(text: str, shape: dict[str, Any]) -> None:
     ("text", "message"),
     [
         ("--hybrid-layer-pattern M*", "--hybrid-layer-pattern is not modelled: layers of Mamba"),
-        ("--use-megatron-fsdp", "FSDP under Megatron-LM"),
+        ("--use-torch-fsdp2", "torch's FSDP under Megatron-LM"),
+        (
+            "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads",
+            "--data-parallel-sharding-strategy optim_grads is not modelled; write no_shard, optim",
+        ),
         ("--perform-rl-step", "reinforcement learning"),
         ("--optimizer lion", "--optimizer lion is not modelled; write adam, sgd or muon"),
         ("--no-use-layer-wise-param-layout", "whole parameters dealt out to ranks"),

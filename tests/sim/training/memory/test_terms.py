@@ -169,6 +169,29 @@ def stage_terms(model: Decoder, **options: Any) -> list[Mapping[str, int]]:
     return [kind["terms"] for kind in kinds]
 
 
+def test_megatrons_fsdp_shards_all_and_gathers_two_layers_at_a_time() -> None:
+    width, vocabulary, layers, ranks = 256, 512, 12, 4
+    model = (
+        f"llama3-8b:512,layers={layers},width={width},heads=4,key_value_heads=4,hidden=1024,"
+        f"vocabulary={vocabulary}"
+    )
+    options: dict[str, Any] = {"ranks": ranks, "batch": 2}
+    (stage,) = stages(model, strategy="megatron_fsdp", **options)
+    layer = 4 * width**2 + 3 * width * 1024 + 2 * width
+    rest = 2 * vocabulary * width + width
+    parameters = layers * layer + rest
+    pools = stage.peak.by_pool
+    assert pools["parameters"] == 2 * parameters / ranks
+    assert pools["float32 copies"] == pools["gradients"] == 4 * parameters / ranks
+    assert pools["optimizer"] == 8 * parameters / ranks
+    assert pools["gathered parameters"] <= 2 * (rest + 2 * layer)
+    torchs = ringside.train(model, "dgx-h100:1", strategy="fsdp", stack="te", precision="bf16", **options)
+    own = ringside.train(model, "dgx-h100:1", strategy="megatron_fsdp", clip=False, **options)
+    assert isinstance(torchs, ParallelStep)
+    assert isinstance(own, ParallelStep)
+    assert own.step_s < torchs.step_s  # it copies neither in nor out
+
+
 @pytest.mark.parametrize("strategy", ["megatron_ddp", "distributed_optimizer"])
 def test_muon_keeps_one_state_of_matrices_and_two_of_the_rest(strategy: str) -> None:
     width, vocabulary, layers = 256, 1024, 2
