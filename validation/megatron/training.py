@@ -45,13 +45,14 @@ _UNDERSTOOD = {
     "--apply-query-key-layer-scaling", "--attention-backend", "--attention-dropout",
     "--attention-softmax-in-fp32", "--bf16", "--clip-grad", "--cp-comm-type", "--cross-entropy-loss-fusion",
     "--data-parallel-sharding-strategy", "--decoder-first-pipeline-num-layers",
-    "--decoder-last-pipeline-num-layers", "--deterministic-mode", "--disable-bias-linear",
-    "--expert-tensor-parallel-size", "--ffn-hidden-size", "--fp16", "--fp8-format", "--fp8-recipe",
-    "--global-batch-size", "--grad-reduce-in-bf16", "--group-query-attention", "--hidden-dropout",
-    "--hidden-size", "--kv-channels", "--kv-lora-rank", "--microbatch-group-size-per-virtual-pipeline-stage",
-    "--moe-expert-capacity-factor", "--moe-ffn-hidden-size", "--moe-grouped-gemm", "--moe-layer-freq",
-    "--moe-permute-fusion", "--moe-shared-expert-intermediate-size", "--moe-token-dispatcher-type",
-    "--mtp-num-layers", "--multi-latent-attention", "--no-create-attention-mask-in-dataloader",
+    "--decoder-last-pipeline-num-layers", "--decrease-batch-size-if-needed", "--deterministic-mode",
+    "--disable-bias-linear", "--expert-tensor-parallel-size", "--ffn-hidden-size", "--fp16", "--fp8-format",
+    "--fp8-recipe", "--global-batch-size", "--grad-reduce-in-bf16", "--group-query-attention",
+    "--hidden-dropout", "--hidden-size", "--kv-channels", "--kv-lora-rank",
+    "--microbatch-group-size-per-virtual-pipeline-stage", "--moe-expert-capacity-factor",
+    "--moe-ffn-hidden-size", "--moe-grouped-gemm", "--moe-layer-freq", "--moe-permute-fusion",
+    "--moe-shared-expert-intermediate-size", "--moe-token-dispatcher-type", "--mtp-num-layers",
+    "--multi-latent-attention", "--no-create-attention-mask-in-dataloader",
     "--no-gradient-accumulation-fusion", "--no-masked-softmax-fusion", "--normalization",
     "--num-attention-heads", "--num-distributed-optimizer-instances", "--num-experts", "--num-layers",
     "--num-layers-per-virtual-pipeline-stage", "--num-query-groups", "--num-virtual-stages-per-pipeline-rank",
@@ -159,6 +160,8 @@ def _batch(given: Arguments, data: int, micro_batch: int) -> int:
     schedule = re.match(r"0:(\d+)", given.text("--step-batch-size-schedule"))
     usual = int(schedule[1]) if schedule else micro_batch * data
     samples = given.count("--global-batch-size", usual)
+    if given.has("--decrease-batch-size-if-needed"):
+        samples -= samples % (micro_batch * data)
     if samples % (micro_batch * data):
         raise ValueError(
             f"--global-batch-size {samples} does not divide by {data} x --micro-batch-size {micro_batch}"

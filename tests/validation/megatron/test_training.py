@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from ringside.validation.megatron.arguments import Arguments, of_words
+from ringside.validation.megatron.known import is_ignored, is_unmodelled
 from ringside.validation.megatron.training import MegatronLaunch, launched
+from ringside.validation.published.training.megatron_golden import golden_cases
 
 SMALL = (
     "--num-layers 12 --hidden-size 512 --num-attention-heads 8 --seq-length 1024 "
@@ -49,6 +51,7 @@ WORDS: list[tuple[str, dict[str, Any]]] = [
         {"strategy": "megatron_fsdp"},
     ),
     ("--use-custom-fsdp --use-distributed-optimizer", {"strategy": "megatron_ddp"}),
+    ("--global-batch-size 40 --decrease-batch-size-if-needed", {"batch": 4}),
     ("--optimizer dist_muon", {"optimizer": "muon", "strategy": "distributed_optimizer"}),
     ("--optimizer muon", {"optimizer": "muon", "strategy": "megatron_ddp"}),
     ("--clip-grad 0.0 --optimizer sgd", {"clip": False, "optimizer": "momentum"}),
@@ -209,6 +212,31 @@ def test_what_cannot_be_answered_is_refused_by_name(text: str, message: str) -> 
 def test_other_programs_are_refused() -> None:
     with pytest.raises(ValueError, match=r"pretrain_t5.py trains T5, and decoders alone are modelled"):
         said("", program="pretrain_t5.py")
+
+
+NAMES = """
+ddp-average-in-collective disable-tp-comm-split-ag flash-decode init-model-with-meta-device moe-use-upcycling
+pipeline-model-parallel-comm-backend s3-cache-path no-pin-cpu-grads calc-ft-timeouts mrope-section
+filter-warnings throughput-window-size sft legacy-tokenizer moe-deepep-num-sms gpu-sniff-test-interval
+"""
+OTHERS = """
+cuda-graph-warmup-steps keep-fp8-transpose-cache-when-using-custom-fsdp moe-use-legacy-grouped-gemm
+softmax-type no-scatter-gather-tensors-in-pipeline use-legacy-models fp4-format quant-recipe use-nccl-ub qk-l2-norm
+"""
+
+
+def test_arguments_of_many_versions_are_known() -> None:
+    assert all(is_ignored(f"--{name}") and not is_unmodelled(f"--{name}") for name in NAMES.split())
+    assert all(is_unmodelled(f"--{name}") and not is_ignored(f"--{name}") for name in OTHERS.split())
+
+
+def test_every_argument_of_a_judged_functional_test_is_understood() -> None:
+    for case in golden_cases():
+        try:
+            unknown = launched(case.arguments, case.gpus or 8).unknown
+        except ValueError:
+            continue  # it is refused by name
+        assert not unknown, case.arguments.name
 
 
 def test_what_matters_and_is_not_modelled_is_named_and_so_is_what_is_not_understood() -> None:
