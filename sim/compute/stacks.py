@@ -154,7 +154,11 @@ _TRANSFORMERS = replace(
     meaning="Hugging Face's models as written",
     norm=PerPass(36, 98),
     rotary=PerPass(20, 28),
+    # eager_attention_forward scales and masks scores in kernels of their own, its softmax is in float32
+    scores=PerPass(37, 41),
+    undropped=PerPass(32, 36),
     launches=PerPass(30, 54),
+    kept=replace(_EAGER.kept, softmax_fp32=True),
 )
 _COMPILE = replace(
     _FSDP1,

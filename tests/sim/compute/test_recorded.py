@@ -111,6 +111,34 @@ def test_plain_attention_moves_what_the_stack_with_plain_attention_counts() -> N
         assert counted * heads * sequence**2 == pytest.approx(own + products, rel=0.01)
 
 
+class TransformersScores(nn.Module):
+    """Attention as transformers' eager_attention_forward: scaled, masked, its softmax in float32."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        scores = (q @ k.transpose(-1, -2)) * 0.125
+        scores = scores + mask
+        return torch.softmax(scores, -1, dtype=torch.float32).to(q.dtype) @ v
+
+
+def test_attention_of_transformers_moves_and_keeps_what_its_stack_counts() -> None:
+    heads, sequence, stack = 16, 2048, find_stack("transformers")
+    with torch.device("meta"):
+        inputs = [torch.zeros(heads, sequence, 128, dtype=BF16, requires_grad=True) for _ in range(3)]
+        mask = torch.zeros(1, sequence, sequence, dtype=BF16)
+        kernels = record(TransformersScores(), *inputs, mask)
+        kept: dict[int, int] = {}
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda tensor: kept.setdefault(id(tensor), tensor.nbytes) and tensor, lambda tensor: tensor
+        ):
+            TransformersScores()(*inputs, mask)
+    scores = [nbytes for nbytes in kept.values() if nbytes >= 2 * heads * sequence**2]
+    assert sum(scores) == stack.kept.of_scores(2, dropout=False) * heads * sequence**2
+    for backward, counted in ((False, stack.undropped.forward), (True, stack.undropped.backward)):
+        own = sum(one.nbytes for one in kernels if one.kind == "memory" and one.backward is backward)
+        products = 2 * Scores(heads, sequence, 256, backward).elements
+        assert counted * heads * sequence**2 == pytest.approx(own + products, rel=0.02)
+
+
 class WrittenScores(nn.Module):
     """Attention by matrix products, as Hugging Face's eager one."""
 

@@ -221,7 +221,8 @@ filter-warnings throughput-window-size sft legacy-tokenizer moe-deepep-num-sms g
 """
 OTHERS = """
 cuda-graph-warmup-steps keep-fp8-transpose-cache-when-using-custom-fsdp moe-use-legacy-grouped-gemm
-softmax-type no-scatter-gather-tensors-in-pipeline use-legacy-models fp4-format quant-recipe use-nccl-ub qk-l2-norm
+softmax-type no-scatter-gather-tensors-in-pipeline use-legacy-models fp4-format quant-recipe use-nccl-ub
+qk-l2-norm
 """
 
 
