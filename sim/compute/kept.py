@@ -31,6 +31,10 @@ EAGER = OfLoss(4, 10, 12)
 """16-bit logits, their float32 copy and its log-softmax, which alone is kept. In backward, float32 gradients
 of the log-softmax and of its input beside it, as torch's own accounting finds."""
 
+ALEPH = OfLoss(4, 10, 14)
+"""Likewise, and in backward the 16-bit logits, which Aleph Alpha's training step still holds
+(github.com/Aleph-Alpha/scaling @ 01b9d21dbafb)."""
+
 COMPILED = OfLoss(4, 10, 10)
 """Megatron's ``--cross-entropy-loss-fusion``: compiled, it computes no longer in place. Inferred from the
 peaks of Megatron-LM's functional tests."""

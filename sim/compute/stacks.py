@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ringside.sim.compute.kept import MEGATRON, Kept
+from ringside.sim.compute.kept import ALEPH, MEGATRON, Kept
 from ringside.topologies.names import one_of
 
 FUSED, OTHERS = 1.01, 1.21
@@ -182,6 +182,7 @@ _ALEPH_RMS = replace(
     rotary=PerPass(20, 28),
     gated=PerPass(10, 18),
     loss=PerPass(38, 14),
+    kept=Kept(gated=8, rotary=2, loss=ALEPH),
 )
 _ALEPH = replace(
     _ALEPH_RMS,
@@ -189,6 +190,7 @@ _ALEPH = replace(
     meaning="Aleph Alpha's scaling with RMSNorm as written",
     norm=PerPass(36, 98),
     launches=PerPass(30, 50),
+    kept=replace(_ALEPH_RMS.kept, rms=8),
 )
 _ALEPH_TORCH = replace(
     _ALEPH,
@@ -197,6 +199,7 @@ _ALEPH_TORCH = replace(
     scores=PerPass(21, 23),
     undropped=PerPass(16, 18),
     flash=False,
+    kept=replace(_ALEPH.kept, softmax_fp32=True),
 )
 
 STACKS: Mapping[str, Stack] = {

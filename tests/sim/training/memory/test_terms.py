@@ -14,6 +14,7 @@ from ringside.sim.program import Compute, Operation
 from ringside.sim.training.memory.peak import use
 from ringside.sim.training.step import ParallelStep, StageTime
 from ringside.sim.workload.decoder import Decoder
+from ringside.validation.published.training.aleph_alpha.kept import LlamaLayer
 from ringside.validation.questions.models import find_model
 from ringside.validation.questions.step_time import StepTime, StepUnderLayout
 
@@ -210,6 +211,23 @@ def test_muon_is_megatrons() -> None:
     for strategy in ("ddp", "fsdp"):
         with pytest.raises(ValueError, match="muon is not modelled with `strategy`"):
             ringside.train("gpt2", "dgx-h100:1", batch=8, strategy=strategy, optimizer="muon")
+
+
+@pytest.mark.parametrize(("stack", "norms"), [("aleph", False), ("aleph-rms", True)])
+def test_aleph_alphas_stacks_keep_what_its_code_keeps(stack: str, norms: bool) -> None:
+    width, heads, hidden, tokens = 512, 4, 1024, 256
+    found = find_model(
+        f"llama3-8b:{tokens},layers=1,width={width},heads={heads},key_value_heads={heads},hidden={hidden}"
+    )
+    assert isinstance(found, Decoder)
+    (kept,) = (
+        terms
+        for terms in stage_terms(found, strategy="megatron_ddp", ranks=1, batch=1, stack=stack)
+        if "feed-forward" in terms
+    )
+    layer = LlamaLayer(tokens, 1, width, heads, hidden, 1, False, norms, True)
+    statistics = 2 * 4 * tokens
+    assert sum(kept.values()) == sum(layer.kept.values()) + statistics
 
 
 def test_local_layers_route_by_transformer_engine() -> None:
