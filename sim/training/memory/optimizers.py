@@ -52,10 +52,10 @@ def find_optimizer(name: str, strategy: str | None = None) -> Optimizer:
     """Return the optimizer of that name; raise ValueError for one that a given strategy does not have."""
     if name not in OPTIMIZERS:
         raise ValueError(f"unknown optimizer {name!r}; write {one_of(OPTIMIZERS, name)}")
-    found = OPTIMIZERS[name]
-    if strategy and found.strategies and strategy not in found.strategies:
+    optimizer = OPTIMIZERS[name]
+    if strategy and optimizer.strategies and strategy not in optimizer.strategies:
         raise ValueError(
             f"`optimizer` {name} is not modelled with `strategy` {strategy}; write `strategy` "
-            f"{' or '.join(found.strategies)}"
+            f"{' or '.join(optimizer.strategies)}"
         )
-    return found
+    return optimizer
