@@ -42,7 +42,8 @@ class Stack:
     per score of attention that writes them, with dropout, and ``undropped`` without. ``launches`` are a
     layer's kernels of these kinds. ``flash`` says that attention usually is one kernel, of FlashAttention's
     ``flash_version``. ``accumulates`` says that products add gradients to float32 ones. ``overhead`` is the
-    time of training over that of its kernels. ``kept`` is what a layer keeps for backward.
+    time of training over that of its kernels. ``kept`` is what a layer keeps for backward. ``stops_early``
+    says that recomputing a layer ends before its last product, whose result nothing in backward needs.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Stack:
     flash_version: int
     accumulates: bool
     kept: Kept
+    stops_early: bool = False
 
     def attention(self, capability: int | None) -> str:
         """Return the kernel of attention that the stack chooses on a GPU, such as 90 for sm_90."""
@@ -147,6 +149,7 @@ _EAGER = replace(
     rotary=PerPass(20, 20),
     gated=PerPass(10, 18),
     kept=Kept(gated=8, frees=True),
+    stops_early=True,
 )
 _TRANSFORMERS = replace(
     _EAGER,
@@ -159,6 +162,7 @@ _TRANSFORMERS = replace(
     undropped=PerPass(32, 36),
     launches=PerPass(30, 54),
     kept=replace(_EAGER.kept, softmax_fp32=True),
+    stops_early=False,
 )
 _COMPILE = replace(
     _FSDP1,
@@ -169,6 +173,7 @@ _COMPILE = replace(
     dropped=PerPass(5, 5),
     rotary=PerPass(8, 8),
     loss=PerPass(8, 8),
+    stops_early=True,
 )
 _INTERNEVO = replace(
     _TE, name="internevo", meaning="InternEvo with fused kernels", overhead=OTHERS, loss=PerPass(6, 6),

@@ -148,7 +148,7 @@ class _Making:
             backward=merged([*feed_forward.backward, *attention.backward]),
             input_gradient=merged([*feed_forward.input_gradient, *attention.input_gradient]),
             weight_gradient=merged([*feed_forward.weight_gradient, *attention.weight_gradient]),
-            recomputed=self._recomputed(forward, proper, feed_forward),
+            recomputed=self._recomputed(attention, proper, feed_forward),
             kept=tuple(activations.kept_terms.items()),
             recomputed_nbytes=activations.recomputed_nbytes,
             experts=experts,
@@ -159,10 +159,13 @@ class _Making:
             ),
         )
 
-    def _recomputed(self, forward: Pass, proper: Attention, feed_forward: Branch | Mixture) -> Pass:
+    def _recomputed(self, attention: Branch, proper: Attention, feed_forward: Branch | Mixture) -> Pass:
         """Return what backward does again of a layer's forward pass."""
+        last = feed_forward.forward
+        if self.computing.stack.stops_early and isinstance(feed_forward, Branch):
+            last = feed_forward.before_row
         if self.numerics.checkpointing != "selective":
-            return forward if self.numerics.checkpointing == "full" else ()
+            return merged([*attention.forward, *last]) if self.numerics.checkpointing == "full" else ()
         modules, before = self.numerics.recompute, self.cut.attention[0]
         parts: dict[str, Pass] = {"core_attn": proper.forward}
         parts["layernorm"] = (Kernels(2 * self._costs.norm.forward),)
@@ -170,7 +173,7 @@ class _Making:
             ups = sum(self._costs.product(one) for one in before if one.cut == "columns")
             parts["mla_up_proj"] = (Kernels(ups + self._beside.turned.forward),)
         if isinstance(feed_forward, Branch):
-            parts["mlp"] = feed_forward.forward
+            parts["mlp"] = last
         elif "moe" in modules:
             parts["moe"] = feed_forward.forward
         else:

@@ -198,13 +198,17 @@ class Branch:
         row = costs.hidden((self.row,))
         return merged(
             [
-                *self.columns.forward,
-                *self.core,
+                *self.before_row,
                 Kernels(row),
                 *costs.reduce(),
                 Kernels(costs.residual.forward),
             ]
         )
+
+    @property
+    def before_row(self) -> Pass:
+        """Return the part of forward that makes what backward needs of the branch."""
+        return merged([*self.columns.forward, *self.core])
 
     @property
     def backward(self) -> Pass:

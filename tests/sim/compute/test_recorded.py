@@ -1,11 +1,14 @@
 """Stacks and encoders move what their layers do when they run, recorded on tensors without memory."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, gelu, scaled_dot_product_attention, silu
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 
 from ringside.real.model.architecture import record
 from ringside.sim.compute.kernels import Scores
@@ -90,6 +93,27 @@ def test_an_eager_gpt_layer_moves_what_the_eager_stack_counts(biases: bool, drop
         x = torch.ones(1, 2048, GPT.width, dtype=BF16, requires_grad=True)
         nbytes = recorded(GptLayer(biases, drops), x)
     assert moved("eager", replace(GPT, biases=biases), dropout=bool(drops)) == pytest.approx(nbytes, rel=0.05)
+
+
+class Products(TorchDispatchMode):
+    """Counts matrix products."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += func is torch.ops.aten.mm.default
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_torch_s_checkpoint_without_reentry_stops_before_a_layer_s_last_product(reentrant: bool) -> None:
+    """Which `Stack.stops_early` says of stacks that checkpoint so."""
+    with torch.device("meta"):
+        layer, x = GptLayer(False, 0.0), torch.ones(1, 8, GPT.width, dtype=BF16, requires_grad=True)
+    with Products() as products:
+        checkpoint(layer, x, use_reentrant=reentrant).sum().backward()
+    four = 4
+    assert products.count == 3 * four + (four if reentrant else four - 1)
 
 
 class PlainScores(nn.Module):

@@ -19,6 +19,7 @@ from ringside.sim.training.tensor.activations import Activations
 from ringside.sim.training.tensor.costs import Numerics
 from ringside.sim.training.tensor.cut import Cut, Pull, TensorParallel
 from ringside.sim.training.tensor.layers import rank_layers, replicated_parameters
+from ringside.sim.training.tensor.passes import PassCosts
 from ringside.sim.workload.decoder import DECODERS, Decoder, decoder
 from ringside.sim.workload.devices import Roofline, device
 
@@ -183,7 +184,7 @@ def test_dtensor_makes_the_gradient_of_the_whole_vocabulary(parallel: TensorPara
 def test_one_rank_exchanges_nothing() -> None:
     layers = made(TINY, TensorParallel(sequence=True), checkpointing="full")
     assert not any(isinstance(part, Exchange) for one in layers for part in (*one.forward, *one.backward))
-    assert layers[1].recomputed == layers[1].forward
+    assert all(isinstance(part, Kernels) for part in layers[1].recomputed)
     assert layers[0].recomputed == layers[-1].recomputed == ()
 
 
@@ -331,6 +332,16 @@ def test_what_is_kept_and_what_is_done_anew_are_all_activations(checkpointing: s
         whole = made(TINY, parallel)[1]
         some = made(TINY, parallel, checkpointing=checkpointing)[1]
         assert some.kept_nbytes + some.recomputed_nbytes == whole.kept_nbytes
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_only_stacks_that_stop_early_leave_a_layer_s_last_product_out_of_recomputation(name: str) -> None:
+    computing = replace(PACE, stack=STACKS[name])
+    layer = rank_layers(TINY, computing, numerics=Numerics(checkpointing="full"))[1]
+    costs = PassCosts(computing, TensorParallel(), TINY.sequence, TINY.width)
+    down = costs.product(Cut(TINY, TensorParallel()).feed_forward[1]) + costs.residual.forward
+    left_out = down if STACKS[name].stops_early else 0.0
+    assert seconds(layer.recomputed) == pytest.approx(seconds(layer.forward) - left_out)
 
 
 # Narayanan et al., arXiv:2104.04473, equation 3: 96 b s l h^2 (1 + s / 6h + V / 16lh) with full checkpointing

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringside.sim.compute.prices import Prices, StackOnGpu
+from ringside.sim.compute.stacks import STACKS
 from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer
 from ringside.sim.training.tensor.costs import Numerics
 from ringside.sim.training.tensor.cut import TensorParallel
@@ -116,7 +117,7 @@ MODULE_SETS = st.lists(st.sampled_from(MODULES), min_size=1, unique=True).map(tu
 def test_selective_checkpointing_recomputes_the_modules_that_it_is_given(
     model: Decoder, modules: tuple[str, ...]
 ) -> None:
-    arithmetic = StackOnGpu(Prices(roofline=Roofline(1.0, 1e300, 2)))
+    arithmetic = StackOnGpu(Prices(roofline=Roofline(1.0, 1e300, 2)), STACKS["te"])
 
     def again(**how: Any) -> tuple[RankLayer, ...]:
         one = ExpertParallel(capacity=1.0)
@@ -126,7 +127,8 @@ def test_selective_checkpointing_recomputes_the_modules_that_it_is_given(
     # the router is recomputed with its experts, and counted among their products
     assert found == pytest.approx(model.recomputed_flops("selective", modules=modules))
     assert again() == again(recompute=USUAL_MODULES)
-    kept = [layer.kept_nbytes for layer in made(model, ExpertParallel(capacity=1.0), attention="full")]
+    whole = made(model, ExpertParallel(capacity=1.0), 1, arithmetic, attention="full")
+    kept = [layer.kept_nbytes for layer in whole]
     assert all(layer.kept_nbytes <= most for layer, most in zip(again(recompute=modules), kept, strict=True))
 
 
