@@ -175,6 +175,18 @@ _COMPILE = replace(
     loss=PerPass(8, 8),
     stops_early=True,
 )
+_JAX = replace(
+    _COMPILE,
+    name="jax",
+    meaning="MaxText and Paxml: XLA's fusions, cuDNN's attention",
+    norm=PerPass(6, 16),
+    residual=PerPass(6, 0),
+    dropped=PerPass(7, 5),
+    rotary=PerPass(4, 4),
+    gated=PerPass(6, 10),
+    launches=PerPass(12, 18),
+    flash_version=3,
+)
 _INTERNEVO = replace(
     _TE, name="internevo", meaning="InternEvo with fused kernels", overhead=OTHERS, loss=PerPass(6, 6),
     flash_version=2, kept=Kept(),
@@ -210,7 +222,7 @@ _ALEPH_TORCH = replace(
 STACKS: Mapping[str, Stack] = {
     stack.name: stack
     for stack in (
-        _TE, _MEGATRON, _EAGER, _TRANSFORMERS, _COMPILE, _FSDP1, _INTERNEVO, _NANOTRON,
+        _TE, _MEGATRON, _EAGER, _TRANSFORMERS, _COMPILE, _JAX, _FSDP1, _INTERNEVO, _NANOTRON,
         _ALEPH, _ALEPH_RMS, _ALEPH_TORCH,
     )
 }  # fmt: skip

@@ -3,17 +3,19 @@
 github.com/NVIDIA/dgxc-benchmarking, the tables "Training step time" of releases v24.11.1 to v25.05 (README
 files; rows that a later release repeats are left out). All steps of a series have the same number of
 micro-batches, so the row on the fewest GPUs sets the efficiency of products, the only fitted number. JAX's
-steps (maxtext, paxml) shard all parameters among all GPUs, with full checkpointing of the large models: FSDP1
-for `train`. Gradients are not clipped, a choice made with these rows: with clipping their median error is 1.3
-% instead of 1.1 %. NeMo's steps have Megatron's distributed optimizer, its exchanges overlapped; gradients
-are summed in float32. `train` has neither adapters (LoRA), which exchange next to nothing, nor Nemotron-H's
-state-space layers: their steps are predicted by the series' first one, scaled by the slowest of more GPUs
-with the spread that other publications show (`ringside.sim.training.ddp.scaling.SPREAD`). The naive rule is a
-constant speed of a GPU.
+steps (maxtext, paxml) shard parameters among all GPUs, those of Paxml's small model within a machine
+(configure.sh of each): FSDP1 and hybrid sharding for `train`. What they recompute is in `REMADE`. Gradients
+are not clipped, a choice made with these rows: with clipping their median error is 1.3 % instead of 1.1 %.
+NeMo's steps have Megatron's distributed optimizer, its exchanges overlapped; gradients are summed in float32.
+`train` has neither adapters (LoRA), which exchange next to nothing, nor Nemotron-H's state-space layers:
+their steps are predicted by the series' first one, scaled by the slowest of more GPUs with the spread that
+other publications show (`ringside.sim.training.ddp.scaling.SPREAD`). The naive rule is a constant speed of a
+GPU.
 """
 
 from collections.abc import Iterable
 from itertools import groupby
+from statistics import fmean
 from typing import NamedTuple
 
 from ringside.sim.training.ddp.job import expected_maximum
@@ -39,6 +41,18 @@ MODELS = {
     ),
 }
 """Models of `train`, each with its own sequence length."""
+
+REMADE = {
+    ("v24.11.1", "llama2-70b"): ("core_attn,layernorm,mlp",),
+    ("v25.02", "llama3-70b"): ("core_attn,layernorm,mlp", None),
+    ("v24.11.1", "gpt3-175b"): ("core_attn,layernorm,mlp",),
+    ("v24.11.1", "gpt3-5b"): ("core_attn,layernorm",),
+}
+"""Modules that JAX's recipes recompute, None for a whole layer, by release and model.
+
+maxtext/configure.sh: of 24.11.1 save_dot_except_mlp and save_dot_except_mlpwi, of 25.02 save_qkv_proj, which
+also repeats attention's output product and lies half way between two. paxml/paxml_mod_configs.py:
+SAVE_QKV_OUT_PROJ and SAVE_DOT_ONLY."""
 
 
 class DgxcStep(NamedTuple):
@@ -78,19 +92,23 @@ class DgxcStep(NamedTuple):
         """Whether tensor-parallel exchanges hide behind products, as all tables say but Nemotron 340B's."""
         return self.tensor > 1 and self.model != "nemotron4-340b"
 
+    def sharded(self, efficiency: float | None, recompute: str | None) -> StepTime:
+        """Return JAX's training, which recomputes these modules, or layers."""
+        return StepTime(
+            model=MODELS[self.model], cluster=f"dgx-h100:{self.gpus // 8}", precision=self.precision,
+            reduce_dtype="bf16", strategy="hsdp" if self.model == "gpt3-5b" else "fsdp1", stack="jax",
+            compute_efficiency=efficiency, batch=self.micro_batch, micro_batch=self.micro_batch,
+            checkpointing="selective" if recompute else "full", recompute=recompute,
+        )  # fmt: skip
+
     def training(self, efficiency: float | None, micro_batches: int = 1) -> StepTime:
         """Return the training with products at this share of the peak, None for one by kernels."""
-        micro_batch = self.micro_batch or 1
-        model, cluster = MODELS[self.model], f"dgx-h100:{self.gpus // 8}"
         if not self.tensor:
-            return StepTime(
-                model=model, cluster=cluster, precision=self.precision, reduce_dtype="bf16", strategy="fsdp1",
-                compute_efficiency=efficiency, batch=micro_batch, micro_batch=micro_batch,
-                checkpointing="none" if self.model == "gpt3-5b" else "full",
-            )  # fmt: skip
+            return self.sharded(efficiency, REMADE[self.release, self.model][0])
+        micro_batch = self.micro_batch or 1
         return StepTime(
-            model=model, cluster=cluster, precision=self.precision, dtype="bf16",
-            strategy="distributed_optimizer", compute_efficiency=efficiency, stack="te",
+            model=MODELS[self.model], cluster=f"dgx-h100:{self.gpus // 8}", precision=self.precision,
+            dtype="bf16", strategy="distributed_optimizer", compute_efficiency=efficiency, stack="te",
             batch=micro_batches * micro_batch, micro_batch=micro_batch,
             tp=self.tensor, sequence_parallel=self.tensor > 1, cp=self.context, pp=self.pipeline,
             schedule="interleaved1f1b" if self.virtual else None, virtual=self.virtual or None,
@@ -100,7 +118,8 @@ class DgxcStep(NamedTuple):
     def predicted_s(self, efficiency: float | None) -> float:
         """Return the seconds of a step, predicted as by `train`."""
         if not self.tensor:
-            return self.training(efficiency).step().step_s
+            remade = REMADE[self.release, self.model]
+            return fmean(self.sharded(efficiency, modules).step().step_s for modules in remade)
         replicas = self.gpus // (self.tensor * self.pipeline * self.context)
         micro_batches = self.batch // replicas // (self.micro_batch or 1)
         return whole_s(
@@ -138,7 +157,7 @@ def judged() -> list[JudgedRow]:
 
 
 def absolute() -> list[JudgedRow]:
-    """Return all rows that `train` can say, with nothing known; no stack of `train` is JAX's."""
+    """Return all rows that `train` can say, with nothing known."""
     return [
         alone(
             f"dgxc {row.framework}", f"{row.release} {row.model} {row.tuning or row.precision} on {row.gpus}",

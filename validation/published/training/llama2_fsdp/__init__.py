@@ -6,9 +6,8 @@ blocks are recomputed; their share follows from the printed MFU and HFU.
 
 github.com/AI-Hypercomputer/maxtext, src/maxtext/configs/gpu/a3/llama_2_7b @ e591f30cbbf2: FLOP/s of a GPU,
 attention's whole square counted; parameters sharded within a machine of Google Cloud's A3 (four cards of 200
-Gb/s), replicas across; four sequences of 4,096 tokens a GPU, no products recomputed. No stack of `train`
-is XLA's. Its row on one machine sets the efficiency of products for those on more. The naive rule is a
-constant speed of a GPU.
+Gb/s), replicas across; four sequences of 4,096 tokens a GPU, no products recomputed. Its row on one machine
+sets the efficiency of products for those on more. The naive rule is a constant speed of a GPU.
 """
 
 from typing import NamedTuple
@@ -68,7 +67,7 @@ class ShardedStep(NamedTuple):
         return StepTime(
             model=self.decoder, cluster=f"{machine}:{self.gpus // MACHINE}", settings={"nic": nic},
             precision="bf16", compute_efficiency=efficiency, reduce_dtype="bf16",
-            stack="compile" if self.framework == "fms-fsdp" else None,
+            stack="compile" if self.framework == "fms-fsdp" else "jax",
             strategy="hsdp" if self.sharding == "hsdp" and self.gpus > MACHINE else "fsdp1",
             batch=self.micro_batch,
             micro_batch=self.micro_batch, checkpointing=checkpointing,
