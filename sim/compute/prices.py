@@ -44,6 +44,14 @@ ASYNCHRONOUS = range(90, 120)
 """Compute capabilities of GPUs with instructions that FlashAttention-2 lacks: Hopper's, and data-centre
 Blackwell's. Blackwell's workstation GPUs have A100's."""
 
+FLOPS_PER_JOULE = 1.1e12
+"""FLOPs of 16-bit products for each joule of a GPU's power, at most.
+
+An H100 of 700 W reaches 780 TFLOP/s in its grid at 8192 x 8192 x 8192, and power is its limit: under a cap it
+is slower (`ringside.sim.workload.devices.STATIC`). Blackwell is made in the same process, and the products of
+its grids, up to 2,000 TFLOP/s, are too short to be throttled: the longest that SimuMax measured on a B200 of
+1,000 W run at 1,020 to 1,130. Fewer bits take far less energy."""
+
 ATTENTION = 0.5
 """Share of the peak of flash attention on GPUs without a measured grid."""
 
@@ -85,6 +93,18 @@ class Waves:
             m, n, k, peak=self.peak, multiprocessors=self.multiprocessors, bandwidth=self.bandwidth,
             itemsize=self.itemsize,
         )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Powered:
+    """Rates of products that are at most ``most``, as the GPU's power allows."""
+
+    rates: GemmRates
+    most: float
+
+    def flops_per_s(self, m: int, n: int, k: int) -> float:
+        """Return the FLOP/s of a product of m x k by k x n elements."""
+        return min(self.rates.flops_per_s(m, n, k), self.most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +203,10 @@ def prices_on(
         gpu.peak(flat.precision), gpu.multiprocessors, flat.bytes_per_s,
         NBYTES.get(flat.precision, flat.itemsize),
     )  # fmt: skip
-    products, speed = grid or waves, gpu.speed if rates is None else 1.0
+    products: GemmRates = grid or waves
+    if rates is None and gpu.power and name in ("bf16", "fp16"):
+        products = Powered(products, FLOPS_PER_JOULE * gpu.power)
+    speed = gpu.speed if rates is None else 1.0
     flash = (rates and rates.attention) or attention_rates(gpu.name) if has_grid else None
     older = attention_rates("a100") if has_grid and gpu.capability in ASYNCHRONOUS else None
     # a power cap slows only what draws more power

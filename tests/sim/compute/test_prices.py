@@ -1,5 +1,6 @@
 """Prices: no kernel beats its peak or its bytes, and more work takes no less time."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -7,10 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringside.sim.compute.doubt import band
+from ringside.sim.compute.grids import Rates, product_rates
 from ringside.sim.compute.kernels import Flash, Gemm, Kernel, Scores, Streaming
-from ringside.sim.compute.prices import ASYNCHRONOUS, FLASH_2, LARGE, Prices, StackOnGpu, prices_on
+from ringside.sim.compute.prices import (
+    ASYNCHRONOUS,
+    FLASH_2,
+    FLOPS_PER_JOULE,
+    LARGE,
+    Prices,
+    StackOnGpu,
+    prices_on,
+)
 from ringside.sim.compute.stacks import find_stack
-from ringside.sim.workload.devices import DEVICES, device
+from ringside.sim.workload.devices import DEVICES, device, short_name
 
 GPUS = st.sampled_from(sorted(DEVICES))
 PRECISIONS = st.sampled_from(["bf16", "fp16", "fp32", "fp8", "mxfp8", "nvfp4"])
@@ -126,6 +136,26 @@ def test_the_less_is_known_the_wider_a_band() -> None:
     known = band(measured=True, named=False, is_decoder=True)
     named, unnamed = (band(measured=False, named=one, is_decoder=True) for one in (True, False))
     assert 1 < known < named < unnamed < band(measured=False, named=True, is_decoder=False)
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_no_16_bit_product_takes_more_power_than_the_gpu_has(name: str) -> None:
+    gpu = device(name)
+    for precision in {"bf16", "fp16"} & {short_name(one) for one in gpu.flops_per_s}:
+        rates = prices_on(gpu, precision).products
+        for sides in itertools.product((128, 2048, 8192, 65536), repeat=3):
+            rate = rates.flops_per_s(*sides) if rates else 0.0
+            assert gpu.power is None or rate <= FLOPS_PER_JOULE * gpu.power
+
+
+def test_power_limits_blackwell_s_products_and_not_an_h100_s_or_one_s_own_rates() -> None:
+    for name, share in (("a100", 1.0), ("h100", 0.98), ("gb200", 0.94), ("b200", 0.65)):
+        gpu, grid = device(name), product_rates(name, "bf16")
+        assert grid is not None
+        priced = 2 * 8192**3 / prices_on(gpu, "bf16").seconds(Gemm(8192, 8192, 8192))
+        assert priced / grid.flops_per_s(8192, 8192, 8192) == pytest.approx(share, abs=0.01)
+        own = Rates(device=name, products={"bf16": grid}, grouped={}, attention=None, streaming=None)
+        assert prices_on(gpu, "bf16", rates=own).products is grid
 
 
 def test_a_power_cap_slows_products_and_no_stream() -> None:
