@@ -1,16 +1,19 @@
 """Published steps predicted from their questions alone: no measured row, no efficiency.
 
-Residuals are ln(measured / predicted). Those of one source share a deviation, and rows within it have one of
-their own (`Deviations`); an interval of a row goes by the other sources alone, and so do the overheads
-of families of stacks with which rows are judged again.
+Residuals are ln(measured / predicted). Those of one source share a deviation, which has longer tails than a
+normal distribution: so an interval is the factor that four of five rows lie within, each source weighing the
+same (`covering`). A row's goes by the other sources alone, and so do the overheads of families of stacks with
+which rows are judged again.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, hypot, log, nan
+from itertools import accumulate
+from math import exp, log, nan
 from statistics import fmean, median
 
-from ringside.sim.compute.doubt import BETWEEN, UNNAMED, WITHIN
+from ringside.sim.compute.doubt import NAMED, WITHIN, unnamed
 from ringside.sim.libraries.gaussian import EIGHTY
 from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.judged import JudgedRow, Score, score
@@ -56,28 +59,26 @@ def family(row: JudgedRow) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Deviations:
-    """Standard deviations of residuals ``between`` sources and ``within`` one.
+    """What residuals of several sources tell.
 
-    ``factors`` are by how much a family's steps take longer than predicted.
+    ``half_width`` is the factor from a prediction to either end of its 80 % interval. Standard deviations are
+    ``between`` sources and ``within`` one. ``factors`` are by how much a family's steps take longer than
+    predicted.
     """
 
+    half_width: float
     between: float
     within: float
     factors: Mapping[str, float]
 
     @property
-    def half_width(self) -> float:
-        """The factor from a prediction to either end of its 80 % interval."""
-        return exp(EIGHTY * hypot(self.between, self.within))
-
-    @property
     def unnamed_half_width(self) -> float:
-        """The same where the stack is not named."""
-        return exp(EIGHTY * hypot(self.between, self.within, UNNAMED))
+        """The half width where the stack is not named."""
+        return unnamed(self.half_width)
 
     @property
     def known_half_width(self) -> float:
-        """The same where a row of the same source is known."""
+        """The half width where a row of the same source is known."""
         return exp(EIGHTY * self.within)
 
 
@@ -90,7 +91,7 @@ def deviations(rows: Iterable[JudgedRow]) -> Deviations:
     for row in (row for row in rows if row.traits["stack"] != NOT_NAMED):
         by_source.setdefault((family(row), row.traits["source"]), []).append(residual(row))
     if not by_source:
-        return Deviations(BETWEEN, WITHIN, {})
+        return Deviations(NAMED, 0.0, WITHIN, {})
     middles = {key: median(own) for key, own in by_source.items()}
     shifts = {
         name: median(middle for (of, _), middle in middles.items() if of == name)
@@ -103,10 +104,18 @@ def deviations(rows: Iterable[JudgedRow]) -> Deviations:
         if len(own) > 2
     ]
     return Deviations(
+        half_width=covering(by_source.values()),
         between=ORDINARY * median(map(abs, apart)),
         within=fmean(spreads) if spreads else 0.0,
         factors={name: exp(shift) for name, shift in shifts.items()},
     )
+
+
+def covering(sources: Iterable[Sequence[float]], share: float = 0.8) -> float:
+    """Return the least factor within which lie a ``share`` of residuals, each source weighing the same."""
+    weighed = sorted((abs(one), 1 / len(own)) for own in sources for one in own)
+    sums = list(accumulate(weight for _, weight in weighed))
+    return exp(weighed[bisect_left(sums, (share - 1e-9) * sums[-1])][0])
 
 
 @dataclass(frozen=True, slots=True)

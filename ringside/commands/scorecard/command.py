@@ -147,9 +147,9 @@ def _of_absolute(answer: ScorecardAnswer) -> Form:
         f"{len(scored.rows)} published steps beside predictions from their questions alone: no measured row",
         "median, 90th percentile and worst error, signed median (bias), share of steps inside the 80 % "
         "interval that other sources give",
-        f"log time deviates by {spread.between:.3f} between sources and by {spread.within:.3f} within one: "
-        f"the interval is the prediction over and times {spread.half_width:.3f}, with a row of the same "
-        f"source known {spread.known_half_width:.3f}",
+        f"four of five steps, each source weighing the same, lie within a factor of {spread.half_width:.3f}, "
+        f"with a row of the same source known {spread.known_half_width:.3f}; log time deviates by "
+        f"{spread.between:.3f} between sources and by {spread.within:.3f} within one",
         f"measured over predicted, by family of stacks: {factors}",
         "each source once: median error {:.1%}, 90th percentile {:.1%}, bias {:+.1%}".format(*scored.once),
     ]

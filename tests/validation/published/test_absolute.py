@@ -3,8 +3,10 @@
 from math import exp, log
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ringside.sim.compute.doubt import BETWEEN, WITHIN
+from ringside.sim.compute.doubt import NAMED
 from ringside.sim.workload.decoder import decoder
 from ringside.validation.published.training import (
     bigscience,
@@ -22,6 +24,7 @@ from ringside.validation.scorecard.absolute import (
     TRAITS,
     absolute_scores,
     alone,
+    covering,
     deviations,
     family,
     residual,
@@ -48,7 +51,6 @@ def test_families_have_factors_of_their_own_and_share_deviations() -> None:
     found = deviations([row("a", "te", 1.1), row("b", "eager", 1.5), row("c", "compile", 1.5)])
     assert found.factors == pytest.approx({"te": 1.1, "others": 1.5})
     assert found.between == found.within == 0.0
-    assert found.half_width == 1.0
     apart = deviations(
         [row(name, "te", exp(shift)) for name, shift in zip("abc", (-0.1, 0.0, 0.1), strict=True)]
     )
@@ -66,7 +68,22 @@ def test_an_interval_knows_nothing_of_its_own_source() -> None:
     assert near.low < 1.0 < near.high < far.measured
     # without any other source it is the interval of `train`
     (one,) = absolute_scores([row("a", "te", 1.0)]).rows
-    assert one.high == pytest.approx(exp(1.2816 * (BETWEEN**2 + WITHIN**2) ** 0.5), rel=1e-3)
+    assert one.high == NAMED
+
+
+@given(st.lists(st.lists(st.floats(-1, 1), min_size=1, max_size=4), min_size=1, max_size=6))
+def test_four_of_five_rows_lie_within_the_factor_if_each_source_weighs_the_same(
+    sources: list[list[float]],
+) -> None:
+    half = log(covering(sources))
+
+    def inside(most: float) -> float:
+        return sum(sum(abs(one) <= most for one in own) / len(own) for own in sources) / len(sources)
+
+    assert inside(half + 1e-9) >= 0.8 - 1e-6
+    assert inside(half - 1e-6) < 0.8
+    # a source counts no more for telling all its rows twice
+    assert covering([*sources[:-1], sources[-1] * 2]) == pytest.approx(covering(sources))
 
 
 def test_factors_of_other_sources_move_the_rows_that_are_judged_again() -> None:
