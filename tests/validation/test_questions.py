@@ -79,7 +79,7 @@ def test_a_shape_keeps_what_hangs_together() -> None:
         ({"attention_efficiency": 1.5}, "write a share from 1e-06 to 1"),
         ({"tp_style": "dtensor"}, "`tp_style` needs tensor-parallel ranks; add `tp` 2"),
         ({"tp": 2, "tp_style": "ring"}, "write one of megatron, dtensor"),
-        ({"param_dtype": "bf16"}, "fsdp or fsdp1 or hsdp, not ddp; leave it out"),
+        ({"param_dtype": "bf16"}, "fsdp or fsdp1 or hsdp or megatron_fsdp, not ddp; leave it out"),
         ({"strategy": "fsdp", "reduce_dtype": "float8_e4m3fn"}, "write one of float32, bfloat16, float16"),
         ({"strategy": "fsdp", "precision": "fp8"}, "has no peak for 'fp8'"),
     ],
