@@ -7,26 +7,20 @@ gradients, which do not depend on the batch; the gradients are known by their sh
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
+
+from ringside.sim.compute.kernels import Flash, Gemm
+from ringside.sim.recorded.job import Operator, Shaped
+from ringside.sim.recorded.kernels import EMPTY, ROWS, Convolution, flops, products
 
 PRODUCT, CONVOLUTION, ATTENTION, MEMORY = KINDS = ("product", "convolution", "attention", "memory")
 """What bounds a kernel: the last is bounded by the bytes that it moves, and has no FLOPs."""
-
-aten = torch.ops.aten
-
-EMPTY = ("empty_like", "new_empty", "new_empty_strided", "_unsafe_view", "lift_fresh")
-"""Operations that move nothing."""
-
-ROWS = ("embedding", "index", "gather", "index_select", "_embedding_bag")
-"""Operations that read as many elements of their input as they write."""
-
 
 @dataclass(frozen=True, slots=True)
 class RecordedKernel:
@@ -99,20 +93,18 @@ class KernelRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 read = [*read[1:], *written]
             elif name == "convolution_backward":
                 read += read[:1] * (len(written) - 1)  # one kernel for each gradient
-            self.kernels.append(self._kernel(func, name, node is not None, read, written, args, outputs))
+            self.kernels.append(self._kernel(name, node is not None, read, written, args))
         return outputs
 
     def _kernel(
         self,
-        func: Any,
         name: str,
         backward: bool,
         read: list[torch.Tensor],
         written: list[torch.Tensor],
         args: tuple[Any, ...],
-        outputs: Any,
     ) -> RecordedKernel:
-        count = _FLOPS.get(func.overloadpacket)
+        bounded = products(operator(name, tensors(args), written, args))
         if name == "convolution":
             self.channels_last |= not args[0].is_contiguous() and _is_channels_last(args[0])
         moved = [*map(_nbytes, read), *map(_nbytes, written)]
@@ -122,11 +114,11 @@ class KernelRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         ]
         return RecordedKernel(
             name, self.calls.current, backward,
-            kind=_kind(func.overloadpacket) if count else MEMORY,
+            kind=_KINDS[type(bounded[0])] if bounded else MEMORY,
             nbytes=sum(moved),
             weights=sum(nbytes for nbytes, own in zip(moved, fixed, strict=True) if own),
-            flops=int(count(*args, out_val=outputs)) if count else 0,
-            shape=_shape(*args[-2:]) if name in ("mm", "addmm", "bmm", "baddbmm") else (),
+            flops=int(sum(map(flops, bounded))),
+            shape=_shape(bounded[0]) if name in ("mm", "addmm", "bmm", "baddbmm") else (),
             launches=args[0].shape[0] if name.startswith("mkldnn_rnn_layer") else 1,
         )  # fmt: skip
 
@@ -152,40 +144,26 @@ def _nbytes(tensor: torch.Tensor) -> int:
     return elements * tensor.element_size()
 
 
-def _shape(left: torch.Tensor, right: torch.Tensor) -> tuple[int, ...]:
-    return (left.shape[0] if left.dim() == 3 else 1, left.shape[-2], right.shape[-1], left.shape[-1])
+def _shape(product: Any) -> tuple[int, ...]:
+    return product.products, product.m, product.n, product.k
 
 
-def _kind(operation: Any) -> str:
-    if operation in (aten.convolution, aten._convolution, aten.convolution_backward):
-        return CONVOLUTION
-    return ATTENTION if "scaled_dot_product" in operation.__name__ else PRODUCT
+_KINDS = {Gemm: PRODUCT, Convolution: CONVOLUTION, Flash: ATTENTION}
 
 
-def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any) -> int:
-    return int(sdpa_flop_count(query.shape, key.shape, value.shape))  # type: ignore[no-untyped-call]
+def operator(
+    name: str, read: Iterable[torch.Tensor], written: Iterable[torch.Tensor], args: tuple[Any, ...]
+) -> Operator:
+    """Return an operator of aten as plain data."""
+    transposed = bool(name == "convolution" and args[6]) or (name == "convolution_backward" and args[7])
+    return Operator(
+        f"aten.{name}", tuple(map(_shaped, read)), tuple(map(_shaped, written)),
+        (("transposed", True),) if transposed else (),
+    )  # fmt: skip
 
 
-def _attention_back(
-    gradient: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any
-) -> int:
-    shapes = gradient.shape, query.shape, key.shape, value.shape
-    return int(sdpa_backward_flop_count(*shapes))  # type: ignore[no-untyped-call]
-
-
-def _lstm(rows: torch.Tensor, into: torch.Tensor, across: torch.Tensor, *_: Any, **__: Any) -> int:
-    """Return one layer's FLOPs in one direction: input and state times a matrix per gate and step."""
-    steps = rows.numel() // rows.shape[-1]
-    return 2 * steps * int(into.numel() + across.numel())
-
-
-_FLOPS: dict[Any, Callable[..., int]] = {
-    **flop_registry,
-    aten._scaled_dot_product_flash_attention_for_cpu: _attention,
-    aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_back,
-    aten.mkldnn_rnn_layer: _lstm,
-    aten.mkldnn_rnn_layer_backward: lambda *args, **kwargs: 2 * _lstm(*args, **kwargs),
-}
+def _shaped(tensor: torch.Tensor) -> Shaped:
+    return Shaped(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
 
 
 def tensors(tree: Any) -> list[torch.Tensor]:

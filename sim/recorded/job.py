@@ -1,5 +1,6 @@
 """A recorded training job as plain data, and as a file."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,8 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-
-from ringside.sim.collective import itemsize
 
 VERSION = 1
 """The version of the file's format."""
@@ -39,6 +38,12 @@ class Shaped:
     def nbytes(self) -> int:
         """Bytes of the elements."""
         return self.elements * itemsize(self.dtype)
+
+
+def itemsize(dtype: str) -> int:
+    """Return the bytes of an element by PyTorch's name of its type, which says its bits; bool has none."""
+    bits = re.search(r"\d+", dtype)
+    return max(int(bits[0]) // 8, 1) if bits else 1
 
 
 @dataclass(frozen=True, slots=True)

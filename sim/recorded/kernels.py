@@ -1,0 +1,191 @@
+"""The kernels of PyTorch's operators: one road for recorded steps and for users' modules.
+
+A product, a convolution and attention in one kernel are known by their shapes. Every other operator is bounded
+by the bytes that it moves: what it reads and what it writes. Views and empty tensors move nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from math import ceil, isqrt, prod
+from typing import NamedTuple
+
+from ringside.sim.compute.kernels import Flash, Gemm, Streaming
+from ringside.sim.recorded.job import Operator, Shaped
+
+TO_DEVICE, TO_HOST = COPIES = ("copy_to_device", "copy_to_host")
+"""Copies between host and device, which their link bounds."""
+
+EMPTY = (
+    *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view", "lift_fresh"),
+    *("detach", "alias", "scalar_tensor", "record_stream", "resize_", "set_"),
+)
+"""Operators that move nothing."""
+
+VIEWS = (
+    *("view", "_reshape_alias", "t", "transpose", "permute", "expand", "squeeze", "unsqueeze"),
+    *("select", "slice", "split", "split_with_sizes", "unbind", "unfold"),
+    *("as_strided", "diagonal", "view_as_real", "view_as_complex"),
+)
+"""Operators whose result is a view of their input."""
+
+ROWS = ("embedding", "index", "gather", "index_select", "_embedding_bag")
+"""Operators that read as many elements of their first input as they write."""
+
+OVERWRITES = (
+    *("copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_"),
+    *("_foreach_copy_", "_foreach_zero_"),
+)
+"""Operators that write their first input without reading it."""
+
+A_LAUNCH = 144
+"""Tensors of all lists together of a launch of a foreach or fused operator: 110 to 150 by the number of lists
+(ATen/native/cuda/MultiTensorApply.cuh, PyTorch 2.13)."""
+
+
+class Convolution(NamedTuple):
+    """Convolutions of one shape, forward or backward: FLOPs, and bytes read and written."""
+
+    flops: float
+    nbytes: float
+
+
+class HostCopy(NamedTuple):
+    """A copy of ``nbytes`` bytes between host and device."""
+
+    nbytes: float
+
+
+OperatorKernel = Gemm | Flash | Convolution | Streaming | HostCopy
+
+
+def kernels(operator: Operator) -> tuple[OperatorKernel, ...]:
+    """Return the kernels that an operator launches; none where it moves nothing."""
+    name = short_name(operator)
+    if name in COPIES:
+        return (HostCopy(max(_nbytes(operator.inputs), _nbytes(operator.outputs))),)
+    if name in EMPTY or name in VIEWS:
+        return ()
+    bounded = products(operator)
+    if bounded:
+        return bounded
+    nbytes = moved_nbytes(operator)
+    many = name.startswith(("_foreach_", "_fused_"))
+    return (Streaming(nbytes, ceil(len(operator.inputs) / A_LAUNCH) if many else 1),) if nbytes else ()
+
+
+def products(operator: Operator) -> tuple[Gemm | Flash | Convolution, ...]:
+    """Return the kernels that FLOPs bound: products, attention, convolutions; none for other operators."""
+    of = _PRODUCTS.get(short_name(operator))
+    return of(operator) if of else ()
+
+
+def flops(kernel: Gemm | Flash | Convolution) -> float:
+    """Return the FLOPs of a kernel, backward's of attention too, which computes five products for two."""
+    return kernel.flops * (2.5 if isinstance(kernel, Flash) and kernel.backward else 1)
+
+
+def short_name(operator: Operator) -> str:
+    """Return ``mm`` of ``aten.mm`` or ``aten.mm.default``; names of other libraries stay whole."""
+    space, dot, name = operator.name.partition(".")
+    return name.partition(".")[0] if dot and space == "aten" else operator.name
+
+
+def moved_nbytes(operator: Operator) -> int:
+    """Return the bytes that an operator bounded by memory reads and writes."""
+    name, read, written = short_name(operator), _nbytes(operator.inputs), _nbytes(operator.outputs)
+    if name in OVERWRITES:
+        return max(read, written)
+    if name in ROWS:
+        return _nbytes(operator.inputs[1:]) + 2 * written
+    return read + written
+
+
+def _nbytes(tensors: Sequence[Shaped]) -> int:
+    return sum(one.nbytes for one in tensors)
+
+
+def _product(operator: Operator) -> tuple[Gemm, ...]:
+    left, right = operator.inputs[-2:]
+    return _gemm(left, right)
+
+
+def _scaled_product(operator: Operator) -> tuple[Gemm, ...]:
+    return _gemm(*operator.inputs[:2])
+
+
+def _gemm(left: Shaped, right: Shaped) -> tuple[Gemm, ...]:
+    *batch, m, k = left.shape
+    return (Gemm(m, right.shape[-1], k, prod(batch)),)
+
+
+def _recurrent(operator: Operator) -> tuple[Gemm, ...]:
+    """Return one layer's products in one direction: input and state times a matrix per gate, all steps."""
+    rows, into, across, *_ = operator.inputs
+    steps = rows.elements // rows.shape[-1]
+    return tuple(Gemm(steps, one.shape[0], one.elements // one.shape[0]) for one in (into, across))
+
+
+def _recurrent_back(operator: Operator) -> tuple[Gemm, ...]:
+    return 2 * _recurrent(operator)
+
+
+def _convolution(operator: Operator) -> tuple[Convolution, ...]:
+    image, weight, *_ = operator.inputs
+    transposed = dict(operator.options).get("transposed", False)
+    return (_convolved(operator, image if transposed else operator.outputs[0], weight),)
+
+
+def _convolution_back(operator: Operator) -> tuple[Convolution, ...]:
+    """Return the gradients of image and weight, each as many FLOPs as forward, in a kernel of its own."""
+    gradient, image, weight, *_ = operator.inputs
+    transposed = dict(operator.options).get("transposed", False)
+    count = sum(len(one.shape) == len(weight.shape) for one in operator.outputs)
+    one = _convolved(operator, image if transposed else gradient, weight)
+    nbytes = one.nbytes + gradient.nbytes * (len(operator.outputs) - 1)
+    return (Convolution(one.flops * count, nbytes),)
+
+
+def _convolved(operator: Operator, spread: Shaped, weight: Shaped) -> Convolution:
+    """Return a convolution that uses the weight once for each place of ``spread`` and filter."""
+    return Convolution(
+        2.0 * spread.elements * prod(weight.shape[1:]),
+        _nbytes(operator.inputs) + _nbytes(operator.outputs),
+    )
+
+
+def _attention(
+    first: int, heads: int, tokens: int, version: int, *, backward: bool = False
+) -> Callable[[Operator], tuple[Flash, ...]]:
+    """Return the reader of attention, whose query is input ``first``; ``heads``, ``tokens`` are dimensions.
+
+    Queries and keys of different lengths count as squares of as many scores.
+    """
+
+    def read(operator: Operator) -> tuple[Flash, ...]:
+        query, key, value = operator.inputs[first : first + 3]
+        together = prod(query.shape) // (query.shape[-1] * query.shape[tokens])
+        sequence = query.shape[tokens] * key.shape[tokens]
+        scored = query.shape[-1] + value.shape[-1]
+        causal = bool(dict(operator.options).get("is_causal", False))
+        return (Flash(together, isqrt(sequence), scored, causal, backward, version),)
+
+    return read
+
+
+_PRODUCTS: dict[str, Callable[[Operator], tuple[Gemm | Flash | Convolution, ...]]] = {
+    **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm", "addmm_", "baddbmm_", "_addmm_activation"), _product),
+    "_scaled_mm": _scaled_product,
+    **dict.fromkeys(
+        ("convolution", "_convolution", "cudnn_convolution", "convolution_overrideable"), _convolution
+    ),
+    "convolution_backward": _convolution_back,
+    "mkldnn_rnn_layer": _recurrent,
+    "mkldnn_rnn_layer_backward": _recurrent_back,
+}
+for _name, _version in (("flash", 2), ("efficient", 2), ("cudnn", 3)):
+    _whole = f"_scaled_dot_product_{_name}_attention"
+    _PRODUCTS[_whole] = _attention(0, 1, 2, _version)
+    _PRODUCTS[f"{_whole}_backward"] = _attention(1, 1, 2, _version, backward=True)
+    _PRODUCTS[f"_{_name}_attention_forward"] = _attention(0, 2, 1, _version)
+    _PRODUCTS[f"_{_name}_attention_backward"] = _attention(1, 2, 1, _version, backward=True)
+_PRODUCTS["_scaled_dot_product_flash_attention_for_cpu"] = _attention(0, 1, 2, 2)
+_PRODUCTS["_scaled_dot_product_flash_attention_for_cpu_backward"] = _attention(1, 1, 2, 2, backward=True)
