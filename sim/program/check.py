@@ -12,10 +12,11 @@ lead to the same state are followed once.
 
 It is first played by one rank per role, which is faster: `ringside.sim.program.roles` says why one rank
 stands for its role. Folding needs more: messages of equal sizes that arrive in posting order, and calls whose
-members all agree. Any other program is played in full.
+members all agree. Any other program is played in full. A program of many ranks that declares its roles is
+played by these.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.sim.effort import uncollected
+from ringside.sim.program.folded import never_ends, overlaps
 from ringside.sim.program.operations import (
     Call,
     Drop,
@@ -38,7 +40,7 @@ from ringside.sim.program.operations import (
     Together,
 )
 from ringside.sim.program.play import INSTANT, Play
-from ringside.sim.program.roles import Ints, Lists
+from ringside.sim.program.roles import Ints, Lists, claimed
 from ringside.sim.program.story import failure, story
 from ringside.sim.program.untimed import Anybody, Post, Take, Untimed
 
@@ -234,6 +236,10 @@ class Verdict:
 
 def check(program: Program) -> Verdict:
     """Prove that a program ends, or return why not."""
+    if program.role is not None and program.ranks >= FOLDED:
+        by_roles = _by_roles(program)
+        if by_roles.verdict == PROVED or by_roles.operations > MOST_PLAYED:
+            return by_roles
     with uncollected():
         recorded = [program.operations(rank) for rank in range(program.ranks)]
         known = Program(program.name, program.ranks, recorded.__getitem__)
@@ -242,6 +248,18 @@ def check(program: Program) -> Verdict:
             return Verdict(PROVED, (), count, frozenset({ENDS}))
         verdict, sentences, outcomes = _checked(known)
         return Verdict(verdict, tuple(sentences), count, frozenset(outcomes))
+
+
+def _by_roles(program: Program) -> Verdict:
+    """Prove a program by its declared roles, of which few lists are made."""
+    ranks = claimed(program)
+    count = sum(len(program.operations(rank)) * alike for rank, alike in Counter(ranks).items())
+    sentences = never_ends(program, ranks)
+    if sentences:
+        return Verdict(HANGS, sentences, count, frozenset({HANGS}))
+    if overlaps(program, ranks) and (sentences := never_ends(program, ranks, serial=True)):
+        return Verdict(UNSAFE, (*sentences, ONE_KERNEL), count, frozenset({ENDS, HANGS}))
+    return Verdict(PROVED, (), count, frozenset({ENDS}))
 
 
 Found = tuple[str, list[str], set[str]]

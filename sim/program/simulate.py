@@ -8,7 +8,7 @@ Ranks may be folded: one of each role is played on behalf of all. Then a collect
 role among its members has arrived, and messages go from role to role.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -22,6 +22,7 @@ from ringside.sim.program.operations import (
     Compute,
     Group,
     Join,
+    Operation,
     Program,
     Recv,
     Send,
@@ -133,7 +134,7 @@ class Simulation:
 
     ``roles`` gives every rank's representative, itself or another; without ``roles`` all are played.
     ``contention`` is the share of a rank's units that collectives use. Hosts of ``late`` ranks begin that
-    many seconds after the others. Afterwards ``begin`` and ``end`` have the moments of every operation of the
+    many seconds after the others; ``serial`` is that of `Play`. Afterwards ``begin`` and ``end`` have the moments of every operation of the
     played ranks, ``meetings`` all collectives.
     """
 
@@ -146,6 +147,7 @@ class Simulation:
         roles: Sequence[int] | None = None,
         contention: float = 0.0,
         late: Mapping[int, float] | None = None,
+        serial: bool = False,
     ) -> None:
         self.program = program
         self.roles = range(program.ranks) if roles is None else roles
@@ -158,7 +160,7 @@ class Simulation:
         self.operations = [program.operations(rank) for rank in self.played]
         """The list of each played rank."""
         played = Program(program.name, len(self.played), self.operations.__getitem__)
-        self._play = Play(played, self._arrived, late=[self._index[rank] for rank in late or {}])
+        self._play = Play(played, self._arrived, serial=serial, late=[self._index[rank] for rank in late or {}])
         for rank, seconds in (late or {}).items():
             env.timeout(seconds).callbacks.append(partial(self._come, self._index[rank]))
         self.begin = [[0.0] * len(own) for own in self.operations]
@@ -191,11 +193,15 @@ class Simulation:
     def check_ended(self) -> None:
         """Raise `SimulationError` unless all has ended."""
         self.makespan_s = max((max(ends) for ends in self.end if ends), default=0.0)
+        for rank, operation in self.waiting():
+            what = f"rank {rank} never ends {operation.name} ({operation.where})"
+            raise SimulationError(f"{self.program.name}: {what}; prove it first")
+
+    def waiting(self) -> Iterator[tuple[int, Operation]]:
+        """Yield each played rank that has not ended, with the first of its operations that has not."""
         for rank, state in zip(self.played, self._play.ranks, strict=True):
             if not all(state.ended):
-                operation = state.operations[state.ended.index(0)]
-                what = f"rank {rank} never ends {operation.name} ({operation.where})"
-                raise SimulationError(f"{self.program.name}: {what}; prove it first")
+                yield rank, state.operations[state.ended.index(0)]
 
     def _come(self, index: int, _: simpy.Event) -> None:
         self._play.come(index)

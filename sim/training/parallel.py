@@ -75,10 +75,6 @@ class Played:
             _check(job, step.stages, stages[-1], step_s)
         model, samples, flops = job.model, job.samples, job.model.model_flops
         tokens = None if model.tokens is None else model.tokens * samples
-        exposed = {
-            name: sum(stage.exposed_by_s.get(name, 0.0) for stage in stages) / len(stages)
-            for name in dict.fromkeys(name for stage in stages for name in stage.exposed_by_s)
-        }
         return ParallelStep(
             workload=model.name,
             sample=model.sample,
@@ -89,10 +85,6 @@ class Played:
             throughput=samples / step_s,
             tokens_per_s=None if tokens is None else tokens / step_s,
             gpu_hours_per_1e9_tokens=tokens and job.mesh.ranks * step_s / 3600 * 1e9 / tokens,
-            bubble_share=sum(stage.bubble_s for stage in stages) / len(stages) / step_s,
-            exposed_s=sum(exposed.values()),
-            exposed_by_s=exposed,
-            peak_nbytes=max(stage.peak.nbytes for stage in stages),
             micro_batches=job.micro_batches,
             model_flops=flops and flops * samples,
             hardware_flops=flops and (flops + model.recomputed_flops) * samples,

@@ -1,7 +1,8 @@
 """One step under a layout: time by stage, peak memory, and utilization of the GPUs."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from ringside.sim.program import Call, Compute, Group, Recv, Send, Together
@@ -13,8 +14,12 @@ from ringside.sim.training.stage import STREAM
 from ringside.sim.workload.decoder import Decoder
 
 
+COMMUNICATES = Call | Send | Recv | Together
+"""Actions that move bytes."""
+
+
 class UnderWay(NamedTuple):
-    """When bytes of a collective or a message moved, along which dimensions of the mesh."""
+    """When bytes of a collective or a message moved, and along which dimensions of the mesh."""
 
     start: float
     end: float
@@ -23,7 +28,7 @@ class UnderWay(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StageTime:
-    """Time of the ranks at one place along the pipeline, which act alike; ``rank`` is the first.
+    """Time of the ranks at one place along the pipeline, or of one role; ``rank`` is the first of them.
 
     ``compute_s`` is compute without contention, ``contention_s`` the time that collectives add to it,
     ``copy_s`` copies and casts; ``busy_s`` is their sum. ``exposed_s`` is the time in which it waited while
@@ -53,35 +58,56 @@ class StageTime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParallelStep:
-    """One training step of all ranks; times in seconds.
+class StagedStep:
+    """One training step of all ranks, by stages or roles; times in seconds."""
+
+    workload: str
+    ranks: int
+    step_s: float
+    stages: tuple[StageTime, ...]
+    timeline: ProgramTimeline
+
+    @property
+    def exposed_by_s(self) -> Mapping[str, float]:
+        """Exposed communication by dimension, on average over the stages."""
+        names = dict.fromkeys(name for stage in self.stages for name in stage.exposed_by_s)
+        count = len(self.stages)
+        return {name: sum(one.exposed_by_s.get(name, 0.0) for one in self.stages) / count for name in names}
+
+    @property
+    def exposed_s(self) -> float:
+        """Exposed communication, on average over the stages."""
+        return sum(self.exposed_by_s.values())
+
+    @property
+    def bubble_share(self) -> float:
+        """The share of the step in which stages, on average, wait and none of their bytes move."""
+        return sum(stage.bubble_s for stage in self.stages) / len(self.stages) / self.step_s
+
+    @property
+    def peak_nbytes(self) -> int:
+        """The largest peak of all ranks."""
+        return max(stage.peak.nbytes for stage in self.stages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelStep(StagedStep):
+    """One training step of all ranks under a layout.
 
     ``throughput`` are samples per second of all ranks. ``tokens`` are those of all samples, None where
     samples have none, ``gpu_hours_per_1e9_tokens`` those per billion tokens. ``model_flops`` are forward and
     backward on all ranks, ``hardware_flops`` include checkpointing's recomputation; None where unknown.
-    ``bubble_share`` is the share of the step in which stages, on average, wait and none of their bytes move;
-    ``exposed_s``, by dimension ``exposed_by_s``, is exposed communication, on average over the stages.
-    ``peak_nbytes`` is the largest peak of all ranks.
     """
 
-    workload: str
     sample: str
-    ranks: int
     samples: int
     tokens: int | None
-    step_s: float
     throughput: float
     tokens_per_s: float | None
     gpu_hours_per_1e9_tokens: float | None
-    bubble_share: float
-    exposed_s: float
-    exposed_by_s: Mapping[str, float]
-    peak_nbytes: int
     micro_batches: int
     model_flops: float | None
     hardware_flops: float | None
-    stages: tuple[StageTime, ...]
-    timeline: ProgramTimeline
 
     def utilization(self, peak_flops_per_s: float) -> tuple[float | None, float | None]:
         """Return model and hardware FLOPs utilization: shares of all ranks' peak over the step."""
@@ -140,20 +166,33 @@ class Utilization:
 def stage_time(
     simulation: Simulation, index: int, mesh: Mesh, layers: tuple[str, ...], memory: Use
 ) -> StageTime:
-    """Return the time of the played rank of this number."""
+    """Return the time of the played rank of this number, with waits by the mesh's dimensions."""
+    alike = mesh.ranks // mesh.pipeline
+    return time_of_role(simulation, index, alike, lambda group: dimension(mesh, group), layers, memory)
+
+
+def time_of_role(
+    simulation: Simulation,
+    index: int,
+    alike: int,
+    named: Callable[[Group], str],
+    layers: tuple[str, ...],
+    memory: Use,
+) -> StageTime:
+    """Return the time of the played rank of this number and those ``alike``; groups are ``named``."""
     rank = simulation.played[index]
-    dimensions: dict[Group, str] = {}
-    moves = list(_moves(simulation, index, mesh, dimensions))
+    named = cache(named)
+    moves = list(_moves(simulation, index, named))
     exposed: dict[str, float] = {}
     bubble = 0.0
     waits = _Waits(moves)
     for begin, end, culprit in _gaps(simulation, index):
-        own = None if culprit is None else _move(simulation, index, culprit, mesh, dimensions)
-        for dimension, seconds in waits.divide(begin, end, own):
-            if dimension is None:
+        own = None if culprit is None else _move(simulation, index, culprit, named)
+        for name, seconds in waits.divide(begin, end, own):
+            if name is None:
                 bubble += seconds
             else:
-                exposed[dimension] = exposed.get(dimension, 0.0) + seconds
+                exposed[name] = exposed.get(name, 0.0) + seconds
     alone = {"copy": 0.0, "": 0.0}
     busy = 0.0
     for place, operation in enumerate(simulation.operations[index]):
@@ -163,7 +202,7 @@ def stage_time(
     contention_s = max(busy - alone["copy"] - alone[""], 0.0)
     return StageTime(
         rank,
-        mesh.ranks // mesh.pipeline,
+        alike,
         layers,
         alone[""],
         contention_s,
@@ -191,32 +230,30 @@ def _gaps(simulation: Simulation, index: int) -> Iterator[tuple[float, float, in
         if begins[place] > before:
             culprit = max(operation.after, key=ends.__getitem__, default=None)
             yield before, begins[place], culprit
+        if isinstance(operation.action, COMMUNICATES) and ends[place] > begins[place]:
+            yield max(before, begins[place]), ends[place], place
         before = max(before, ends[place])
     if simulation.makespan_s > before:
         yield before, simulation.makespan_s, None
 
 
-def _moves(
-    simulation: Simulation, index: int, mesh: Mesh, dimensions: dict[Group, str]
-) -> Iterator[UnderWay]:
+def _moves(simulation: Simulation, index: int, named: Callable[[Group], str]) -> Iterator[UnderWay]:
     for place in range(len(simulation.operations[index])):
-        move = _move(simulation, index, place, mesh, dimensions)
+        move = _move(simulation, index, place, named)
         if move:
             yield move
 
 
 def _move(
-    simulation: Simulation, index: int, place: int, mesh: Mesh, dimensions: dict[Group, str]
+    simulation: Simulation, index: int, place: int, named: Callable[[Group], str]
 ) -> UnderWay | None:
     action = simulation.operations[index][place].action
-    if not isinstance(action, Call | Send | Recv | Together):
+    if not isinstance(action, COMMUNICATES):
         return None
-    if action.group not in dimensions:
-        dimensions[action.group] = _dimension(mesh, action.group)
-    return UnderWay(simulation.start[index][place], simulation.end[index][place], dimensions[action.group])
+    return UnderWay(simulation.start[index][place], simulation.end[index][place], named(action.group))
 
 
-def _dimension(mesh: Mesh, group: Group) -> str:
+def dimension(mesh: Mesh, group: Group) -> str:
     """Return the dimensions along which a group's ranks differ; a fold of the data-parallel ones by name."""
     names = group.name.split()[:-1]
     if UNFOLDED.keys() & set(names):

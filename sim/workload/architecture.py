@@ -174,7 +174,7 @@ class ArchitectureOnGpu:
     @property
     def peak_s(self) -> float:
         """Seconds of a sample's products, forward and backward, at the GPU's peak, a lower bound."""
-        convolving = _convolves_in(self.precision, self.gpu)
+        convolving = convolves_in(self.precision, self.gpu)
         return sum(
             (block.forward.flops + block.backward.flops)
             / self.gpu.peak(convolving if block.convolves else self.precision)
@@ -184,7 +184,7 @@ class ArchitectureOnGpu:
     @property
     def model_flops(self) -> float | None:
         """FLOPs of a sample's forward and backward; None if convolutions have a type of their own."""
-        apart = _convolves_in(self.precision, self.gpu) != self.precision
+        apart = convolves_in(self.precision, self.gpu) != self.precision
         return (
             None
             if apart and any(block.convolves for block in self.architecture.blocks)
@@ -277,12 +277,12 @@ def workload(
     bfloat16 and bfloat16 is a model cast as a whole. ``compute_efficiency`` is a share of the peak.
     """
     precision = usual_precision(architecture, device) if precision is None else precision
-    products = _Pace(_rates(device, precision, compute_efficiency), transposes=False)
-    convolving = _convolves_in(precision, device)
+    products = _Pace(rates_of(device, precision, compute_efficiency), transposes=False)
+    convolving = convolves_in(precision, device)
     last = architecture.channels_last
     last = products.roofline.itemsize == 2 if last is None else last
     transposes = convolving != "float32" and not last
-    convolutions = _Pace(_rates(device, convolving, compute_efficiency), transposes)
+    convolutions = _Pace(rates_of(device, convolving, compute_efficiency), transposes)
 
     def layer(block: Block) -> Layer:
         pace = convolutions if block.convolves else products
@@ -305,13 +305,13 @@ def workload(
     )
 
 
-def _rates(device: Device, precision: str, efficiency: float | None) -> Roofline:
+def rates_of(device: Device, precision: str, efficiency: float | None) -> Roofline:
     """Return the rates of products and convolutions in a precision."""
     usual = SHARES.get(full_name(precision) or "", TENSOR_CORES) * device.speed
     return device.roofline(precision, usual if efficiency is None else efficiency)
 
 
-def _convolves_in(precision: str, device: Device) -> str:
+def convolves_in(precision: str, device: Device) -> str:
     """Return torch's type of convolutions if products are in ``precision``."""
     return "tfloat32" if full_name(precision) == "float32" and "tfloat32" in device.flops_per_s else precision
 

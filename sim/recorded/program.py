@@ -1,0 +1,215 @@
+"""A recorded job as a `Program`: every rank of the job does what the recorded rank that stands for it does.
+
+A lane of a rank is a stream or a group's own. Groups are the same parts of their partitions, peers have the
+same places in a group. The steps of ranks that are alike differ in nothing else, so they have one role.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ringside.sim.collective import ITEMSIZE, Collective
+from ringside.sim.libraries.rules import RULES
+from ringside.sim.program.operations import (
+    Action,
+    Call,
+    Compute,
+    Group,
+    Operation,
+    Program,
+    Recv,
+    Send,
+    Together,
+    Wait,
+)
+from ringside.sim.recorded.job import (
+    Action as RecordedAction,
+    GroupCall,
+    HostWait,
+    JobFileError,
+    Message,
+    Operator,
+    RecordedJob,
+    RecordedRank,
+)
+from ringside.sim.recorded.sound import check_job, title
+
+Price = Callable[[Operator], float]
+"""Seconds of an operator."""
+
+
+def free(_: Operator) -> float:
+    """Return no time: communication alone."""
+    return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Playing:
+    """Makes the operations of a job's ranks by a library's rules; ``factor`` multiplies operators' seconds.
+    """
+
+    job: RecordedJob
+    price: Price = free
+    library: str = "nccl"
+    factor: float = 1.0
+    _groups: dict[tuple[str, int], Group] = field(init=False, repr=False, default_factory=dict)
+    _parts: dict[str, dict[int, int]] = field(init=False, repr=False, default_factory=dict)
+    _shapes: "dict[int, Shape]" = field(init=False, repr=False, default_factory=dict)
+    _made: dict[int, list[Operation]] = field(init=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_job(self.job)
+        for group in self.job.groups:
+            of = {rank: number for number, part in enumerate(group.partition) for rank in part}
+            self._parts[group.name] = of
+
+    def program(self) -> Program:
+        """Return the job's step; ranks that are alike have one role."""
+        return Program(
+            title(self.job), self.job.ranks, self.operations, role=self.job.representatives.__getitem__
+        )
+
+    def operations(self, rank: int) -> Sequence[Operation]:
+        """Return the operations of a rank."""
+        if rank not in self._made:
+            shape = self.shape(self.job.representatives[rank])
+            actions = [self._action(shape.recorded, rank, action) for action in shape.recorded.actions]
+            self._made[rank] = [
+                _with_action(one, actions, numbers)
+                for one, numbers in zip(shape.operations, shape.actions, strict=True)
+            ]
+        return self._made[rank]
+
+    def shape(self, recorded: int) -> "Shape":
+        """Return what the ranks alike to a recorded one share."""
+        if recorded not in self._shapes:
+            (one,) = (one for one in self.job.recorded if one.rank == recorded)
+            self._shapes[recorded] = _shape(one, on_stream=RULES[self.library].on_stream)
+        return self._shapes[recorded]
+
+    def _action(self, recorded: RecordedRank, rank: int, action: RecordedAction) -> Action:
+        match action:
+            case Operator():
+                return Compute(self.price(action) * self.factor)
+            case GroupCall():
+                group = self.group(action.group, rank)
+                root = 0
+                if action.root is not None:
+                    root = self.group(action.group, recorded.rank).ranks.index(action.root)
+                dtype = action.dtype if action.dtype in ITEMSIZE else None
+                collective = Collective(
+                    action.collective, len(group.ranks), action.nbytes, root=root, dtype=dtype,
+                    redop=action.redop,
+                )  # fmt: skip
+                return Call(group, action.name, collective)
+            case Message():
+                kind = Send if action.is_send else Recv
+                peer = self._peer(recorded.rank, rank, action)
+                return kind(self.group(action.group, rank), peer, action.nbytes, action.tag)
+            case HostWait():
+                return Wait()
+
+    def group(self, name: str, rank: int) -> Group:
+        """Return a rank's group of that name."""
+        part = self._parts[name].get(rank)
+        if part is None:
+            raise JobFileError(
+                f"{title(self.job)}: rank {rank} does what rank {self.job.representatives[rank]} does, but "
+                f"is in no group {name}; record rank {rank} too"
+            )
+        if (name, part) not in self._groups:
+            (whole,) = (group for group in self.job.groups if group.name == name)
+            rules = RULES[self.library]
+            self._groups[name, part] = Group(name, whole.partition[part], rules.name, rules.workers)
+        return self._groups[name, part]
+
+    def _peer(self, recorded: int, rank: int, message: Message) -> int:
+        """Return a message's peer: at the same place in the smallest group with both ranks.
+
+        A script may name neighbours of a mesh by their ranks in the group of all.
+        """
+        if rank == recorded:
+            return message.peer
+        both = [
+            (len(self.group(name, recorded).ranks), name != message.group, name)
+            for name, of in self._parts.items()
+            if recorded in of and rank in of and of.get(message.peer) == of[recorded]
+        ]
+        name = min(both)[2]
+        place = self.group(name, recorded).ranks.index(message.peer)
+        ranks = self.group(name, rank).ranks
+        if place >= len(ranks):
+            raise JobFileError(
+                f"{title(self.job)}: rank {rank} does what rank {recorded} does, but its group {name} has "
+                f"no place {place}; record rank {rank} too"
+            )
+        return ranks[place]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A recorded rank's operations without actions; by operation the numbers of its ``actions``.
+
+    ``places`` are by entry the places of operations.
+    """
+
+    recorded: RecordedRank
+    operations: tuple[Operation, ...]
+    actions: tuple[tuple[int, ...], ...]
+    places: tuple[int, ...]
+
+
+_NOTHING = Wait()
+
+
+def _shape(one: RecordedRank, *, on_stream: bool) -> Shape:
+    """Return the operations of a rank; neighbouring messages of one batch are one operation."""
+    operations: list[Operation] = []
+    numbers: list[list[int]] = []
+    place_of: list[int] = []
+    batch: tuple[int, str] | None = None
+    names = [_named(action, on_stream=on_stream) for action in one.actions]
+    for entry in one.entries:
+        action = one.actions[entry.action]
+        own = (action.batch, action.group) if isinstance(action, Message) and action.batch is not None else None
+        after = tuple(dict.fromkeys(place_of[earlier] for earlier in entry.after))
+        if own is not None and own == batch:
+            before = operations[-1]
+            others = [earlier for earlier in after if earlier != len(operations) - 1]
+            operations[-1] = before._replace(after=tuple(dict.fromkeys((*before.after, *others))))
+            numbers[-1].append(entry.action)
+        else:
+            name, category, holds = names[entry.action]
+            where = one.places[entry.place].rpartition(":") if entry.place is not None else None
+            operations.append(
+                Operation(
+                    _NOTHING, entry.lane, after, holds, name, category,
+                    (where[0], int(where[2])) if where and where[2].isdecimal() else None,
+                )
+            )  # fmt: skip
+            numbers.append([entry.action])
+        batch = own
+        place_of.append(len(operations) - 1)
+    return Shape(one, tuple(operations), tuple(map(tuple, numbers)), tuple(place_of))
+
+
+def _named(action: object, *, on_stream: bool) -> tuple[str, str, bool]:
+    """Return an action's name, its category, and whether its host waits for it."""
+    match action:
+        case Operator():
+            return action.name.removeprefix("aten."), "compute", False
+        case GroupCall():
+            return action.name, action.collective, action.waits and not on_stream
+        case Message():
+            return "send" if action.is_send else "recv", "message", False
+        case HostWait():
+            return action.name, "wait", True
+    raise TypeError(f"{action!r} is no action of a recorded job")
+
+
+def _with_action(one: Operation, actions: Sequence[Action], numbers: tuple[int, ...]) -> Operation:
+    """Return an operation with its action, or with its messages together."""
+    if len(numbers) == 1:
+        return one._replace(action=actions[numbers[0]])
+    parts = tuple(part for number in numbers if isinstance(part := actions[number], Send | Recv))
+    return one._replace(action=Together(parts[0].group, parts))
+
