@@ -7,6 +7,7 @@ from scipy.optimize import brentq
 
 from ringside.sim.libraries.library import Library
 from ringside.sim.program.libraries import Libraries
+from ringside.sim.recorded.step import RecordedTraining
 from ringside.sim.training.ddp.scaling import DataParallelTraining
 from ringside.sim.training.layout import Layout
 from ringside.sim.training.parallel import ParallelTraining, simulate_parallel
@@ -56,6 +57,30 @@ def parallel_pace(training: ParallelTraining, layout: Layout, samples_per_s: flo
     _, share = there.utilization(step)
     _check_possible(training.training, samples_per_s, step.ranks, share or 0.0)
     return factor
+
+
+def recorded_pace(training: RecordedTraining, samples_per_s: float, ranks: int) -> float:
+    """Return the same factor for a recorded job, measured on its own ranks."""
+    job = training.job
+    if job.samples is None:
+        raise ValueError("`measured` needs samples, and the recording has none; leave it out")
+    if ranks != job.ranks:
+        raise ValueError(
+            f"`measured` on {ranks} ranks, and the job was recorded on {job.ranks}; write a throughput of "
+            "as many"
+        )
+    step_s, samples = job.samples / samples_per_s, job.samples
+
+    def missing(factor: float) -> float:
+        return replace(training, factor=training.factor * factor).step().step_s - step_s
+
+    rest = missing(0.0)
+    if rest >= 0:
+        raise ValueError(_too_fast(samples_per_s, ranks, step_s, rest, f"{samples} of all ranks"))
+    most = 1.0
+    while missing(most) < 0:
+        most *= 4
+    return float(brentq(missing, 0.0, most, xtol=1e-9 * most, rtol=1e-6))
 
 
 def _check_possible(training: DataParallelTraining, samples_per_s: float, ranks: int, share: float) -> None:

@@ -6,11 +6,12 @@ from html import escape
 import numpy as np
 import plotly.graph_objects as go
 
-from ringside.report.charts import COLOURS, SECONDS, SHARE, chart, hover_text, label, seconds
+from ringside.report.charts import COLOURS, SECONDS, SHARE, chart, hover_text, label, seconds, stacked
 from ringside.sim.disturbance import Drawn
 from ringside.sim.program.timeline import union
 from ringside.sim.questions.disturbed_time import QUANTILES
 from ringside.sim.training.ddp.step import TrainingStep
+from ringside.sim.training.step import StagedStep
 
 _COLOURS = {"backward": "#0072b2", "forward": "#56b4e9", "copy": "#e69f00", "optimizer": "#009e73",
             "wait": "#9aa4af", "bucket": "#d55e00", "other collective": "#cc79a7"}  # fmt: skip
@@ -51,6 +52,20 @@ def timelines_figure(steps: Mapping[str, TrainingStep]) -> go.Figure:
     figure.update_xaxes(title="time from the step's start", **SECONDS)
     figure.update_yaxes(categoryorder="array", categoryarray=rows, autorange="reversed", showgrid=False)
     return figure
+
+
+def roles_figure(step: StagedStep, names: Sequence[str], waiting: str) -> go.Figure:
+    """Draw the time of each stage or role by what it does; what it waits for nothing of its own is named."""
+    stages = step.stages
+    return stacked(
+        names,
+        {
+            "compute": [stage.busy_s for stage in stages],
+            **{f"{name}, exposed": [stage.exposed_by_s.get(name, 0.0) for stage in stages]
+               for name in step.exposed_by_s},
+            waiting: [stage.bubble_s for stage in stages],
+        },
+    )  # fmt: skip
 
 
 def sweep_figure(

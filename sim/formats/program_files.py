@@ -1,4 +1,4 @@
-"""Files and folders that hold a program, by suffix: GOAL, and Chakra's traces."""
+"""Files and folders that hold a program: GOAL, Chakra's traces, and recorded jobs."""
 
 import json
 import re
@@ -19,6 +19,9 @@ from ringside.sim.formats import (
 )
 from ringside.sim.formats.goal_flatten import ScheduleOf
 from ringside.sim.program.operations import Program
+from ringside.sim.recorded.job import RecordedJob, is_job_file, read_job
+from ringside.sim.recorded.program import Playing
+from ringside.sim.recorded.sound import title
 from ringside.topologies.disk import check_folder, check_outputs, write_file, write_folder
 
 GROUPS = "comm_groups.json"
@@ -43,7 +46,8 @@ class ProgramFile:
 
 def holds_program(path: Path) -> bool:
     """Check by its name whether a file or a folder is one of those that are read here."""
-    return path.suffix == ".goal" or _TRACE.fullmatch(path.name) is not None or path.is_dir()
+    named = path.suffix == ".goal" or _TRACE.fullmatch(path.name) is not None
+    return named or path.is_dir() or is_job_file(path)
 
 
 def read(path: Path) -> ProgramFile:
@@ -51,6 +55,8 @@ def read(path: Path) -> ProgramFile:
 
     Raise `FormatError` that says where something is wrong.
     """
+    if is_job_file(path):
+        return _recorded(read_job(path))
     if path.suffix == ".goal":
         parsed = goal.loads(text_of(path), str(path))
         placed = f"{parsed.placed} nodes name a processor or a card of their rank, which is ignored"
@@ -75,6 +81,12 @@ def read(path: Path) -> ProgramFile:
         return chakra_program.program_of(ranks, groups, stem, library)[0]
 
     return ProgramFile(len(ranks), make, tuple(notes))
+
+
+def _recorded(job: RecordedJob) -> ProgramFile:
+    """Return a recorded job's program, whose operators take no time without a GPU that prices them."""
+    notes = (f"{title(job)} as recorded; operators take no time, for which ask ringside train", *job.notes)
+    return ProgramFile(job.ranks, lambda library: Playing(job, library=library).program(), notes, "nccl")
 
 
 def _traces(path: Path) -> list[Path]:

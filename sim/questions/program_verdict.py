@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from ringside.sim.effort import consider_ranks, uncollected
 from ringside.sim.formats.program_files import ProgramFile, holds_program, read
 from ringside.sim.libraries import gloo
+from ringside.sim.libraries.rules import RULES
 from ringside.sim.program.check import PROVED, Verdict, check
 from ringside.sim.program.operations import Call, Program
 from ringside.sim.program.record.script import program_of
@@ -53,7 +54,8 @@ class ProgramVerdict(OfProgram):
     def ask(self, *, tell: Tell = lambda _: None) -> "ProgramProof":
         """Record a script, or read a file, and prove it; ``tell`` is called with progress messages."""
         job = job_file(self.path, self.ranks)
-        return prove_job(job, self.library or "gloo", self.inputs(), eager=self.eager, tell=tell)
+        library = self.library or (job.library if job.library in RULES else "gloo")
+        return prove_job(job, library, self.inputs(), eager=self.eager, tell=tell)
 
 
 @dataclass(frozen=True, slots=True)

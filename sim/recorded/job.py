@@ -209,6 +209,12 @@ def read_job(path: str | Path) -> RecordedJob:
         raise JobFileError(f"{path}: {error.strerror}") from None
 
 
+def is_job_file(path: str | Path) -> bool:
+    """Return whether a file says that it holds a recorded job."""
+    path = Path(path)
+    return path.suffix == ".json" and path.is_file() and b'"ringside.job"' in path.read_bytes()
+
+
 def schema() -> dict[str, Any]:
     """Return the JSON schema of the file."""
     return _JOB.json_schema()

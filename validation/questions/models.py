@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from ringside.sim.recorded.job import is_job_file
 from ringside.sim.workload.architecture import Architecture
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.decoder_file import is_decoder_file
@@ -60,7 +61,7 @@ def measured_rate(text: str, model: str | Decoder) -> tuple[float, int]:
 
 def tokens_of(model: str | Decoder) -> int | None:
     """Return the tokens of one of the model's samples; None if unknown or without tokens."""
-    if is_timed(model):
+    if is_timed(model) or (isinstance(model, str) and is_job_file(model)):
         return None
     match = re.fullmatch(r"sequence of (\d+) tokens", find_model(model).sample)
     return int(match[1]) if match else None
@@ -71,7 +72,7 @@ def is_timed(model: str | Decoder) -> bool:
     if isinstance(model, Decoder):
         return False
     path = Path(model)
-    if is_model(model) or is_decoder_file(model):
+    if is_model(model) or is_job_file(model) or is_decoder_file(model):
         return False
     return path.suffix in (".yaml", ".yml") or path.is_file()
 

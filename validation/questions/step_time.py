@@ -12,6 +12,7 @@ from ringside.sim.program.groups import process_group
 from ringside.sim.questions.disturbances import Disturbances, parse_stragglers
 from ringside.sim.questions.disturbed_time import DisturbedTime, draw_programs
 from ringside.sim.questions.question import options_of
+from ringside.sim.recorded.step import RecordedStep
 from ringside.sim.training.ddp.scaling import DataParallelTraining, Memory, ScaledStep, ScaledTraining
 from ringside.sim.training.ddp.simulate import simulate_disturbed
 from ringside.sim.training.ddp.step import TrainingStep
@@ -28,9 +29,9 @@ from ringside.sim.training.step import ParallelStep, StageTime
 from ringside.topologies.catalogue import split
 from ringside.topologies.placement import PACKED, placement_notes
 from ringside.topologies.units import format_duration
-from ringside.validation.questions.launched import LaunchedTraining
 from ringside.validation.questions.memory import allocated, kept_bytes, lighter, savings
 from ringside.validation.questions.models import is_timed
+from ringside.validation.questions.recorded import RecordedOrLaunched, StepOfRecording, peak_of
 from ringside.validation.questions.training import TrainingOnCluster
 
 REMARKABLE = 0.05
@@ -38,8 +39,8 @@ REMARKABLE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepTime(Disturbances, LaunchedTraining):
-    """How long a training step takes: of DistributedDataParallel, or under another layout."""
+class StepTime(Disturbances, RecordedOrLaunched):
+    """How long a training step takes: of DistributedDataParallel, under another layout, or as recorded."""
 
     schema: ClassVar[str] = "train"
 
@@ -49,9 +50,14 @@ class StepTime(Disturbances, LaunchedTraining):
         return self.simplified(lambda: self.model_on_gpu.batch)
 
     @property
+    def is_staged(self) -> bool:
+        """Whether a step is played by stages or roles, not as one of DistributedDataParallel."""
+        return self.recorded is not None or self.simple.is_parallel
+
+    @property
     def slowdown(self) -> Mapping[int, float]:
         """The stragglers of a step of DistributedDataParallel; under a layout they disturb it."""
-        if not self.straggler or self.simple.is_parallel:
+        if not self.straggler or self.is_staged:
             return {}
         return parse_stragglers(self.straggler)
 
@@ -59,7 +65,7 @@ class StepTime(Disturbances, LaunchedTraining):
     def disturbances(self) -> Disturbances:
         """The disturbances of the step, besides its ``slowdown``."""
         values = {one.name: getattr(self, one.name) for one in options_of(Disturbances)}
-        return Disturbances(**values if self.simple.is_parallel else values | {"straggler": ()})
+        return Disturbances(**values if self.is_staged else values | {"straggler": ()})
 
     @cached_property
     def training(self) -> ParallelTraining:
@@ -93,8 +99,10 @@ class StepTime(Disturbances, LaunchedTraining):
 
     def ask(
         self, *, on_step: Callable[[str], None] = lambda _: None
-    ) -> "DataParallelSteps | StepUnderLayout":
+    ) -> "DataParallelSteps | StepUnderLayout | StepOfRecording":
         """Simulate the step, and the draws of a disturbed one; ``on_step`` is called after each."""
+        if self.recorded is not None:
+            return self.ask_recorded(self.disturbances, on_step)
         if self.simple.is_parallel:
             return self.simple._ask_layout(on_step)
         return self.ask_each([self.cluster], [self.bucket_cap_mb], on_step=on_step)
@@ -187,8 +195,10 @@ class StepTime(Disturbances, LaunchedTraining):
             on_draw,
         )  # fmt: skip
 
-    def step(self) -> TrainingStep | ParallelStep:
+    def step(self) -> TrainingStep | ParallelStep | RecordedStep:
         """Simulate the step alone, without its scaling efficiencies."""
+        if self.recorded is not None:
+            return self.recorded_training.step()
         question = self.simple
         if question.is_parallel:
             return simulate_parallel(question.job, question.libraries)
@@ -196,7 +206,7 @@ class StepTime(Disturbances, LaunchedTraining):
         return question.data_parallel(library).step(library)
 
 
-def train(model: str, cluster: str, **options: Any) -> TrainingStep | ParallelStep:
+def train(model: str, cluster: str, **options: Any) -> TrainingStep | ParallelStep | RecordedStep:
     """Return an undisturbed step of ``model`` on a cluster; ``options`` are other fields of `StepTime`."""
     return StepTime(model=model, cluster=cluster, **options).step()
 
@@ -313,7 +323,7 @@ class StepUnderLayout:
             "exposed_s": step.exposed_s,
             "exposed_by_s": step.exposed_by_s,
             "memory_bytes": {
-                **_peak(worst),
+                **peak_of(worst),
                 **_margin(fit),
                 "rank": worst.rank,
                 "allocated": allocated(step.stages),
@@ -353,17 +363,7 @@ def _row(place: int, stage: StageTime) -> dict[str, Any]:
         "bubble_s": stage.bubble_s,
         "communication_s": stage.communication_s,
         "communication_by_s": dict(stage.communication_by_s),
-        "memory_bytes": _peak(stage),
-    }
-
-
-def _peak(stage: StageTime) -> dict[str, Any]:
-    peak = stage.peak
-    return {
-        "total": peak.nbytes,
-        "pools": dict(peak.by_pool),
-        "at_s": peak.moment_s,
-        "during": peak.operation,
+        "memory_bytes": peak_of(stage),
     }
 
 

@@ -12,7 +12,9 @@ from ringside.sim.libraries.find import Options, find_library
 from ringside.sim.libraries.library import Candidate, Library
 from ringside.sim.questions.fields import ByAlgorithm
 from ringside.sim.questions.question import QuestionError, argument, from_text, option
+from ringside.sim.recorded.step import RecordedStep
 from ringside.sim.training.ddp.step import TrainingStep
+from ringside.sim.training.step import ParallelStep
 from ringside.topologies import load, machine_file
 from ringside.topologies.catalogue import MAKERS, split
 from ringside.topologies.catalogue import settings as figures_of
@@ -183,8 +185,8 @@ class WhatIf(ByAlgorithm):
             **{name: getattr(self, name) for name in OF_TRAININGS},
         )  # fmt: skip
         step, library = question.step(), question.bound()
-        assert isinstance(step, TrainingStep)
-        seconds = {"compute": step.compute_s, "exposed communication": step.exposed_s, "copies": step.copy_s}
+        assert not isinstance(step, ParallelStep)
+        seconds = _seconds(step)
         limit = max(seconds, key=seconds.__getitem__)
         share = seconds[limit] / step.step_s
         return Variant(
@@ -258,6 +260,14 @@ class Variants:
             "busy": one.busy,
         }  # fmt: skip
         return row if one.throughput is None else {**row, "throughput": one.throughput}
+
+
+def _seconds(step: TrainingStep | RecordedStep) -> dict[str, float]:
+    """Return the parts of a step; of a recorded one those of the role that computes most."""
+    if isinstance(step, TrainingStep):
+        return {"compute": step.compute_s, "exposed communication": step.exposed_s, "copies": step.copy_s}
+    most = max(step.stages, key=lambda stage: stage.busy_s)
+    return {"compute": most.busy_s, "exposed communication": most.exposed_s, "waiting": most.bubble_s}
 
 
 def _limit(

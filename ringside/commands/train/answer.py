@@ -257,23 +257,13 @@ class ParallelAnswer:
 
     def page(self) -> Page:
         """Return the page of the step."""
-        from ringside.report.charts import stacked
-        from ringside.report.training import draws_figure
+        from ringside.report.training import draws_figure, roles_figure
 
         answer = self.answer
         _, *comments = self._comments()
-        stages = answer.step.stages
-        figures = {
-            "Time of each stage": stacked(
-                [f"stage {place}" if len(stages) > 1 else "every rank" for place in range(len(stages))],
-                {
-                    "compute": [stage.busy_s for stage in stages],
-                    **{f"{name}, exposed": [stage.exposed_by_s.get(name, 0.0) for stage in stages]
-                       for name in answer.step.exposed_by_s},
-                    "bubble": [stage.bubble_s for stage in stages],
-                },
-            )
-        }  # fmt: skip
+        count = len(answer.step.stages)
+        names = [f"stage {place}" if count > 1 else "every rank" for place in range(count)]
+        figures = {"Time of each stage": roles_figure(answer.step, names, "bubble")}
         disturbance = answer.disturbed.lines() if answer.disturbed else []
         if answer.disturbed:
             figures = {"How long draws take": draws_figure(answer.disturbed.drawn), **figures}

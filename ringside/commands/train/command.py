@@ -10,6 +10,7 @@ import typer
 from ringside import console, options
 from ringside.commands.train import search as train_search
 from ringside.commands.train.answer import ParallelAnswer, StepsAnswer, unfit
+from ringside.commands.train.recorded import RecordedAnswer
 from ringside.commands.train.search import STOPPED, SearchAnswer
 from ringside.options import asks
 from ringside.report.page import write_page
@@ -18,11 +19,12 @@ from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.questions.question import options_of
 from ringside.sim.training.ddp.scaling import recommended_cap
 from ringside.sim.training.ddp.step import TrainingStep
-from ringside.sim.training.step import ParallelStep
+from ringside.sim.training.step import StagedStep
 from ringside.topologies.catalogue import MAX_LINKS, split
 from ringside.topologies.disk import check_outputs, write_file
 from ringside.validation.questions.layout_search import LAYOUT_FIELDS, TOP, LayoutSearch
-from ringside.validation.questions.step_time import StepTime, StepUnderLayout
+from ringside.validation.questions.recorded import StepOfRecording
+from ringside.validation.questions.step_time import DataParallelSteps, StepTime, StepUnderLayout
 from ringside.validation.questions.training import TrainingOnCluster
 
 SWEEPS = ("bucket-cap-mb", "nodes")
@@ -93,13 +95,15 @@ def command(
     json: options.Json = False,
 ) -> None:
     """Predict a training step: what communication it hides and what stays exposed."""
-    answer: StepsAnswer | ParallelAnswer | SearchAnswer
+    answer: OneAnswer | SearchAnswer
     model = str(question.model)
     read: list[Path | str] = [model.partition(":")[0], split(question.cluster)[0]]
     read += [question.megatron] if question.megatron else []
     if trace and sweep:
         raise ValueError("a trace shows one step, not a sweep; leave --trace or --sweep out")
     check_outputs((plot, plot_memory, trace, html), read)
+    if question.recorded is not None and search:
+        raise ValueError(f"{model} is as it was recorded, and --search has many layouts; leave one out")
     if question.megatron is not None:
         _check_launched(question, context, search=search)
     if search:
@@ -141,24 +145,25 @@ def _check_launched(question: StepTime, context: typer.Context, *, search: bool)
             )
 
 
-def _asked(
-    question: StepTime, sweep: str | None, plot: Path | None, trace: Path | None
-) -> StepsAnswer | ParallelAnswer:
+OneAnswer = StepsAnswer | ParallelAnswer | RecordedAnswer
+
+
+def _asked(question: StepTime, sweep: str | None, plot: Path | None, trace: Path | None) -> OneAnswer:
     """Simulate the step, or those of a sweep; draw and trace them."""
     if sweep:
         return _swept(question, sweep, plot)
     with console.simulating("simulating") as bar:
         answer = question.ask(on_step=bar.done)
-    step = answer.step if isinstance(answer, StepUnderLayout) else answer.steps[0].step
+    step = answer.steps[0].step if isinstance(answer, DataParallelSteps) else answer.step
     timeline: TrainingStep | ProgramTimeline | None
-    timeline = step.timeline if isinstance(step, ParallelStep) else step
+    timeline = step.timeline if isinstance(step, StagedStep) else step
     if answer.disturbed:
         timeline = answer.disturbed.typical
     if plot and answer.disturbed:
         from ringside.pictures.jobs.program import draw_disturbed
 
         draw_disturbed(f"{step.workload} on {step.ranks} ranks, disturbed", answer.disturbed, plot)
-    elif plot and isinstance(step, ParallelStep):
+    elif plot and isinstance(step, StagedStep):
         from ringside.pictures.jobs.pipeline import draw_pipeline
 
         draw_pipeline(step, plot)
@@ -168,10 +173,12 @@ def _asked(
         draw_timelines({f"{step.workload} on {step.ranks} ranks": step}, plot)
     if trace and timeline:
         write_file(trace, timeline.dumps())
+    if isinstance(answer, StepOfRecording):
+        return RecordedAnswer(answer=answer)
     return ParallelAnswer(answer=answer) if isinstance(answer, StepUnderLayout) else StepsAnswer(steps=answer)
 
 
-def _with_memory(answer: StepsAnswer | ParallelAnswer, plot: Path | None, *, shown: bool) -> ParallelAnswer:
+def _with_memory(answer: OneAnswer, plot: Path | None, *, shown: bool) -> ParallelAnswer | RecordedAnswer:
     """Draw the memory of a step under a layout; return the answer, which shows it if requested."""
     if isinstance(answer, StepsAnswer):
         option = "--memory" if shown else "--plot-memory"
@@ -206,7 +213,7 @@ def _swept(question: StepTime, sweep: str, plot: Path | None) -> StepsAnswer:
 
 def _checked(question: StepTime, sweep: str) -> tuple[str, list[float]]:
     """Return the parameter and values of a sweep; raise ValueError for options that contradict it."""
-    if question.simple.is_parallel:
+    if question.is_staged:
         raise ValueError("--sweep applies to plain DistributedDataParallel alone; leave it out")
     parameter, values = sweep_of(sweep)
     if parameter == "nodes" and (question.ranks is not None or split(question.cluster)[1] is not None):

@@ -7,14 +7,14 @@ from matplotlib.figure import Figure
 
 from ringside.pictures.style import DURATIONS, STYLE, save
 from ringside.sim.training.memory.room import MemoryFit
-from ringside.sim.training.step import ParallelStep
+from ringside.sim.training.step import StagedStep
 
 GIB = 2**30
 NAMED = 8
 """The number of stages whose curves remain distinguishable; of more the first and the last are named."""
 
 
-def draw_memory(step: ParallelStep, fit: MemoryFit, path: Path) -> None:
+def draw_memory(step: StagedStep, fit: MemoryFit | None, path: Path) -> None:
     """Draw a curve per stage, from dark for the first to light for the last, below the GPU's memory."""
     stages = step.stages
     shades = mpl.colormaps["viridis"]
@@ -29,7 +29,9 @@ def draw_memory(step: ParallelStep, fit: MemoryFit, path: Path) -> None:
                 color=shades(0.85 * place / max(len(stages) - 1, 1)),
                 label=(f"stage {place}" if len(stages) > 1 else "every rank") if named else None,
             )  # fmt: skip
-        limits = ((fit.memory, "-", "memory of the GPU"), (fit.memory - fit.reserve, ":", "less the reserve"))
+        limits = () if fit is None else (
+            (fit.memory, "-", "memory of the GPU"), (fit.memory - fit.reserve, ":", "less the reserve")
+        )  # fmt: skip
         for nbytes_, style, label in limits:
             axes.axhline(nbytes_ / GIB, color="#67000d", linestyle=style, linewidth=1.2, label=label)
         axes.set_xlim(0, step.step_s)

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from ringside.pictures.style import COLUMNS, DURATIONS, STYLE, Floats, Stretch, occupied, prevailing, save
 from ringside.sim.program.timeline import NO_COMMUNICATION, Span, union
 from ringside.sim.training.stage import STREAM
-from ringside.sim.training.step import ParallelStep
+from ringside.sim.training.step import StagedStep
 from ringside.topologies.units import format_duration
 
 MOST_STAGES = 32
@@ -19,17 +19,17 @@ MOST_STAGES = 32
 
 # dark to light, so that they differ in grey
 _COLOURS = {"forward": "#9ecae1", "backward": "#08306b", "weight gradient": "#4292c6",
-            "optimizer": "#238b45", "copy": "#e08214"}  # fmt: skip
+            "compute": "#4d4d4d", "optimizer": "#238b45", "copy": "#e08214"}  # fmt: skip
 _KINDS = {"forward": "forward", "backward": "backward", "input gradient": "backward",
           "recomputation": "forward", "weight gradient": "weight gradient", "optimizer": "optimizer",
-          "copy": "copy", "clip": "copy"}  # fmt: skip
+          "copy": "copy", "clip": "copy", "compute": "compute"}  # fmt: skip
 """The drawn kind of each operation."""
 
 _COMMUNICATION = "#b2182b"
 _SHARE = "communication, height is its share of a bin"
 
 
-def draw_pipeline(step: ParallelStep, path: Path) -> None:
+def draw_pipeline(step: StagedStep, path: Path) -> None:
     """Draw a row per stage: compute above, collectives and messages below, waits in white."""
     stages = step.stages[:MOST_STAGES]
     with mpl.rc_context(fname=STYLE):

@@ -1,0 +1,118 @@
+"""The output of ``ringside train`` for a recorded step: a row for each role of ranks."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ringside import console
+from ringside.commands.train.answer import fitting, gib, unfit
+from ringside.report.page import Page, Table, shown_number
+from ringside.sim.training.memory.room import FITS
+from ringside.topologies.units import format_duration
+from ringside.validation.questions.recorded import StepOfRecording
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedAnswer:
+    """The printed answer; with ``shows_memory`` also what the memory is for."""
+
+    answer: StepOfRecording
+    shows_memory: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """Whether the training fits into a GPU; it does where the GPU is unknown."""
+        return FITS if self.answer.fit is None else self.answer.fit.verdict
+
+    @property
+    def fits(self) -> bool:
+        """Whether it certainly fits."""
+        return self.verdict == FITS
+
+    def print(self) -> None:
+        """Write a table of the roles."""
+        disturbance = self.answer.disturbed.lines() if self.answer.disturbed else []
+        console.print_table([*self._comments(), *self.answer.notes, *disturbance], *self._table())
+        if self.shows_memory:
+            stages = self.answer.step.stages
+            purposes = dict.fromkeys(name for stage in stages for name in stage.peak.by_pool)
+            console.print_table(
+                ["memory of a GPU at the peak of each role"],
+                [("purpose", ""), *((f"rank {stage.rank}", "(GiB)") for stage in stages)],
+                [(name, *(one.peak.by_pool.get(name, 0) / 2**30 for one in stages)) for name in purposes],
+            )
+
+    def print_json(self) -> None:
+        """Write JSON."""
+        console.print_json("train", self._content())
+
+    def page(self) -> Page:
+        """Return the page of the step."""
+        from ringside.report.training import draws_figure, roles_figure
+
+        answer = self.answer
+        first, *comments = self._comments()
+        names = [f"rank {stage.rank}" for stage in answer.step.stages]
+        figures = {"Time of each role": roles_figure(answer.step, names, "waiting")}
+        headline = f"{first[0].upper()}{first[1:]}."
+        disturbance = answer.disturbed.lines() if answer.disturbed else []
+        if answer.disturbed:
+            figures = {"How long draws take": draws_figure(answer.disturbed.drawn), **figures}
+            headline = answer.disturbed.headline("the step")
+        return Page(
+            title=f"{answer.step.workload} on {answer.step.ranks} ranks",
+            headline=headline if self.fits else f"{headline} {unfit('It', self.verdict)}.",
+            figures=figures,
+            tables=[Table("Every role", *self._table())],
+            notes=[*comments, *answer.notes, *disturbance[1:]],
+            raw=self._content(),
+        )
+
+    def _content(self) -> dict[str, Any]:
+        answer = self.answer
+        return {"inputs": answer.inputs, "notes": answer.notes, **answer.totals, "rows": answer.rows}
+
+    def _comments(self) -> list[str]:
+        answer, step, question = self.answer, self.answer.step, self.answer.question
+        samples = "" if step.throughput is None else f": {shown_number(step.throughput)} samples/s"
+        counted = "samples unknown" if step.samples is None else f"{step.samples} samples a step"
+        exposed = [f"{name} {seconds / step.step_s:.1%}" for name, seconds in step.exposed_by_s.items()]
+        return [
+            f"the step takes {format_duration(step.step_s, 4)}{samples}",
+            f"{step.workload} as recorded on {answer.where}: {step.ranks} ranks, {counted}; collectives of "
+            f"{question.libraries.name}",
+            answer.computing,
+            ", ".join([f"waiting {step.bubble_share:.1%} of the step", *exposed]),
+            self._memory(),
+        ]
+
+    def _memory(self) -> str:
+        answer = self.answer
+        worst = max(answer.step.stages, key=lambda stage: stage.peak.nbytes)
+        peak = worst.peak
+        sizes = ", ".join(f"{name} {gib(size)}" for name, size in peak.by_pool.items() if size)
+        when = peak.operation or "all the time"
+        of = "" if answer.fit is None else f" of {gib(answer.fit.memory)}"
+        text = (
+            f"memory of a GPU {gib(peak.nbytes)}{of} ({sizes}) on rank {worst.rank}, at "
+            f"{format_duration(peak.moment_s, 3)}, {when}"
+        )
+        return text if answer.fit is None else f"{text}: {fitting(answer.fit)}"
+
+    def _table(self) -> tuple[list[tuple[str, str]], list[tuple[console.Cell, ...]]]:
+        step = self.answer.step
+        groups = list(step.exposed_by_s)
+        heads = [
+            *(("rank", ""), ("alike", ""), ("compute", "(ms)")),
+            *((name, "(ms)") for name in groups),
+            *(("waiting", "(ms)"), ("peak", "(GiB)"), ("slowed", "(ms)"), ("comm", "(ms)")),
+        ]
+        cells: list[tuple[console.Cell, ...]] = [
+            (
+                *(stage.rank, stage.ranks, stage.compute_s * 1e3),
+                *(stage.exposed_by_s.get(name, 0.0) * 1e3 for name in groups),
+                *(stage.bubble_s * 1e3, stage.peak.nbytes / 2**30),
+                *(stage.contention_s * 1e3, stage.communication_s * 1e3),
+            )
+            for stage in step.stages
+        ]
+        return heads, cells

@@ -1,0 +1,242 @@
+"""The training step that a script was recorded doing, on any cluster: ``model`` is its file."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ringside.sim.compute.grids import read_rates
+from ringside.sim.disturbance.study import libraries_under
+from ringside.sim.libraries.find import LIBRARIES
+from ringside.sim.program.operations import Call
+from ringside.sim.questions.disturbances import Disturbances
+from ringside.sim.questions.disturbed_time import DisturbedTime, draw_programs
+from ringside.sim.questions.question import QuestionError, options_of
+from ringside.sim.recorded.job import RecordedJob, is_job_file, read_job
+from ringside.sim.recorded.prices import OperatorPrices
+from ringside.sim.recorded.program import free
+from ringside.sim.recorded.step import RecordedStep, RecordedTraining
+from ringside.sim.training.ddp.job import expected_maximum
+from ringside.sim.training.ddp.scaling import SPREAD, contention
+from ringside.sim.training.memory.room import FITS, MemoryFit, fit_of
+from ringside.sim.training.step import StageTime
+from ringside.sim.workload.devices import Device
+from ringside.topologies.placement import placement_notes
+from ringside.validation.questions.launched import LaunchedTraining
+from ringside.validation.questions.training import TrainingOnCluster
+
+APPLIES = {
+    "model", "cluster", "settings", "ranks", "placement", "library", "network", "calibration", "anchor",
+    "device", "compute_efficiency", "attention_efficiency", "power_cap", "products", "measured", "spread",
+    "contention", "reserve", *(one.name for one in fields(Disturbances)),
+}  # fmt: skip
+"""Options of a recorded step; all else is as its script has it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedOrLaunched(LaunchedTraining):
+    """A training on a cluster; with a recorded job as its ``model`` the script decides all else."""
+
+    def __post_init__(self) -> None:
+        if self.recorded is None:
+            super().__post_init__()
+            return
+        given = self.seq, self.megatron
+        object.__setattr__(self, "seq", None)  # which a recording has no tokens for
+        super().__post_init__()
+        others = [one.name for one in options_of(self) if one.name not in APPLIES]
+        named = ["seq"] * (given[0] is not None) + self.changed(*others)
+        if named:
+            raise QuestionError(
+                f"`{named[0]}` is not an option of {self.model}, a recorded step that is as its script was; "
+                "leave it out, or change the script and record it again"
+            )
+        ranks = self.recorded.ranks
+        if self.ranks not in (None, ranks):
+            raise QuestionError(
+                f"`ranks` {self.ranks}, and {self.model} was recorded on {ranks}; leave `ranks` out, or "
+                "record the script on as many"
+            )
+        object.__setattr__(self, "ranks", ranks)
+
+    @cached_property
+    def recorded(self) -> RecordedJob | None:
+        """The recorded job; None if the model is none."""
+        return read_job(self.model) if isinstance(self.model, str) and is_job_file(self.model) else None
+
+    @cached_property
+    def own_gpu(self) -> Device | None:
+        """The GPU of each rank; None where the cluster's is unknown, and none is named."""
+        try:
+            return self.gpu
+        except ValueError:
+            if self.device is not None or self.power_cap is not None:
+                raise
+            return None
+
+    @cached_property
+    def recorded_training(self) -> RecordedTraining:
+        """The recorded job on the cluster, at its pace."""
+        assert self.recorded is not None
+        gpu = self.own_gpu
+        if gpu is None:
+            return RecordedTraining(self.recorded, self.libraries)
+        prices = OperatorPrices(
+            gpu, self.compute_efficiency, self.attention_efficiency,
+            None if self.products is None else read_rates(Path(self.products)),
+        )  # fmt: skip
+        spread = SPREAD if self.spread is None else self.spread
+        own = RecordedTraining(
+            self.recorded, self.libraries, prices.seconds,
+            factor=1 + spread * expected_maximum(self.recorded.ranks),
+        )  # fmt: skip
+        own = replace(own, contention=self._contention(own, gpu))
+        if self.throughput is None:
+            return own
+        from ringside.validation.pace import recorded_pace
+
+        return replace(own, factor=own.factor * recorded_pace(own, *self.throughput))
+
+    def _contention(self, training: RecordedTraining, gpu: Device) -> float:
+        """Return the share of compute that a collective of the largest group takes."""
+        if self.contention is not None:
+            return self.contention
+        groups = {
+            one.action.group
+            for recorded in training.job.recorded
+            for one in training.program.operations(recorded.rank)
+            if isinstance(one.action, Call) and len(one.action.group.ranks) > 1
+        }
+        if not groups:
+            return 0.0
+        largest = max(groups, key=lambda group: (len(group.ranks), group.name))
+        return contention(training.libraries.of(largest.ranks), gpu)
+
+    @property
+    def recorded_computing(self) -> str:
+        """The source of operators' times."""
+        gpu = self.own_gpu
+        if gpu is None:
+            return f"communication alone: the GPUs of {self.cluster} are unknown; add for example --device h100"
+        share = self.compute_efficiency
+        paced = "" if share is None else f", products at {share:.0%} of its peak"
+        text = f"recorded operators by kernels on {gpu.name}, launched one by one{paced}"
+        if self.throughput:
+            rate, ranks = self.throughput
+            text += f", at the pace of {rate:g} samples/s measured on {ranks} ranks"
+        return text
+
+    def ask_recorded(
+        self, disturbances: Disturbances, on_step: Callable[[str], None] = lambda _: None
+    ) -> "StepOfRecording":
+        """Simulate the recorded step, and the draws of a disturbed one."""
+        job, training, libraries = self.recorded, self.recorded_training, self.libraries
+        assert job is not None
+        step = training.step()
+        on_step(f"simulated {step.ranks} ranks")
+        gpu, fit = self.own_gpu, None
+        if gpu is not None:
+            fit = fit_of(step.peak_nbytes, gpu, self.reserve, training.groups_nbytes(), None)
+        disturbed = None
+        if disturbances.disturbance is not None:
+            disturbances.disturbance.check_ranks(job.ranks)
+            there = replace(training, libraries=libraries_under(libraries, disturbances.disturbance))
+            disturbed = draw_programs(disturbances, there.disturbed, step.step_s, on_step)
+        return StepOfRecording(
+            question=self, step=step, where=self.where, computing=self.recorded_computing, fit=fit,
+            notes=[*self._recorded_notes(job), *step.timeline.assumes], disturbed=disturbed,
+        )  # fmt: skip
+
+    def _recorded_notes(self, job: RecordedJob) -> list[str]:
+        libraries = self.libraries
+        notes = placement_notes(job.ranks, libraries.placement, libraries.placed)
+        if min(job.per_node, job.ranks) != libraries.machine:
+            notes.append(
+                f"recorded with {job.per_node} ranks on a node; {self.cluster} has {libraries.machine}"
+            )
+        unsteady = [f"rank {one.rank}: {one.unsteady}" for one in job.recorded if one.unsteady]
+        title = LIBRARIES[libraries.name].title
+        whole = libraries.of(tuple(range(job.ranks))) if job.ranks > 1 else None
+        if whole is not None and whole.has_tuner:
+            notes += [f"{title} of all ranks {whole.basis}", *whole.notes]
+        return list(dict.fromkeys([*notes, *job.notes, *unsteady]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepOfRecording:
+    """The answer for a recorded job; ``fit`` is None where the GPU is unknown."""
+
+    question: RecordedOrLaunched
+    step: RecordedStep
+    where: str
+    computing: str
+    fit: MemoryFit | None
+    notes: list[str]
+    disturbed: DisturbedTime | None
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The resolved inputs that apply."""
+        question, gpu = self.question, self.question.own_gpu
+        own = {name: value for name, value in question.inputs().items() if name in APPLIES}
+        inputs = own | {"library": question.libraries.name, "device": gpu and gpu.name}
+        if LIBRARIES[question.libraries.name].by_machines:
+            del inputs["network"]
+        return inputs
+
+    @property
+    def totals(self) -> dict[str, Any]:
+        """Figures of the whole step: seconds, samples, bytes."""
+        step, fit = self.step, self.fit
+        worst = max(step.stages, key=lambda stage: stage.peak.nbytes)
+        margin = {} if fit is None else {
+            "of_gpu": fit.memory, "reserve": fit.reserve, "margin": fit.margin,
+            "beside": {**fit.beside, "communicators": dict(fit.nccl)},
+        }  # fmt: skip
+        return {
+            "command": list(self.question.recorded.command) if self.question.recorded else [],
+            "ranks": step.ranks,
+            "samples": step.samples,
+            "step_s": step.step_s,
+            "throughput": step.throughput,
+            "waiting_share": step.bubble_share,
+            "exposed_s": step.exposed_s,
+            "exposed_by_s": dict(step.exposed_by_s),
+            "memory_bytes": {**peak_of(worst), **margin, "rank": worst.rank},
+            "fits": fit and fit.verdict == FITS,
+            "verdict": fit and fit.verdict,
+            "chance": fit and fit.chance,
+            **({"disturbed": self.disturbed.content()} if self.disturbed else {}),
+        }
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The roles: seconds, bytes."""
+        return [_row(stage) for stage in self.step.stages]
+
+
+def peak_of(stage: StageTime) -> dict[str, Any]:
+    """Return a peak in plain values."""
+    peak = stage.peak
+    return {
+        "total": peak.nbytes,
+        "pools": dict(peak.by_pool),
+        "at_s": peak.moment_s,
+        "during": peak.operation,
+    }
+
+
+def _row(stage: StageTime) -> dict[str, Any]:
+    return {
+        "rank": stage.rank,
+        "alike": stage.ranks,
+        "compute_s": stage.compute_s,
+        "contention_s": stage.contention_s,
+        "exposed_s": stage.exposed_s,
+        "exposed_by_s": dict(stage.exposed_by_s),
+        "waiting_s": stage.bubble_s,
+        "communication_s": stage.communication_s,
+        "communication_by_s": dict(stage.communication_by_s),
+        "memory_bytes": peak_of(stage),
+    }
