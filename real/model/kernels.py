@@ -22,6 +22,7 @@ from ringside.sim.recorded.kernels import EMPTY, ROWS, Convolution, flops, produ
 PRODUCT, CONVOLUTION, ATTENTION, MEMORY = KINDS = ("product", "convolution", "attention", "memory")
 """What bounds a kernel: the last is bounded by the bytes that it moves, and has no FLOPs."""
 
+
 @dataclass(frozen=True, slots=True)
 class RecordedKernel:
     """An operation of ``layer``, with its FLOPs, the bytes that it moves, and those of weights among them.

@@ -234,10 +234,10 @@ class Verdict:
     outcomes: frozenset[str]
 
 
-def check(program: Program) -> Verdict:
-    """Prove that a program ends, or return why not."""
+def check(program: Program, roles: Sequence[int] | None = None) -> Verdict:
+    """Prove that a program ends, or return why not; ``roles`` are declared ones that `claimed` returned."""
     if program.role is not None and program.ranks >= FOLDED:
-        by_roles = _by_roles(program)
+        by_roles = _by_roles(program, roles or claimed(program))
         if by_roles.verdict == PROVED or by_roles.operations > MOST_PLAYED:
             return by_roles
     with uncollected():
@@ -250,14 +250,13 @@ def check(program: Program) -> Verdict:
         return Verdict(verdict, tuple(sentences), count, frozenset(outcomes))
 
 
-def _by_roles(program: Program) -> Verdict:
+def _by_roles(program: Program, roles: Sequence[int]) -> Verdict:
     """Prove a program by its declared roles, of which few lists are made."""
-    ranks = claimed(program)
-    count = sum(len(program.operations(rank)) * alike for rank, alike in Counter(ranks).items())
-    sentences = never_ends(program, ranks)
+    count = sum(len(program.operations(rank)) * alike for rank, alike in Counter(roles).items())
+    sentences = never_ends(program, roles)
     if sentences:
         return Verdict(HANGS, sentences, count, frozenset({HANGS}))
-    if overlaps(program, ranks) and (sentences := never_ends(program, ranks, serial=True)):
+    if overlaps(program, roles) and (sentences := never_ends(program, roles, serial=True)):
         return Verdict(UNSAFE, (*sentences, ONE_KERNEL), count, frozenset({ENDS, HANGS}))
     return Verdict(PROVED, (), count, frozenset({ENDS}))
 

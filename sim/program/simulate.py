@@ -160,7 +160,9 @@ class Simulation:
         self.operations = [program.operations(rank) for rank in self.played]
         """The list of each played rank."""
         played = Program(program.name, len(self.played), self.operations.__getitem__)
-        self._play = Play(played, self._arrived, serial=serial, late=[self._index[rank] for rank in late or {}])
+        self._play = Play(
+            played, self._arrived, serial=serial, late=[self._index[rank] for rank in late or {}]
+        )
         for rank, seconds in (late or {}).items():
             env.timeout(seconds).callbacks.append(partial(self._come, self._index[rank]))
         self.begin = [[0.0] * len(own) for own in self.operations]
@@ -173,6 +175,7 @@ class Simulation:
         """When the last operation has ended, once all have."""
         self.units = [Units(env, contention) for _ in self.played]
         self._same: dict[tuple[int, Group], object] = {}
+        self._counts: dict[Group, int] = {}
         self._joins: dict[object, list[tuple[int, int]]] = {}
         self._sends: dict[tuple[object, int, int], list[Side]] = {}
         self._receives: dict[tuple[object, int, int], list[Side]] = {}
@@ -326,7 +329,9 @@ class Simulation:
         """Return the number of a group's members that are played."""
         if len(self.played) == len(self.roles):
             return len(group.ranks)
-        return len({self.roles[rank] for rank in group.ranks})
+        if group not in self._counts:
+            self._counts[group] = len({self.roles[rank] for rank in group.ranks})
+        return self._counts[group]
 
     def _group(self, index: int, group: Group) -> object:
         """Return a group's name among the played ones; groups with the same sequence of roles are one."""

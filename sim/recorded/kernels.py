@@ -1,7 +1,7 @@
 """The kernels of PyTorch's operators: one road for recorded steps and for users' modules.
 
-A product, a convolution and attention in one kernel are known by their shapes. Every other operator is bounded
-by the bytes that it moves: what it reads and what it writes. Views and empty tensors move nothing.
+A product, a convolution and attention in one kernel are known by their shapes. Every other operator is
+bounded by the bytes that it moves: what it reads and what it writes. Views and empty tensors move nothing.
 """
 
 from collections.abc import Callable, Sequence

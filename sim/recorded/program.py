@@ -23,6 +23,8 @@ from ringside.sim.program.operations import (
 )
 from ringside.sim.recorded.job import (
     Action as RecordedAction,
+)
+from ringside.sim.recorded.job import (
     GroupCall,
     HostWait,
     JobFileError,
@@ -44,8 +46,7 @@ def free(_: Operator) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Playing:
-    """Makes the operations of a job's ranks by a library's rules; ``factor`` multiplies operators' seconds.
-    """
+    """Makes the operations of a job's ranks by a library's rules; operators take ``factor`` times ``price``."""
 
     job: RecordedJob
     price: Price = free
@@ -170,7 +171,9 @@ def _shape(one: RecordedRank, *, on_stream: bool) -> Shape:
     names = [_named(action, on_stream=on_stream) for action in one.actions]
     for entry in one.entries:
         action = one.actions[entry.action]
-        own = (action.batch, action.group) if isinstance(action, Message) and action.batch is not None else None
+        own = (
+            (action.batch, action.group) if isinstance(action, Message) and action.batch is not None else None
+        )
         after = tuple(dict.fromkeys(place_of[earlier] for earlier in entry.after))
         if own is not None and own == batch:
             before = operations[-1]
@@ -212,4 +215,3 @@ def _with_action(one: Operation, actions: Sequence[Action], numbers: tuple[int, 
         return one._replace(action=actions[numbers[0]])
     parts = tuple(part for number in numbers if isinstance(part := actions[number], Send | Recv))
     return one._replace(action=Together(parts[0].group, parts))
-

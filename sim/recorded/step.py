@@ -41,8 +41,8 @@ class RecordedStep(StagedStep):
 class RecordedTraining:
     """A recorded job on the ranks of libraries; rank r of the job is rank r of the cluster.
 
-    ``price`` gives operators' seconds, of which all take ``factor`` times as long; ``contention`` is the share
-    of compute that a collective takes.
+    Operators take ``factor`` times the seconds that ``price`` says; ``contention`` is the share of compute
+    that a collective takes.
     """
 
     job: RecordedJob
@@ -66,7 +66,12 @@ class RecordedTraining:
     @cached_property
     def verdict(self) -> Verdict:
         """Whether the step ends, or who waits for whom."""
-        return check(self.program)
+        return check(self.program, self.roles)
+
+    @cached_property
+    def roles(self) -> tuple[int, ...]:
+        """For each rank the recorded one that stands for it; raise ValueError where it does other things."""
+        return claimed(self.program)
 
     @cached_property
     def simulation(self) -> Simulation:
@@ -74,9 +79,8 @@ class RecordedTraining:
         verdict = self.verdict
         if verdict.verdict != PROVED:
             raise NeverEndsError(f"{self.program.name} {verdict.verdict}: {'; '.join(verdict.story)}")
-        roles = claimed(self.program)
-        consider_operations(sum(len(self.program.operations(rank)) for rank in set(roles)))
-        placed = PlacedProgram(self.program, tuple(range(self.job.ranks)), roles)
+        consider_operations(sum(len(one.entries) for one in self.job.recorded))
+        placed = PlacedProgram(self.program, tuple(range(self.job.ranks)), self.roles)
         (simulation,) = play([placed], self.libraries, self.contention)
         return simulation
 
@@ -89,7 +93,10 @@ class RecordedTraining:
         return simulation
 
     def step(self) -> RecordedStep:
-        """Return the step, role by role; raise `ringside.sim.libraries.library.LawError` if it breaks a bound."""
+        """Return the step, role by role.
+
+        Raise `ringside.sim.libraries.library.LawError` if it breaks a bound.
+        """
         simulation, by_rank = self.simulation, {one.rank: one for one in self.job.recorded}
         stages = []
         for index, rank in enumerate(simulation.played):
@@ -126,7 +133,9 @@ class RecordedTraining:
 
     def groups_nbytes(self) -> dict[str, int]:
         """Return the bytes of NCCL's communicators on the rank that has most, by the groups' names."""
-        return max((self._communicators(one.rank) for one in self.job.recorded), key=lambda by: sum(by.values()))
+        return max(
+            (self._communicators(one.rank) for one in self.job.recorded), key=lambda by: sum(by.values())
+        )
 
     def _communicators(self, rank: int) -> dict[str, int]:
         kinds: dict[Group, set[str]] = {}

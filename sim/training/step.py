@@ -13,7 +13,6 @@ from ringside.sim.training.mesh import DIMENSIONS, UNFOLDED, Mesh
 from ringside.sim.training.stage import STREAM
 from ringside.sim.workload.decoder import Decoder
 
-
 COMMUNICATES = Call | Send | Recv | Together
 """Actions that move bytes."""
 
@@ -244,9 +243,7 @@ def _moves(simulation: Simulation, index: int, named: Callable[[Group], str]) ->
             yield move
 
 
-def _move(
-    simulation: Simulation, index: int, place: int, named: Callable[[Group], str]
-) -> UnderWay | None:
+def _move(simulation: Simulation, index: int, place: int, named: Callable[[Group], str]) -> UnderWay | None:
     action = simulation.operations[index][place].action
     if not isinstance(action, COMMUNICATES):
         return None

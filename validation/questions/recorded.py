@@ -1,6 +1,6 @@
 """The training step that a script was recorded doing, on any cluster: ``model`` is its file."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,6 @@ from ringside.sim.questions.disturbed_time import DisturbedTime, draw_programs
 from ringside.sim.questions.question import QuestionError, options_of
 from ringside.sim.recorded.job import RecordedJob, is_job_file, read_job
 from ringside.sim.recorded.prices import OperatorPrices
-from ringside.sim.recorded.program import free
 from ringside.sim.recorded.step import RecordedStep, RecordedTraining
 from ringside.sim.training.ddp.job import expected_maximum
 from ringside.sim.training.ddp.scaling import SPREAD, contention
@@ -24,7 +23,6 @@ from ringside.sim.training.step import StageTime
 from ringside.sim.workload.devices import Device
 from ringside.topologies.placement import placement_notes
 from ringside.validation.questions.launched import LaunchedTraining
-from ringside.validation.questions.training import TrainingOnCluster
 
 APPLIES = {
     "model", "cluster", "settings", "ranks", "placement", "library", "network", "calibration", "anchor",
@@ -118,7 +116,7 @@ class RecordedOrLaunched(LaunchedTraining):
         """The source of operators' times."""
         gpu = self.own_gpu
         if gpu is None:
-            return f"communication alone: the GPUs of {self.cluster} are unknown; add for example --device h100"
+            return f"communication alone: {self.cluster}'s GPUs are unknown; add for example --device h100"
         share = self.compute_efficiency
         paced = "" if share is None else f", products at {share:.0%} of its peak"
         text = f"recorded operators by kernels on {gpu.name}, launched one by one{paced}"

@@ -105,8 +105,16 @@ def _actions(one: Operation, number: int):
             yield timed(seconds)
         case Call(group, name, collective):
             root = group.ranks[collective.root] if collective.kind in ("broadcast", "reduce") else None
-            yield GroupCall(kind(group), name, collective.kind, collective.nbytes,
-                            collective.dtype or "uint8", collective.redop, root, one.lane is not None)
+            yield GroupCall(
+                kind(group),
+                name,
+                collective.kind,
+                collective.nbytes,
+                collective.dtype or "uint8",
+                collective.redop,
+                root,
+                one.lane is not None,
+            )
         case Together(_, parts):
             yield from (_message(part, number) for part in parts)
         case Send() | Recv():
@@ -116,14 +124,21 @@ def _actions(one: Operation, number: int):
 
 
 def _message(part: Send | Recv, batch: int | None) -> Message:
-    return Message(kind(part.group), part.peer, part.nbytes, isinstance(part, Send), tag=part.tag, batch=batch)
+    return Message(
+        kind(part.group), part.peer, part.nbytes, isinstance(part, Send), tag=part.tag, batch=batch
+    )
 
 
 def decoder(
-    ranks: int = 64, tp: int = 1, layers: int = 32, width: int = 4096, hidden: int = 14336, tokens: int = 8192,
+    ranks: int = 64,
+    tp: int = 1,
+    layers: int = 32,
+    width: int = 4096,
+    hidden: int = 14336,
+    tokens: int = 8192,
     per_layer: int = 150,
 ) -> RecordedJob:
-    """Return a step like torchtitan's on FSDP2: ``per_layer`` operators, gathers and reductions on streams."""
+    """Return a step like torchtitan's on FSDP2, with gathers and reductions on streams."""
     one = Recording(0, tuple(range(ranks)))
     grouped = ranks // tp
     nbytes = 2 * (4 * width * width // 1 + 3 * width * hidden) // tp
@@ -137,8 +152,10 @@ def decoder(
     small = [Operator(f"aten.{name}", (x, x), (x,)) for name in ("add", "mul", "silu", "_to_copy", "pow")]
     qkv = Shaped((1, 32 // tp, tokens, width // 32), "bfloat16")
     flash = Operator("aten._scaled_dot_product_flash_attention", (qkv,) * 3, (qkv,), (("is_causal", True),))
-    back = Operator("aten._scaled_dot_product_flash_attention_backward", (qkv,) * 6, (qkv,) * 3,
-                    (("is_causal", True),))
+    back = Operator(
+        "aten._scaled_dot_product_flash_attention_backward", (qkv,) * 6, (qkv,) * 3, (("is_causal", True),)
+    )
+
     def compute(backward: bool, gathered: int, last: int) -> None:
         repeats = 2 if backward else 1
         ops = [op for op in mm for _ in range(repeats)] + [back if backward else flash]
@@ -151,11 +168,18 @@ def decoder(
                 one.post(op)
             if tp > 1 and number in (8, 16):
                 one.post(GroupCall("tp", "all_reduce", "all_reduce", x.nbytes, "bfloat16"))
+
     gather = GroupCall("dp", "all_gather_into_tensor", "all_gather", nbytes, "bfloat16")
     reduce_ = GroupCall("dp", "reduce_scatter_tensor", "reduce_scatter", 2 * nbytes, "float32", redop="avg")
-    copy = Operator("aten.split_with_sizes_copy", (Shaped((nbytes // 2,), "bfloat16"),), (Shaped((nbytes // 2,), "bfloat16"),))
+    copy = Operator(
+        "aten.split_with_sizes_copy",
+        (Shaped((nbytes // 2,), "bfloat16"),),
+        (Shaped((nbytes // 2,), "bfloat16"),),
+    )
+
     def fetch() -> int:
         return one.post(gather, "gather", memory=(("gathered", nbytes),))
+
     for backward in (False, True):
         upcoming = fetch()
         for layer in range(layers):
@@ -165,13 +189,17 @@ def decoder(
             freed = one.post(small[0], memory=(("gathered", -nbytes),))
             if backward:
                 one.post(reduce_, "reduce", after=(freed,), memory=(("gradients", 2 * nbytes // grouped),))
-    one.post(Operator("aten._foreach_norm", (Shaped((nbytes * layers // grouped // 2,), "float32"),)),
-             after=(len(one.entries) - 1,))
+    one.post(
+        Operator("aten._foreach_norm", (Shaped((nbytes * layers // grouped // 2,), "float32"),)),
+        after=(len(one.entries) - 1,),
+    )
     one.post(GroupCall("dp", "all_reduce", "all_reduce", 4, "float32"))
     one.post(HostWait("item"))
     shard = Shaped((nbytes * layers // grouped // 2,), "float32")
-    one.post(Operator("aten._fused_adamw_", (shard,) * 4, (shard,) * 3),
-             memory=(("gradients", -2 * nbytes // grouped * layers),))
+    one.post(
+        Operator("aten._fused_adamw_", (shard,) * 4, (shard,) * 3),
+        memory=(("gradients", -2 * nbytes // grouped * layers),),
+    )
     groups = [
         RecordedGroup("world", (tuple(range(ranks)),)),
         RecordedGroup("dp", tuple(tuple(range(t, ranks, tp)) for t in range(tp))),
