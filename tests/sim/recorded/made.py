@@ -86,17 +86,18 @@ def kind(group: Group) -> str:
 def _fill(recording: Recording, operations: list[Operation]) -> None:
     place: dict[int, tuple[int, ...]] = {}
     waits: dict[str, tuple[int, ...]] = defaultdict(tuple)
+    last: dict[str, tuple[int, ...]] = {}
     for number, one in enumerate(operations):
         after = tuple(earlier for before in one.after for earlier in place[before])
         if isinstance(one.action, Wait) and not one.holds:
             waits[one.lane] += after
-            place[number] = after
+            place[number] = (*waits[one.lane], *last.get(one.lane, ()))
             continue
         actions = list(_actions(one, number))
         lane = one.lane or (f"group {kind(one.action.group)}" if hasattr(one.action, "group") else "host")
         after += waits.pop(lane, ())
         posted = [recording.post(action, lane, after, one.memory) for action in actions]
-        place[number] = (posted[-1],)
+        place[number] = last[lane] = (posted[-1],)
 
 
 def _actions(one: Operation, number: int):

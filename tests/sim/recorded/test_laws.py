@@ -1,6 +1,7 @@
 """Laws of recorded jobs: whatever a rank was recorded doing."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,9 +51,11 @@ def jobs(draw: st.DrawFn) -> RecordedJob:
     return job_of([one.done()], groups, samples=draw(st.one_of(st.none(), st.integers(1, 1000))))
 
 
+LIBRARIES = cache(lambda ranks: Libraries("nccl", "dgx-h100:2", {}, ranks))
+
+
 def training(job: RecordedJob) -> RecordedTraining:
-    libraries = Libraries("nccl", "dgx-h100:2", {}, job.ranks)
-    return RecordedTraining(job, libraries, seconds_of, contention=0.1)
+    return RecordedTraining(job, LIBRARIES(job.ranks), seconds_of, contention=0.1)
 
 
 @given(jobs())

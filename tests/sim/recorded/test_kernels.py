@@ -1,0 +1,128 @@
+"""Operators are the kernels that torch counts, and cost what a GPU's kernels cost."""
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.flop_counter import flop_registry
+
+from ringside.real.model.kernels import operator, tensors
+from ringside.sim.compute.kernels import Flash, Gemm, Streaming
+from ringside.sim.compute.prices import prices_on
+from ringside.sim.recorded.job import Operator, Shaped
+from ringside.sim.recorded.kernels import Convolution, HostCopy, flops, kernels
+from ringside.sim.recorded.prices import OperatorPrices
+from ringside.sim.training.ddp.scaling import OPERATOR_S
+from ringside.sim.workload.devices import device
+
+aten = torch.ops.aten
+
+GIVEN = {
+    "mm": ((5, 7), (7, 3)),
+    "addmm": ((3,), (5, 7), (7, 3)),
+    "bmm": ((4, 5, 7), (4, 7, 3)),
+    "baddbmm": ((4, 5, 3), (4, 5, 7), (4, 7, 3)),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_products_count_the_flops_that_torch_counts(name: str) -> None:
+    with FakeTensorMode():
+        args = tuple(torch.empty(shape) for shape in GIVEN[name])
+        op = getattr(aten, name)
+        made = op(*args)
+        (kernel,) = kernels(operator(name, args, [made], args))
+    assert isinstance(kernel, Gemm)
+    assert flops(kernel) == flop_registry[op](*args, out_val=made)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_convolutions_count_the_flops_that_torch_counts(transposed: bool, groups: int) -> None:
+    with FakeTensorMode():
+        image = torch.empty(2, 8, 9, 9)
+        weight = torch.empty(*((8, 6 // groups) if transposed else (6, 8 // groups)), 3, 3)
+        settings = ([2, 2], [1, 1], [1, 1], transposed, [0, 0], groups)
+        args = (image, weight, None, *settings)
+        made = aten.convolution(*args)
+        (one,) = kernels(operator("convolution", tensors(args), [made], args))
+        back = (made, image, weight, [6], *settings, [True, True, True])
+        gradients = aten.convolution_backward(*back)
+        (both,) = kernels(operator("convolution_backward", tensors(back), tensors(gradients), back))
+    assert isinstance(one, Convolution)
+    assert one.flops == flop_registry[aten.convolution](*args, out_val=made)
+    assert both.flops == 2 * one.flops
+
+
+HEADS = Shaped((2, 8, 512, 64), "bfloat16")
+
+
+@pytest.mark.parametrize("name", ["flash", "efficient", "cudnn"])
+def test_attention_is_one_kernel(name: str) -> None:
+    causal = (("is_causal", True),)
+    forward = Operator(f"aten._scaled_dot_product_{name}_attention", (HEADS,) * 3, (HEADS,), causal)
+    (one,) = kernels(forward)
+    assert isinstance(one, Flash)
+    assert (one.heads, one.sequence, one.scored, one.causal, one.backward) == (16, 512, 128, True, False)
+    (back,) = kernels(Operator(f"{forward.name}_backward", (HEADS,) * 6, (HEADS,) * 3, causal))
+    assert back == one._replace(backward=True)
+    other = Shaped((2, 512, 8, 64), "bfloat16")
+    assert kernels(Operator(f"aten._{name}_attention_forward", (other,) * 3, (other,), causal)) == (one,)
+
+
+A = Shaped((1024, 1024), "float32")
+
+
+@pytest.mark.parametrize(
+    ("operator", "nbytes", "launches"),
+    [
+        (Operator("aten.add", (A, A), (A,)), 12 << 20, 1),
+        (Operator("aten.add.Tensor", (A, A), (A,)), 12 << 20, 1),
+        (Operator("aten.copy_", (A, A), (A,)), 8 << 20, 1),
+        (Operator("aten.zero_", (A,), (A,)), 4 << 20, 1),
+        (Operator("aten.embedding", (A, Shaped((8,), "int64")), (Shaped((8, 1024), "float32"),)), 65600, 1),
+        (Operator("aten._foreach_mul_", (A,) * 200, (A,) * 200), 1600 << 20, 2),
+        (Operator("aten._fused_adamw_", (A,) * 4, (A,) * 3), 28 << 20, 1),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)  # fmt: skip
+def test_other_operators_move_what_they_read_and_write(
+    operator: Operator, nbytes: int, launches: int
+) -> None:
+    assert kernels(operator) == (Streaming(nbytes, launches),)
+
+
+@pytest.mark.parametrize("name", ["view", "detach", "empty", "t", "expand", "_unsafe_view"])
+def test_views_and_empty_tensors_cost_nothing(name: str) -> None:
+    operator = Operator(f"aten.{name}", (A,), (A,))
+    assert kernels(operator) == ()
+    assert OperatorPrices(device("h100")).seconds(operator) == 0
+
+
+def test_a_copy_between_host_and_device_takes_the_slot() -> None:
+    assert kernels(Operator("copy_to_device", (A,), (A,))) == (HostCopy(4 << 20),)
+    assert OperatorPrices(device("h100"), 0.5).seconds(Operator("copy_to_host", (A,), ())) == pytest.approx(
+        (4 << 20) / 48e9
+    )
+
+
+def product(dtype: str, *options: tuple[str, bool]) -> Operator:
+    side = Shaped((8192, 8192), dtype)
+    return Operator("aten.mm", (side, side), (side,), options)
+
+
+def test_prices_are_those_of_kernels_in_the_type_of_their_inputs() -> None:
+    gpu = device("h100")
+    prices = OperatorPrices(gpu)
+    for dtype in ("bfloat16", "float32"):
+        wanted = prices_on(gpu, dtype).seconds(Gemm(8192, 8192, 8192))
+        assert prices.seconds(product(dtype)) == pytest.approx(prices.overhead * wanted)
+    assert prices.precision(product("float32", ("allow_tf32", True))) == "tfloat32"
+    assert prices.seconds(product("float32", ("allow_tf32", True))) < prices.seconds(product("float32"))
+    share = OperatorPrices(gpu, efficiency=0.5)
+    peak = gpu.peak("bfloat16")
+    assert share.seconds(product("bfloat16")) == pytest.approx(2 * 8192**3 / (0.5 * peak))
+
+
+def test_an_operator_takes_no_less_than_its_launch() -> None:
+    small = Shaped((8, 8), "bfloat16")
+    assert OperatorPrices(device("h100")).seconds(Operator("aten.mm", (small, small), (small,))) == OPERATOR_S
