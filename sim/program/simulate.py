@@ -10,6 +10,7 @@ role among its members has arrived, and messages go from role to role.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import count
 from typing import NamedTuple, Protocol
 
 import simpy
@@ -337,13 +338,27 @@ class Simulation:
         """Return a group's name among the played ones; groups with the same sequence of roles are one."""
         if len(self.played) == len(self.roles):
             return group
-        if (index, group) not in self._same:
-            roles = tuple(self.roles[rank] for rank in group.ranks)
-            if roles == group.ranks:
-                return group
-            number = sum(key[0] == index and same[0] == roles for key, same in self._same.items())  # type: ignore[index]
-            self._same[index, group] = (roles, number)
+        if not self._same:
+            self._name_groups()
         return self._same[index, group]
+
+    def _name_groups(self) -> None:
+        """Name the groups of each played rank: the sequence of roles, and a number in order of first use.
+
+        A group that two played ranks share has one number.
+        """
+        numbers: dict[Group, tuple[tuple[int, ...], int]] = {}
+        for index, own in enumerate(self.operations):
+            actions = [one.action for one in own if hasattr(one.action, "group")]
+            parts = (part for one in actions if isinstance(one, Together) for part in one.parts)
+            groups = dict.fromkeys(one.group for one in (*actions, *parts))
+            taken = {numbers[group] for group in groups if group in numbers}
+            for group in groups:
+                if group not in numbers:
+                    roles = tuple(self.roles[rank] for rank in group.ranks)
+                    numbers[group] = next(one for n in count() if (one := (roles, n)) not in taken)
+                    taken.add(numbers[group])
+                self._same[index, group] = numbers[group]
 
 
 def run_all(env: Clock, simulations: Sequence[Simulation]) -> None:
