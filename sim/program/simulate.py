@@ -135,8 +135,8 @@ class Simulation:
 
     ``roles`` gives every rank's representative, itself or another; without ``roles`` all are played.
     ``contention`` is the share of a rank's units that collectives use. Hosts of ``late`` ranks begin that
-    many seconds after the others; ``serial`` is that of `Play`. Afterwards ``begin`` and ``end`` have the moments of every operation of the
-    played ranks, ``meetings`` all collectives.
+    many seconds after the others; ``serial`` is that of `Play`. Afterwards ``begin`` and ``end`` have the
+    moments of every operation of the played ranks, ``meetings`` all collectives.
     """
 
     def __init__(

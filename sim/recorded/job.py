@@ -81,7 +81,7 @@ class GroupCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class PeerMessage:
     """A message to rank ``peer`` of the job, or from it; several of one ``batch`` number go together."""
 
     group: str
@@ -102,7 +102,8 @@ class HostWait:
     kind: Literal["wait"] = "wait"
 
 
-Action = Annotated[Operator | GroupCall | Message | HostWait, Field(discriminator="kind")]
+Message = PeerMessage
+Action = Annotated[Operator | GroupCall | PeerMessage | HostWait, Field(discriminator="kind")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +180,8 @@ class RecordedJob:
     @cached_property
     def representatives(self) -> tuple[int, ...]:
         """For each rank of the job the recorded one that does the same."""
-        found = {rank: one.rank for one in self.recorded for rank in one.alike}
-        return tuple(found[rank] for rank in range(self.ranks))
+        stands = {rank: one.rank for one in self.recorded for rank in one.alike}
+        return tuple(stands[rank] for rank in range(self.ranks))
 
 
 _JOB = TypeAdapter(RecordedJob)

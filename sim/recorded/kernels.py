@@ -36,6 +36,10 @@ OVERWRITES = (
 )
 """Operators that write their first input without reading it."""
 
+LISTS = {"_fused_": 3 / 4, "_foreach_": 1 / 2}
+"""The share of their inputs that operators on lists write in place where their outputs are not known: three
+lists of a fused optimizer's four (not the gradients), one of two."""
+
 A_LAUNCH = 144
 """Tensors of all lists together of a launch of a foreach or fused operator: 110 to 150 by the number of lists
 (ATen/native/cuda/MultiTensorApply.cuh, PyTorch 2.13)."""
@@ -94,6 +98,8 @@ def moved_nbytes(operator: Operator) -> int:
     name, read, written = short_name(operator), _nbytes(operator.inputs), _nbytes(operator.outputs)
     if name in OVERWRITES:
         return max(read, written)
+    if not written and name.endswith("_"):
+        written = round(read * next((share for of, share in LISTS.items() if name.startswith(of)), 1))
     if name in ROWS:
         return _nbytes(operator.inputs[1:]) + 2 * written
     return read + written

@@ -5,7 +5,7 @@ same places in a group. The steps of ranks that are alike differ in nothing else
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ringside.sim.collective import ITEMSIZE, Collective
 from ringside.sim.libraries.rules import RULES
@@ -28,8 +28,8 @@ from ringside.sim.recorded.job import (
     GroupCall,
     HostWait,
     JobFileError,
-    Message,
     Operator,
+    PeerMessage,
     RecordedJob,
     RecordedRank,
 )
@@ -39,6 +39,15 @@ Price = Callable[[Operator], float]
 """Seconds of an operator."""
 
 
+PAIR = "pair "
+"""The begin of the name of a communicator of two ranks."""
+
+
+def dimension(group: Group) -> str:
+    """Return the recorded name of a group, or of the one that a pair is of."""
+    return group.name.partition(" of ")[2] if group.name.startswith(PAIR) else group.name
+
+
 def free(_: Operator) -> float:
     """Return no time: communication alone."""
     return 0.0
@@ -46,7 +55,7 @@ def free(_: Operator) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Playing:
-    """Makes the operations of a job's ranks by a library's rules; operators take ``factor`` times ``price``."""
+    """Makes the operations of a job's ranks by a library's rules; operators take ``factor`` x ``price``."""
 
     job: RecordedJob
     price: Price = free
@@ -102,10 +111,15 @@ class Playing:
                     redop=action.redop,
                 )  # fmt: skip
                 return Call(group, action.name, collective)
-            case Message():
+            case PeerMessage():
                 kind = Send if action.is_send else Recv
-                peer = self._peer(recorded.rank, rank, action)
-                return kind(self.group(action.group, rank), peer, action.nbytes, action.tag)
+                peer, group = self._peer(recorded.rank, rank, action), self.group(action.group, rank)
+                if not group.rules.on_stream:
+                    return kind(group, peer, action.nbytes, action.tag)
+                # ProcessGroupNCCL ignores tags, and has a communicator for each pair without a batch
+                return kind(
+                    group if action.batch is not None else self._pair(group, rank, peer), peer, action.nbytes
+                )
             case HostWait():
                 return Wait()
 
@@ -123,19 +137,28 @@ class Playing:
             self._groups[name, part] = Group(name, whole.partition[part], rules.name, rules.workers)
         return self._groups[name, part]
 
-    def _peer(self, recorded: int, rank: int, message: Message) -> int:
-        """Return a message's peer: at the same place in the smallest group with both ranks.
+    def _pair(self, group: Group, rank: int, peer: int) -> Group:
+        low, high = sorted((rank, peer))
+        name = f"{PAIR}{low}:{high} of {group.name}"
+        if (name, 0) not in self._groups:
+            self._groups[name, 0] = replace(group, name=name, ranks=(low, high))
+        return self._groups[name, 0]
 
-        A script may name neighbours of a mesh by their ranks in the group of all.
+    def _peer(self, recorded: int, rank: int, message: PeerMessage) -> int:
+        """Return a message's peer: at the same place in its group, if there are several of that name.
+
+        A script may name neighbours of a mesh by their ranks in the group of all: there the place is that in
+        the smallest group of both ranks.
         """
         if rank == recorded:
             return message.peer
         both = [
-            (len(self.group(name, recorded).ranks), name != message.group, name)
+            (len(self.group(name, recorded).ranks), name)
             for name, of in self._parts.items()
-            if recorded in of and rank in of and of.get(message.peer) == of[recorded]
+            if of.get(message.peer) == of.get(recorded, -1) and rank in of
         ]
-        name = min(both)[2]
+        alone = max(self._parts[message.group].values()) == 0
+        name = min(both)[1] if alone else message.group
         place = self.group(name, recorded).ranks.index(message.peer)
         ranks = self.group(name, rank).ranks
         if place >= len(ranks):
@@ -172,7 +195,9 @@ def _shape(one: RecordedRank, *, on_stream: bool) -> Shape:
     for entry in one.entries:
         action = one.actions[entry.action]
         own = (
-            (action.batch, action.group) if isinstance(action, Message) and action.batch is not None else None
+            (action.batch, action.group)
+            if isinstance(action, PeerMessage) and action.batch is not None
+            else None
         )
         after = tuple(dict.fromkeys(place_of[earlier] for earlier in entry.after))
         if own is not None and own == batch:
@@ -202,7 +227,7 @@ def _named(action: object, *, on_stream: bool) -> tuple[str, str, bool]:
             return action.name.removeprefix("aten."), "compute", False
         case GroupCall():
             return action.name, action.collective, action.waits and not on_stream
-        case Message():
+        case PeerMessage():
             return "send" if action.is_send else "recv", "message", False
         case HostWait():
             return action.name, "wait", True

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ringside.sim.collective import KINDS, REDOPS
-from ringside.sim.recorded.job import GroupCall, JobFileError, Message, RecordedJob, RecordedRank
+from ringside.sim.recorded.job import GroupCall, JobFileError, PeerMessage, RecordedJob, RecordedRank
 
 
 def check_job(job: RecordedJob) -> None:
@@ -40,11 +40,11 @@ def _faults(job: RecordedJob) -> Iterator[str]:
 
 def _faults_of_rank(one: RecordedRank, groups: dict[str, tuple[int, ...] | None]) -> Iterator[str]:
     for action in one.actions:
-        if isinstance(action, GroupCall | Message):
+        if isinstance(action, GroupCall | PeerMessage):
             ranks = groups.get(action.group)
             if ranks is None:
                 yield f"rank {one.rank} uses group {action.group}, of which it is no member"
-            elif isinstance(action, Message) and (action.peer not in ranks or action.nbytes < 0):
+            elif isinstance(action, PeerMessage) and (action.peer not in ranks or action.nbytes < 0):
                 yield f"rank {one.rank} sends {action.nbytes} bytes to rank {action.peer} of {action.group}"
             elif isinstance(action, GroupCall):
                 yield from _faults_of_call(one.rank, action, ranks)

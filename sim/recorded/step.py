@@ -1,5 +1,6 @@
 """A recorded step on a cluster: proved, simulated by one rank of each role, and its memory."""
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -16,7 +17,7 @@ from ringside.sim.program.simulate import Simulation
 from ringside.sim.program.timeline import timeline
 from ringside.sim.recorded.job import COMPUTE, RecordedJob
 from ringside.sim.recorded.memory import use_of
-from ringside.sim.recorded.program import Playing, Price, free
+from ringside.sim.recorded.program import Playing, Price, dimension, free
 from ringside.sim.training.memory.communicators import communicator_nbytes
 from ringside.sim.training.memory.peak import Use
 from ringside.sim.training.step import StagedStep, time_of_role
@@ -101,9 +102,7 @@ class RecordedTraining:
         stages = []
         for index, rank in enumerate(simulation.played):
             alike = len(by_rank[rank].alike)
-            stages.append(
-                time_of_role(simulation, index, alike, lambda group: group.name, (), self._memory(index))
-            )
+            stages.append(time_of_role(simulation, index, alike, dimension, (), self._memory(index)))
         step_s = simulation.makespan_s
         for stage in stages:
             busiest = max(stage.communication_by_s.values(), default=0.0)
@@ -144,7 +143,7 @@ class RecordedTraining:
             if isinstance(action, Call | Send | Recv | Together) and len(action.group.ranks) > 1:
                 kind = action.collective.kind if isinstance(action, Call) else "sendrecv"
                 kinds.setdefault(action.group, set()).add(kind)
-        return {
-            group.name: communicator_nbytes(self.libraries.of(group.ranks), sorted(used))
-            for group, used in kinds.items()
-        }
+        nbytes = Counter[str]()
+        for group, used in kinds.items():
+            nbytes[dimension(group)] += communicator_nbytes(self.libraries.of(group.ranks), sorted(used))
+        return nbytes

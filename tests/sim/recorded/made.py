@@ -8,8 +8,8 @@ from ringside.sim.recorded.job import (
     Entry,
     GroupCall,
     HostWait,
-    Message,
     Operator,
+    PeerMessage,
     RecordedGroup,
     RecordedJob,
     RecordedRank,
@@ -124,8 +124,8 @@ def _actions(one: Operation, number: int):
             yield HostWait(one.name)
 
 
-def _message(part: Send | Recv, batch: int | None) -> Message:
-    return Message(
+def _message(part: Send | Recv, batch: int | None) -> PeerMessage:
+    return PeerMessage(
         kind(part.group), part.peer, part.nbytes, isinstance(part, Send), tag=part.tag, batch=batch
     )
 

@@ -14,7 +14,7 @@ from ringside.sim.recorded.step import NeverEndsError, RecordedTraining
 from tests.sim.recorded.made import Recording, job_of, seconds_of, timed
 
 HERE = Path(__file__).parent
-DDP, PIPELINE = HERE / "ddp.json", HERE / "pipeline.json"
+DDP, PIPELINE = HERE.parents[2] / "examples/recorded.json", HERE / "pipeline.json"
 
 
 def test_operations_are_the_entries() -> None:
