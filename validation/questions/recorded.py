@@ -15,6 +15,7 @@ from ringside.sim.questions.disturbed_time import DisturbedTime, draw_programs
 from ringside.sim.questions.question import QuestionError, options_of
 from ringside.sim.recorded.job import RecordedJob, is_job_file, read_job
 from ringside.sim.recorded.prices import OperatorPrices
+from ringside.sim.recorded.ranks import on_ranks
 from ringside.sim.recorded.step import RecordedStep, RecordedTraining
 from ringside.sim.training.ddp.job import expected_maximum
 from ringside.sim.training.ddp.scaling import SPREAD, contention
@@ -37,31 +38,29 @@ class RecordedOrLaunched(LaunchedTraining):
     """A training on a cluster; with a recorded job as its ``model`` the script decides all else."""
 
     def __post_init__(self) -> None:
-        if self.recorded is None:
+        if not (isinstance(self.model, str) and is_job_file(self.model)):
             super().__post_init__()
             return
-        given = self.seq, self.megatron
-        object.__setattr__(self, "seq", None)  # which a recording has no tokens for
+        seq = self.seq
+        object.__setattr__(self, "seq", None)  # which would become part of a model's name
         super().__post_init__()
         others = [one.name for one in options_of(self) if one.name not in APPLIES]
-        named = ["seq"] * (given[0] is not None) + self.changed(*others)
+        named = ["seq"] * (seq is not None) + self.changed(*others)
         if named:
             raise QuestionError(
                 f"`{named[0]}` is not an option of {self.model}, a recorded step that is as its script was; "
                 "leave it out, or change the script and record it again"
             )
-        ranks = self.recorded.ranks
-        if self.ranks not in (None, ranks):
-            raise QuestionError(
-                f"`ranks` {self.ranks}, and {self.model} was recorded on {ranks}; leave `ranks` out, or "
-                "record the script on as many"
-            )
-        object.__setattr__(self, "ranks", ranks)
+        assert self.recorded is not None
+        object.__setattr__(self, "ranks", self.recorded.ranks)
 
     @cached_property
     def recorded(self) -> RecordedJob | None:
-        """The recorded job; None if the model is none."""
-        return read_job(self.model) if isinstance(self.model, str) and is_job_file(self.model) else None
+        """The recorded job, on the ranks that are asked for; None if the model is none."""
+        if not (isinstance(self.model, str) and is_job_file(self.model)):
+            return None
+        job = read_job(self.model)
+        return job if self.ranks is None else on_ranks(job, self.ranks)
 
     @cached_property
     def own_gpu(self) -> Device | None:

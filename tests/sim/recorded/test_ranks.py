@@ -1,0 +1,80 @@
+"""A job on other ranks is what would have been recorded there, or is refused."""
+
+from dataclasses import replace
+
+import pytest
+
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.recorded.job import GroupCall, JobFileError, RecordedGroup, RecordedJob, read_job
+from ringside.sim.recorded.ranks import on_ranks
+from ringside.sim.recorded.step import RecordedTraining
+from ringside.sim.training.parallel import simulate_parallel
+from ringside.sim.training.program import Writing
+from ringside.validation.questions.step_time import StepTime
+from tests.sim.recorded.made import decoder, recorded_of, seconds_of
+from tests.sim.recorded.test_program import DDP, PIPELINE
+
+
+@pytest.mark.parametrize("tp", [1, 8])
+@pytest.mark.parametrize("ranks", [16, 32, 256])
+def test_sharded_parameters_are_those_of_a_recording_there(tp: int, ranks: int) -> None:
+    settings = {"layers": 2, "per_layer": 40, "tp": tp}
+    there, wanted = on_ranks(decoder(64, **settings), ranks), decoder(ranks, **settings)
+    assert replace(there, notes=()) == wanted
+    assert "recorded on 64 ranks" in there.notes[0]
+
+
+@pytest.mark.parametrize("layout", [{"micro_batch": 1}, {"micro_batch": 1, "tp": 4}], ids=str)
+def test_replicas_are_those_of_a_strategy_there(layout: dict[str, int]) -> None:
+    def question(cluster: str) -> StepTime:
+        return StepTime(model="gpt2:128", cluster=cluster, batch=2, spread=0.0, contention=0.0, **layout)
+
+    small, large = question("dgx-h100:2"), question("dgx-h100:4")
+    writing = Writing(small.job)
+    recorded = recorded_of(writing.program(), small.job.roles, lambda rank: writing.step(rank).held)
+    libraries = Libraries("nccl", "dgx-h100:4", {}, 32)
+    step = RecordedTraining(on_ranks(recorded, 32), libraries, seconds_of).step()
+    assert step.step_s == pytest.approx(simulate_parallel(large.job, large.libraries).step_s, rel=1e-9)
+
+
+def test_samples_grow_with_ranks_and_back() -> None:
+    job = read_job(DDP)
+    there = on_ranks(job, 48)
+    assert there.samples == 3 * job.samples
+    assert there.recorded[0].held == job.recorded[0].held
+    assert replace(on_ranks(there, 16), notes=job.notes) == job
+    assert on_ranks(job, 16) is job
+
+
+def calling(*calls: GroupCall, group: tuple[tuple[int, ...], ...] | None = None) -> RecordedJob:
+    job = read_job(DDP)
+    (one,) = job.recorded
+    groups = job.groups if group is None else (RecordedGroup("world", group),)
+    return replace(job, groups=groups, recorded=(replace(one, actions=(*calls, *one.actions[len(calls) :])),))
+
+
+def call(kind: str, nbytes: int = 4096, **more: object) -> GroupCall:
+    return GroupCall("world", kind, kind, nbytes, "float32", **more)
+
+
+ODD = (tuple(range(3)), tuple(range(3, 16)))
+
+
+@pytest.mark.parametrize(
+    ("job", "ranks", "reason"),
+    [
+        (read_job(PIPELINE), 8, "have 2 roles"),
+        (calling(call("all_to_all")), 32, "depend on the number of ranks"),
+        (calling(call("all_gather")), 32, "may be more on more ranks"),
+        (calling(call("reduce_scatter", 4 * 30)), 32, "is padded"),
+        (calling(call("reduce_scatter")), 32, "not the gradients of all parameters"),
+        (calling(call("broadcast", root=0), call("broadcast", root=1)), 32, "several ranks are roots"),
+        (calling(call("broadcast", root=9)), 8, "none of fewer ranks"),
+        (calling(group=ODD), 32, "neither of neighbours"),
+        (decoder(64, tp=8, layers=1, per_layer=40), 100, "no multiple of 8"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_a_recording_does_not_say_is_refused(job: RecordedJob, ranks: int, reason: str) -> None:
+    with pytest.raises(JobFileError, match=rf"recorded on \d+ ranks: .*{reason}.*; record it on {ranks}"):
+        on_ranks(job, ranks)
