@@ -33,6 +33,9 @@ from ringside.sim.program.play import Play
 from ringside.sim.program.stretch import Units
 
 
+_OF_GROUPS = Call | Join | Send | Recv | Together
+
+
 class Meeting:
     """One collective of a group under way.
 
@@ -349,7 +352,7 @@ class Simulation:
         """
         numbers: dict[Group, tuple[tuple[int, ...], int]] = {}
         for index, own in enumerate(self.operations):
-            actions = [one.action for one in own if hasattr(one.action, "group")]
+            actions = [one.action for one in own if isinstance(one.action, _OF_GROUPS)]
             parts = (part for one in actions if isinstance(one, Together) for part in one.parts)
             groups = dict.fromkeys(one.group for one in (*actions, *parts))
             taken = {numbers[group] for group in groups if group in numbers}
