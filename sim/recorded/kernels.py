@@ -36,6 +36,9 @@ OVERWRITES = (
 )
 """Operators that write their first input without reading it."""
 
+GATHERED_SHARD = "fsdp.all_gather_copy_in"
+"""FSDP's copy of shards into a part of the gathered buffer, its first output."""
+
 LISTS = {"_fused_": 3 / 4, "_foreach_": 1 / 2}
 """The share of their inputs that operators on lists write in place where their outputs are not known: three
 lists of a fused optimizer's four (not the gradients), one of two."""
@@ -66,7 +69,7 @@ def kernels(operator: Operator) -> tuple[OperatorKernel, ...]:
     name = short_name(operator)
     if name in COPIES:
         return (HostCopy(max(_nbytes(operator.inputs), _nbytes(operator.outputs))),)
-    if name in EMPTY or name in VIEWS:
+    if name in EMPTY or name in VIEWS or name.startswith("_c10d_functional."):
         return ()
     bounded = products(operator)
     if bounded:
@@ -98,6 +101,8 @@ def moved_nbytes(operator: Operator) -> int:
     name, read, written = short_name(operator), _nbytes(operator.inputs), _nbytes(operator.outputs)
     if name in OVERWRITES:
         return max(read, written)
+    if name == GATHERED_SHARD:
+        return 2 * operator.outputs[0].nbytes
     if not written and name.endswith("_"):
         written = round(read * next((share for of, share in LISTS.items() if name.startswith(of)), 1))
     if name in ROWS:

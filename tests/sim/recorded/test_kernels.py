@@ -82,6 +82,8 @@ A = Shaped((1024, 1024), "float32")
         (Operator("aten.embedding", (A, Shaped((8,), "int64")), (Shaped((8, 1024), "float32"),)), 65600, 1),
         (Operator("aten._foreach_mul_", (A,) * 200, (A,) * 200), 1600 << 20, 2),
         (Operator("aten._fused_adamw_", (A,) * 4, (A,) * 3), 28 << 20, 1),
+        (Operator("aten._fused_adamw_", (A,) * 4), 28 << 20, 1),
+        (Operator("fsdp.all_gather_copy_in", (A,) * 9, (A, Shaped((8, 1024, 1024), "float32"))), 8 << 20, 1),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )  # fmt: skip
