@@ -81,6 +81,8 @@ def find_model(text: str | Decoder) -> Architecture | Decoder:
     """Return the model of a table, of a file of a decoder, or of a file's module."""
     if isinstance(text, Decoder):
         return text
+    if is_job_file(text):
+        raise ValueError(f"{text} is a recorded step, not a model; ask ringside train, whatif or program")
     if not is_model(text):
         return named_model(text)
     from ringside.real.model.architecture import architecture_of
