@@ -12,7 +12,7 @@ from ringside.sim.parameters import Parameters
 from ringside.sim.pick import Pick
 from ringside.sim.record import Record
 from ringside.sim.training.ddp.step import TrainingStep
-from ringside.sim.training.step import ParallelStep
+from ringside.sim.training.step import StagedStep
 from ringside.validation.compare import Compared
 from ringside.validation.pairs import PairMatrix, SlowNode, SlowPair
 
@@ -25,7 +25,7 @@ Result = (
     Prediction
     | Pick
     | TrainingStep
-    | ParallelStep
+    | StagedStep
     | Record
     | Compared
     | Fit
@@ -71,7 +71,8 @@ def _columns(result: object) -> Iterator[tuple[str, Cell]]:
 def _properties(kind: type) -> Iterator[str]:
     return (
         name
-        for name, member in vars(kind).items()
+        for base in reversed(kind.__mro__)
+        for name, member in vars(base).items()
         if isinstance(member, property) and not name.startswith("_")
     )
 
