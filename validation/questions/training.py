@@ -79,7 +79,7 @@ class ByBuckets(OfBuckets):
     accumulation: int = option("PerPass per step, each reduced; with --no-sync only the last.", default=1)
 
 
-MODEL = "resnet50, gpt2-xl:512,layers=9, FILE.py:NAME, a decoder's or timed layers' file."
+MODEL = "resnet50, gpt2-xl:512,layers=9, FILE.py:NAME, file of a decoder, of timed layers, or as recorded."
 """What `model` names."""
 
 
