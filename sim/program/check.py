@@ -202,6 +202,9 @@ class _Meetings:
 FOLDED = 32
 """Ranks from which playing one rank per role is tried first."""
 
+MOST_TOLD = 256
+"""Ranks up to which a program that its declared roles do not prove is played in full, for its whole story."""
+
 MOST_PLAYED = 1_000_000
 """Operations of all plays together after which no further matches of receives from any source are tried."""
 
@@ -238,7 +241,8 @@ def check(program: Program, roles: Sequence[int] | None = None) -> Verdict:
     """Prove that a program ends, or return why not; ``roles`` are declared ones that `claimed` returned."""
     if program.role is not None and program.ranks >= FOLDED:
         by_roles = _by_roles(program, roles or claimed(program))
-        if by_roles.verdict == PROVED or by_roles.operations > MOST_PLAYED:
+        is_large = program.ranks > MOST_TOLD or by_roles.operations > MOST_PLAYED
+        if by_roles.verdict == PROVED or is_large:
             return by_roles
     with uncollected():
         recorded = [program.operations(rank) for rank in range(program.ranks)]

@@ -32,7 +32,6 @@ from ringside.sim.program.operations import (
 from ringside.sim.program.play import Play
 from ringside.sim.program.stretch import Units
 
-
 _OF_GROUPS = Call | Join | Send | Recv | Together
 
 

@@ -22,9 +22,6 @@ from ringside.sim.program.operations import (
     Wait,
 )
 from ringside.sim.recorded.job import (
-    Action as RecordedAction,
-)
-from ringside.sim.recorded.job import (
     GroupCall,
     HostWait,
     JobFileError,
@@ -37,7 +34,6 @@ from ringside.sim.recorded.sound import check_job, title
 
 Price = Callable[[Operator], float]
 """Seconds of an operator."""
-
 
 PAIR = "pair "
 """The begin of the name of a communicator of two ranks."""
@@ -96,12 +92,16 @@ class Playing:
             self._shapes[recorded] = _shape(one, on_stream=RULES[self.library].on_stream)
         return self._shapes[recorded]
 
-    def _action(self, recorded: RecordedRank, rank: int, action: RecordedAction) -> Action:
+    def _action(
+        self, recorded: RecordedRank, rank: int, action: Operator | GroupCall | PeerMessage | HostWait
+    ) -> Action:
         match action:
             case Operator():
                 return Compute(self.price(action) * self.factor)
             case GroupCall():
                 group = self.group(action.group, rank)
+                if len(group.ranks) == 1:
+                    return Compute(0.0)  # which exchanges nothing
                 root = 0
                 if action.root is not None:
                     root = self.group(action.group, recorded.rank).ranks.index(action.root)

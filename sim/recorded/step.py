@@ -8,7 +8,7 @@ from itertools import accumulate
 from ringside.sim.disturbance.disturbance import Draw
 from ringside.sim.effort import consider_operations
 from ringside.sim.libraries.library import check_time
-from ringside.sim.program.check import PROVED, Verdict, check
+from ringside.sim.program.check import ONE_KERNEL, PROVED, Verdict, check
 from ringside.sim.program.jobs import PlacedProgram, play
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.program.operations import Call, Group, Program, Recv, Send, Together
@@ -69,16 +69,22 @@ class RecordedTraining:
         """Whether the step ends, or who waits for whom."""
         return check(self.program, self.roles)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What ends a step that is not proved to end: kernels of several communicators at once."""
+        story = self.verdict.story
+        return (f"{self.verdict.verdict}: {ONE_KERNEL}",) if story and story[-1] == ONE_KERNEL else ()
+
     @cached_property
     def roles(self) -> tuple[int, ...]:
-        """For each rank the recorded one that stands for it; raise ValueError where it does other things."""
+        """For each rank the first that is alike; raise ValueError where it does other things."""
         return claimed(self.program)
 
     @cached_property
     def simulation(self) -> Simulation:
-        """The step, played by one rank of each role; raise NeverEndsError unless it is proved to end."""
+        """The step, played by one rank of each role; raise NeverEndsError where it may not end."""
         verdict = self.verdict
-        if verdict.verdict != PROVED:
+        if verdict.verdict != PROVED and not self.notes:
             raise NeverEndsError(f"{self.program.name} {verdict.verdict}: {'; '.join(verdict.story)}")
         consider_operations(sum(len(one.entries) for one in self.job.recorded))
         placed = PlacedProgram(self.program, tuple(range(self.job.ranks)), self.roles)
@@ -101,7 +107,7 @@ class RecordedTraining:
         simulation, by_rank = self.simulation, {one.rank: one for one in self.job.recorded}
         stages = []
         for index, rank in enumerate(simulation.played):
-            alike = len(by_rank[rank].alike)
+            alike = len(by_rank[self.job.representatives[rank]].alike)
             stages.append(time_of_role(simulation, index, alike, dimension, (), self._memory(index)))
         step_s = simulation.makespan_s
         for stage in stages:
@@ -119,7 +125,7 @@ class RecordedTraining:
     def _memory(self, index: int) -> Use:
         """Return the memory of a played rank; the compute stream's latest begin is an entry's moment."""
         simulation = self.simulation
-        shape = self._playing.shape(simulation.played[index])
+        shape = self._playing.shape(self.job.representatives[simulation.played[index]])
         on_stream = (
             begin if one.lane == COMPUTE else 0.0
             for begin, one in zip(simulation.begin[index], shape.operations, strict=True)

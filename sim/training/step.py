@@ -81,7 +81,8 @@ class StagedStep:
     @property
     def bubble_share(self) -> float:
         """The share of the step in which stages, on average, wait and none of their bytes move."""
-        return sum(stage.bubble_s for stage in self.stages) / len(self.stages) / self.step_s
+        waiting_s = sum(stage.bubble_s for stage in self.stages) / len(self.stages)
+        return waiting_s / self.step_s if self.step_s else 0.0
 
     @property
     def peak_nbytes(self) -> int:

@@ -157,7 +157,7 @@ class RecordedOrLaunched(LaunchedTraining):
         whole = libraries.of(tuple(range(job.ranks))) if job.ranks > 1 else None
         if whole is not None and whole.has_tuner:
             notes += [f"{title} of all ranks {whole.basis}", *whole.notes]
-        return list(dict.fromkeys([*notes, *job.notes, *unsteady]))
+        return list(dict.fromkeys([*self.recorded_training.notes, *notes, *job.notes, *unsteady]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,6 +80,30 @@ def test_a_call_that_some_ranks_do_not_make_hangs(ranks: int) -> None:
         training.step()
 
 
+def test_a_step_that_needs_two_kernels_at_once_is_answered_with_a_note() -> None:
+    job = two_roles(("a", "b"), ("b", "a"), ranks=16)
+    training = RecordedTraining(job, Libraries("nccl", "dgx-h100:2", {}, 16), seconds_of)
+    assert training.step().step_s == 1e-3
+    assert "unsafe" in training.notes[0]
+
+
+def test_any_of_alike_ranks_may_be_the_recorded_one() -> None:
+    job = read_job(DDP)
+    (one,) = job.recorded
+    other = replace(job, recorded=(replace(one, rank=5),))
+    libraries = Libraries("nccl", "dgx-h100:2", {}, 16)
+    first, second = (RecordedTraining(each, libraries, lambda _: 1e-3).step() for each in (job, other))
+    assert first.stages == second.stages
+
+
+def test_a_group_of_one_rank_exchanges_nothing() -> None:
+    one = Recording(0, (0, 1))
+    one.post(GroupCall("tp", "all_reduce", "all_reduce", 1 << 30, "float32"))
+    one.post(timed(1e-3))
+    job = job_of([one.done()], [RecordedGroup("tp", ((0,), (1,)))])
+    assert RecordedTraining(job, Libraries("nccl", "dgx-h100:1", {}, 2), seconds_of).step().step_s == 1e-3
+
+
 BROKEN = {
     "stand for 15 ranks": lambda job, one: replace(job, recorded=(replace(one, alike=one.alike[:-1]),)),
     "two groups have one name": lambda job, one: replace(job, groups=job.groups * 2),
