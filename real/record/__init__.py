@@ -1,0 +1,1 @@
+"""Record an unmodified PyTorch training script, rank by rank, on a machine without GPUs."""

@@ -1,0 +1,129 @@
+"""Process groups of a job of which this process is one rank, and the groups of other ranks beside each.
+
+Every rank makes all groups in the same order, so their numbers and names are the same on all. Groups that
+one line makes one after the other, without a common rank, are parts of one partition.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from ringside.real.record.script import places
+from ringside.real.record.script.patches import everywhere
+from ringside.sim.recorded.job import RecordedGroup
+
+WORLD = "world"
+
+NCCL = "nccl"
+
+
+@dataclass
+class _Partition:
+    """Groups that were made together, by one line of the script."""
+
+    name: str
+    line: str | None
+    parts: list[tuple[int, ...]] = field(default_factory=list)
+    ranks: set[int] = field(default_factory=set)
+
+    def takes(self, ranks: Iterable[int], line: str | None) -> bool:
+        return line == self.line and self.ranks.isdisjoint(ranks)
+
+    def add(self, ranks: tuple[int, ...]) -> None:
+        self.parts.append(ranks)
+        self.ranks.update(ranks)
+
+
+_partitions: list[_Partition] = []
+_names: dict[Any, str] = {}
+_backends: dict[Any, str] = {}
+_new_group = dist.new_group
+_init = dist.init_process_group
+
+
+def name_of(group: dist.ProcessGroup) -> str:
+    """Return the group's name, the same on all ranks."""
+    return _names.get(group, WORLD)
+
+
+def recorded(names: Iterable[str]) -> tuple[RecordedGroup, ...]:
+    """Return the groups of these names."""
+    wanted = set(names)
+    return tuple(RecordedGroup(one.name, tuple(one.parts)) for one in _partitions if one.name in wanted)
+
+
+def install() -> None:
+    """Replace what makes process groups, and what says of which backend they are."""
+    everywhere(dist.init_process_group, _init_process_group)
+    everywhere(dist.new_group, _make)
+    everywhere(dist.split_group, _split)
+    everywhere(dist.get_backend, lambda group=None: _backends.get(group or _default(), NCCL))
+    everywhere(dist.is_nccl_available, lambda: True)
+    everywhere(dist.distributed_c10d._set_pg_timeout, lambda *_, **__: None)
+
+
+def _default() -> Any:
+    return dist.distributed_c10d._get_default_group()
+
+
+def _init_process_group(backend: Any = None, *_: Any, **__: Any) -> None:
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    _init("fake", rank=rank, world_size=ranks, store=FakeStore())
+    _backends[_default()] = _shown(backend)
+    if not _partitions:
+        _partitions.append(_Partition(WORLD, None))
+        _partitions[0].add(tuple(range(ranks)))
+
+
+def _shown(backend: Any) -> str:
+    text = str(backend) if isinstance(backend, str) else NCCL
+    return NCCL if NCCL in text or "cuda" in text else text
+
+
+def _make(
+    ranks: Any = None, timeout: Any = None, backend: Any = None, pg_options: Any = None,
+    use_local_synchronization: bool = False, group_desc: str | None = None, **_: Any,
+) -> Any:  # fmt: skip
+    members = tuple(sorted(ranks)) if ranks is not None else tuple(range(dist.get_world_size()))
+    line = places.caller()
+    if not _partitions[1:] or not _partitions[-1].takes(members, line):
+        _open(line, group_desc)
+    _partitions[-1].add(members)
+    return _join(members, _partitions[-1].name, group_desc, backend)
+
+
+def _split(
+    parent_pg: Any = None, split_ranks: Any = None, timeout: Any = None, pg_options: Any = None,
+    group_desc: str | None = None, **_: Any,
+) -> Any:  # fmt: skip
+    parents = dist.get_process_group_ranks(parent_pg or _default())
+    _open(None, group_desc)
+    mine = None
+    for part in split_ranks:
+        members = tuple(parents[one] for one in part)
+        _partitions[-1].add(members)
+        if dist.get_rank() in members:
+            mine = members
+    return None if mine is None else _join(mine, _partitions[-1].name, group_desc, None)
+
+
+def _open(line: str | None, description: str | None) -> None:
+    """Begin a partition."""
+    name = description if description and description != "undefined" else f"group{len(_partitions)}"
+    if any(one.name == name for one in _partitions):
+        name = f"{name}.{len(_partitions)}"
+    _partitions.append(_Partition(name, line))
+
+
+def _join(members: tuple[int, ...], name: str, description: str | None, backend: Any) -> Any:
+    """Return the group of some ranks; no group of others is made, which a large job has thousands of."""
+    if dist.get_rank() not in members:
+        return dist.GroupMember.NON_GROUP_MEMBER
+    group = _new_group(list(members), backend="fake", group_desc=description)
+    _names[group] = name
+    _backends[group] = _backends[_default()] if backend is None else _shown(backend)
+    return group

@@ -1,0 +1,49 @@
+"""Attention by the kernel that a GPU would run: C++ asks a table for it that has no ``cuda`` here."""
+
+from typing import Any
+
+import torch
+
+_FLASH_HEAD = 256
+"""The largest head of flash attention, ``sdp_utils.cpp``."""
+
+_before = torch.nn.functional.scaled_dot_product_attention
+
+
+def install() -> None:
+    """Put the functions in place."""
+    from torch.nn.attention import flex_attention
+
+    torch.nn.functional.scaled_dot_product_attention = attention
+    vars(torch._C._nn)["scaled_dot_product_attention"] = attention
+    vars(flex_attention)["flex_attention"] = _flexible
+
+
+def attention(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+    scale: Any = None, enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    """Do ``scaled_dot_product_attention``: flash for 16 bits without a mask, else memory-efficient."""
+    if query.device.type != "cuda" or query.ndim != 4:
+        more = {"scale": scale, "enable_gqa": enable_gqa}
+        return _before(query, key, value, attn_mask, dropout_p, is_causal, **more)
+    aten: Any = torch.ops.aten
+    is_half = query.dtype in (torch.float16, torch.bfloat16)
+    if is_half and attn_mask is None and query.shape[-1] <= _FLASH_HEAD:
+        flash = aten._scaled_dot_product_flash_attention
+        return flash(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
+    if query.shape[1] != key.shape[1]:
+        times = query.shape[1] // key.shape[1]
+        key, value = (one.repeat_interleave(times, 1) for one in (key, value))
+    if attn_mask is not None:
+        attn_mask = attn_mask.to(query.dtype) if attn_mask.dtype == torch.bool else attn_mask
+        attn_mask = attn_mask.expand(*query.shape[:3], key.shape[2])
+    efficient = aten._scaled_dot_product_efficient_attention
+    needs = torch.is_grad_enabled() and any(one.requires_grad for one in (query, key, value))
+    return efficient(query, key, value, attn_mask, needs, dropout_p, is_causal, scale=scale)[0]
+
+
+def _flexible(query: Any, key: Any, value: Any, *_: Any, scale: Any = None, **more: Any) -> Any:
+    """Do ``flex_attention`` as causal attention: its mask is a function."""
+    enable_gqa = bool(more.get("enable_gqa"))
+    return attention(query, key, value, is_causal=True, scale=scale, enable_gqa=enable_gqa)

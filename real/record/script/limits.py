@@ -1,0 +1,85 @@
+"""What a script may not do while it is recorded: start ranks of its own, or use the network."""
+
+import os
+import sys
+from typing import Any
+
+from ringside.real.record.script import places
+from ringside.real.record.script.refusal import Refusal, refusal
+from ringside.real.record.script.tape import TAPE
+
+_WRITES = os.O_WRONLY | os.O_RDWR
+_LOCAL = ("127.0.0.1", "::1", "localhost")
+
+_quiet = False
+
+
+def install(scratch: str) -> None:
+    """See the script's doings; ``scratch`` is the folder in which it may write unnoticed."""
+
+    def audit(event: str, arguments: Any) -> None:
+        if event == "open":
+            _opened(arguments, scratch)
+        elif event in ("socket.connect", "socket.bind", "socket.getaddrinfo"):
+            _connected(event, arguments)
+        elif event in ("os.fork", "os.forkpty"):
+            where = places.caller()
+            TAPE.notes[f"the script forks{f' at {where}' if where else ''}; its children are not recorded"] += 1
+
+    sys.addaudithook(audit)
+    _refuse_ranks()
+    _load_in_process()
+
+
+def _opened(arguments: Any, scratch: str) -> None:
+    global _quiet
+    path, mode, flags = arguments
+    if _quiet or not isinstance(path, str | os.PathLike) or not flags & _WRITES:
+        return
+    _quiet = True
+    try:
+        text = os.path.realpath(os.fspath(path))
+        if isinstance(text, str) and not text.startswith((scratch, "/dev/", "/proc/", "/tmp/torchinductor")):
+            TAPE.notes[f"the script writes {os.path.basename(text)}"] += 1
+    finally:
+        _quiet = False
+
+
+def _connected(event: str, arguments: Any) -> None:
+    host = arguments[0] if event == "socket.getaddrinfo" else arguments[1]
+    host = host[0] if isinstance(host, tuple) and host else host
+    if isinstance(host, bytes):
+        host = host.decode(errors="replace")
+    if isinstance(host, str) and (host in _LOCAL or not host or host.startswith("/")):
+        return
+    TAPE.notes["the script asks for the network, which recording denies it"] += 1
+    raise ConnectionRefusedError("no network while a script is recorded")
+
+
+def _refuse_ranks() -> None:
+    import torch.multiprocessing as processes
+    from torch.multiprocessing import spawn
+
+    def refuse(*_: Any, **__: Any) -> Refusal:
+        raise refusal(
+            "the script starts ranks of its own with torch.multiprocessing",
+            "have it read RANK and WORLD_SIZE, as under torchrun",
+        )
+
+    for name in ("spawn", "start_processes"):
+        setattr(processes, name, refuse)
+        setattr(spawn, name, refuse)
+
+
+def _load_in_process() -> None:
+    """Have loaders without processes: what they load is the same."""
+    from torch.utils.data import DataLoader
+
+    make = DataLoader.__init__
+
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        for name in ("num_workers", "prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout"):
+            kwargs.pop(name, None)
+        make(self, *args[:5], **kwargs)
+
+    DataLoader.__init__ = made  # type: ignore[method-assign]

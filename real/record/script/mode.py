@@ -1,0 +1,144 @@
+"""What becomes of each operator that the script calls: tensors of the device are fake, those of the host real.
+
+A fake mode is entered only round operators of the device. While another one is active nothing is recorded:
+DTensor asks in one what an operator's global shapes would be.
+"""
+
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    UnsupportedOperatorException,
+)
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from ringside.real.record.calls import host, record
+from ringside.real.record.calls.schemas import is_call
+from ringside.real.record.script import transfers, values
+from ringside.real.record.script.refusal import refusal
+from ringside.real.record.script.tape import TAPE
+from ringside.sim.recorded.job import Operator, Shaped
+
+LARGE = 2**22
+"""Elements from which a tensor that the host makes is fake too: models are built there."""
+
+_FREE = {
+    *("detach", "alias", "lift_fresh", "_unsafe_view", "empty", "empty_strided", "empty_like", "new_empty"),
+    *("new_empty_strided", "empty_permuted", "set_", "resize_", "_assert_async", "_reshape_alias"),
+}
+"""Operators of aten that ask nothing of the device."""
+
+_WITH_OPTIONS = ("scaled_dot_product", "convolution")
+"""Operators whose arguments besides tensors change their work."""
+
+
+class DeviceMode(TorchDispatchMode):
+    """The dispatch mode of a script."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if any(not issubclass(one, FakeTensor | torch.nn.Parameter) and one is not torch.Tensor for one in types):
+            return NotImplemented
+        if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
+            return func(*args, **kwargs)
+        leaves = tree_leaves((args, kwargs))
+        fakes = [one for one in leaves if isinstance(one, FakeTensor)]
+        device = kwargs.get("device")
+        device = torch.device(device) if device is not None else None
+        if not fakes and (device is None or device.type != "cuda"):
+            return _on_host(func, args, kwargs, device)
+        return _on_device(func, args, kwargs, leaves, fakes)
+
+
+def _on_host(func: Any, args: Any, kwargs: Any, device: torch.device | None) -> Any:
+    if is_call(func):
+        return host.answer(func, args, kwargs)
+    if device is None or device.type == "cpu":
+        size = args[0] if args and isinstance(args[0], list | tuple) else ()
+        if size and all(isinstance(one, int) for one in size) and torch.Size(size).numel() >= LARGE:
+            with values.FAKE:
+                return func(*args, **kwargs)
+    return func(*args, **kwargs)
+
+
+def _on_device(func: Any, args: Any, kwargs: Any, leaves: list[Any], fakes: list[Any]) -> Any:
+    packet = func._overloadpacket
+    _wait_for_flights(fakes)
+    if packet is torch.ops._c10d_functional.wait_tensor:
+        return record.wait_tensor(func, args, kwargs)
+    if packet in transfers.TRANSFERS:
+        handled, result = transfers.TRANSFERS[packet](func, args, kwargs)
+        if handled:
+            return result
+    if kwargs.get("generator") is not None:
+        kwargs = {**kwargs, "generator": None}
+    if is_call(func):
+        return record.record(func, args, kwargs)
+    if any(isinstance(one, torch.Tensor) and not isinstance(one, FakeTensor) for one in leaves):
+        args, kwargs = tree_map(values.fake_of, (args, kwargs))
+    try:
+        with values.FAKE:
+            result = func(*args, **kwargs)
+    except (DynamicOutputShapeException, DataDependentOutputException):
+        return _by_numbers(func, args, kwargs, fakes)
+    except UnsupportedOperatorException:
+        raise refusal(f"{func} works on no fake tensors", "replace the package by a shim") from None
+    values.compute_twins(func, args, kwargs, [x for x in tree_leaves((args, kwargs)) if isinstance(x, FakeTensor)], result)
+    _post(func, args, kwargs, leaves, result)
+    return result
+
+
+def _wait_for_flights(fakes: list[Any]) -> None:
+    """Have the operator wait for calls that C++ waits for, if it touches their tensors."""
+    for one in fakes if TAPE.in_flight else ():
+        storage = TAPE.number_of(one.untyped_storage())
+        entry = None if storage is None else TAPE.in_flight.get(storage)
+        if entry is not None:
+            TAPE.current.pending.add(entry)
+
+
+def _by_numbers(func: Any, args: Any, kwargs: Any, fakes: list[Any]) -> Any:
+    """Return the result of an operator whose shape is up to numbers; refuse it if these are unknown."""
+    if any(values.twin(one) is None for one in fakes):
+        raise refusal(
+            f"{func} has a result whose shape depends on numbers of the device",
+            "recording has shapes alone: use a fixed shape",
+        )
+    TAPE.wait(func._overloadpacket.__name__, TAPE.current.reached())
+    result = values.of_twins(func, args, kwargs, fakes[0].fake_device)
+    _post(func, args, kwargs, fakes, result)
+    return result
+
+
+def _post(func: Any, args: Any, kwargs: Any, leaves: list[Any], result: Any) -> None:
+    outputs = [one for one in tree_leaves(result) if values.is_on_device(one)]
+    inputs = [one for one in leaves if isinstance(one, torch.Tensor)]
+    if not outputs and not any(map(values.is_on_device, inputs)):
+        return
+    for one in outputs:
+        TAPE.keep(one.untyped_storage())
+    name = func._overloadpacket.__name__
+    if func.is_view or func.namespace == "prim" or func.namespace == "aten" and name in _FREE:
+        return
+    options = _options(func, args, kwargs) if any(part in name for part in _WITH_OPTIONS) else ()
+    TAPE.post(Operator(str(func._overloadpacket), shaped(inputs), shaped(outputs), options))
+
+
+def shaped(tensors: Any) -> tuple[Shaped, ...]:
+    """Return shapes and types of tensors."""
+    return tuple(Shaped(tuple(map(int, one.shape)), str(one.dtype)[6:]) for one in tensors)
+
+
+def _options(func: Any, args: Any, kwargs: Any) -> tuple[tuple[str, bool | int | float | str], ...]:
+    names = [one.name for one in func._schema.arguments]
+    given = dict(zip(names, args, strict=False)) | kwargs
+    return tuple(
+        (name, value if isinstance(value, bool | int | float | str) else ",".join(map(str, value)))
+        for name, value in given.items()
+        if isinstance(value, bool | int | float | str)
+        or (isinstance(value, list | tuple) and value and all(type(one) in (int, bool) for one in value))
+    )

@@ -1,0 +1,47 @@
+"""Where in a script a call stands: the first frame outside PyTorch, outside Python's library and this package."""
+
+import os
+import sys
+from types import CodeType, FrameType
+
+import torch
+
+_HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+_LIBRARY = os.path.dirname(os.path.realpath(os.__file__))
+_PACKAGES = os.path.join(_LIBRARY, "site-packages")
+_TORCH = os.path.dirname(os.path.realpath(torch.__file__))
+_outer: dict[CodeType, bool] = {}
+
+
+def caller() -> str | None:
+    """Return FILE:LINE of the calling script or package; None where no such frame calls, as in backward."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code not in _outer:
+            _outer[code] = _is_outer(code.co_filename)
+        if _outer[code]:
+            return f"{code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return None
+
+
+def _is_outer(file: str) -> bool:
+    if file.startswith("<"):
+        return False
+    file = os.path.realpath(file)
+    if file.startswith((_TORCH + os.sep, _HERE + os.sep)):
+        return False
+    return file.startswith(_PACKAGES + os.sep) or not file.startswith(_LIBRARY + os.sep)
+
+
+def of(failure: BaseException) -> str | None:
+    """Return FILE:LINE of the last line of a script's or a package's that an exception passed."""
+    place = None
+    trace = failure.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if _is_outer(file):
+            place = f"{file}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place

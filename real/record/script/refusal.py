@@ -1,0 +1,13 @@
+"""What cannot be recorded, in one line."""
+
+from ringside.real.record.script import places
+
+
+class Refusal(BaseException):
+    """The script does what cannot be recorded; no ``except Exception`` of a script's hides it."""
+
+
+def refusal(what: str, instead: str) -> Refusal:
+    """Return the refusal of what the calling line of the script does."""
+    where = places.caller()
+    return Refusal(f"{where}: {what}; {instead}" if where else f"{what}; {instead}")

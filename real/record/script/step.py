@@ -1,0 +1,107 @@
+"""The last step on the tape as plain data."""
+
+import os
+from collections import Counter
+from typing import Generic, TypeVar
+
+from ringside.real.record.calls import groups
+from ringside.real.record.script.purposes import Purposes
+from ringside.real.record.script.steps import Steps
+from ringside.real.record.script.tape import TAPE, Posted
+from ringside.sim.recorded.job import Action, Entry, GroupCall, Message, RecordedGroup, RecordedRank
+
+T = TypeVar("T")
+
+
+def recorded_step(
+    rank: int, steps: Steps, purposes: Purposes
+) -> tuple[RecordedRank, tuple[RecordedGroup, ...]]:
+    """Return the last step of a rank, and the groups that it names."""
+    purposes.look()
+    begin, end = steps.bounds()
+    posted = TAPE.entries[begin.entries : end.entries]
+    actions = _Numbers(list(TAPE.actions))
+    places = _Numbers(list(map(_short, TAPE.places)))
+    memory = _memory_by_entry(begin.entries, end.entries, begin.memory, end.memory, purposes)
+    entries = tuple(
+        _entry(one, begin.entries, actions, places, memory.get(begin.entries + number, Counter()))
+        for number, one in enumerate(posted)
+    )
+    names = {one.group for one in actions.used if isinstance(one, GroupCall | Message)}
+    recorded = RecordedRank(
+        rank=rank,
+        alike=(rank,),
+        actions=_with_batches_from_zero(actions.used),
+        entries=entries,
+        held=_held(begin.memory, purposes),
+        unsteady=steps.difference(),
+        places=tuple(places.used),
+    )
+    return recorded, groups.recorded(names)
+
+
+class _Numbers(Generic[T]):
+    """Numbers of those items of a list that are used, in the order of their first use."""
+
+    def __init__(self, items: list[T]) -> None:
+        self._items = items
+        self._numbers: dict[int, int] = {}
+        self.used: list[T] = []
+
+    def of(self, place: int) -> int:
+        if place not in self._numbers:
+            self._numbers[place] = len(self.used)
+            self.used.append(self._items[place])
+        return self._numbers[place]
+
+
+def _entry(
+    posted: Posted, begin: int, actions: "_Numbers[Action]", places: "_Numbers[str]", memory: Counter[str]
+) -> Entry:
+    return Entry(
+        action=actions.of(posted.action),
+        lane=posted.lane,
+        after=tuple(one - begin for one in posted.after if one >= begin),
+        memory=tuple((pool, nbytes) for pool, nbytes in memory.items() if nbytes),
+        place=None if posted.place is None else places.of(posted.place),
+    )
+
+
+def _memory_by_entry(
+    first: int, last: int, begin: int, end: int, purposes: Purposes
+) -> dict[int, Counter[str]]:
+    """Return the bytes by purpose that each entry of the step adds; what comes after the last is its own."""
+    changes: dict[int, Counter[str]] = {}
+    for before, number, nbytes in TAPE.memory[begin:end]:
+        entry = max(first, min(before, last - 1))
+        changes.setdefault(entry, Counter())[purposes.of(number)] += nbytes
+    return changes
+
+
+def _held(begin: int, purposes: Purposes) -> dict[str, int]:
+    held: Counter[str] = Counter()
+    for _, number, nbytes in TAPE.memory[:begin]:
+        held[purposes.of(number)] += nbytes
+    return {purpose: nbytes for purpose, nbytes in held.items() if nbytes}
+
+
+def _with_batches_from_zero(actions: list[Action]) -> tuple[Action, ...]:
+    batches = {one.batch for one in actions if isinstance(one, Message) and one.batch is not None}
+    least = min(batches, default=0)
+    return tuple(
+        Message(**{**_fields(one), "batch": one.batch - least})
+        if isinstance(one, Message) and one.batch is not None
+        else one
+        for one in actions
+    )
+
+
+def _fields(message: Message) -> dict[str, object]:
+    return {name: getattr(message, name) for name in Message.__slots__ if name != "kind"}  # type: ignore[attr-defined]
+
+
+def _short(place: str) -> str:
+    """Return a place without folders of the user's machine, but for one."""
+    file, _, line = place.rpartition(":")
+    folder, name = os.path.split(file)
+    return f"{os.path.join(os.path.basename(folder), name)}:{line}"

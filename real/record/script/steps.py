@@ -1,0 +1,109 @@
+"""Where steps end, and the steady one: the last, if it equals the one before it.
+
+A step ends with the last optimizer step before the next backward: some scripts have several optimizers, and
+some packages step one for each part of the parameters.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from ringside.real.record.script.tape import TAPE, Posted
+from ringside.sim.recorded.job import Action, GroupCall, Message, Operator
+
+
+class Enough(BaseException):
+    """The steady step is recorded, or the most steps are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The end of a step: the number of entries, and of changes of memory."""
+
+    entries: int
+    memory: int
+
+
+class Steps:
+    """The steps of a script so far; ``at_most`` are recorded, and ``on_step`` is called after each."""
+
+    def __init__(self, at_most: int, on_step: Callable[[], None]) -> None:
+        self.marks: list[Mark] = []
+        self._at_most = at_most
+        self._on_step = on_step
+        self._first: Any = None
+        self._is_over = False
+
+    def install(self) -> None:
+        """See optimizers step, and backwards begin."""
+        register_optimizer_step_post_hook(self._stepped)
+        run = torch.autograd.graph._engine_run_backward
+
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            self._is_over = bool(self.marks)
+            if self.is_enough():
+                raise Enough
+            return run(*args, **kwargs)
+
+        torch.autograd.graph._engine_run_backward = torch.autograd._engine_run_backward = backward
+
+    def is_enough(self) -> bool:
+        """Return whether the last two steps are equal, or as many are recorded as may be."""
+        if len(self.marks) < 3:
+            return False
+        return len(self.marks) > self._at_most or not self.difference()
+
+    def _stepped(self, optimizer: Any, *_: Any) -> None:
+        if self._first is None:
+            self._first = optimizer
+        mark = Mark(len(TAPE.entries), len(TAPE.memory))
+        if self.marks and not self._is_over:
+            self.marks[-1] = mark
+        elif optimizer is self._first or type(optimizer) is type(self._first):
+            self.marks.append(mark)
+        self._is_over = False
+        self._on_step()
+
+    def bounds(self) -> tuple[Mark, Mark]:
+        """Return begin and end of the last step."""
+        return self.marks[-2], self.marks[-1]
+
+    def difference(self) -> str:
+        """Return how the last step differs from the one before it, in a sentence; empty if it does not."""
+        if len(self.marks) < 3:
+            return "only one step was recorded"
+        first, middle, last = self.marks[-3:]
+        before = TAPE.entries[first.entries : middle.entries]
+        after = TAPE.entries[middle.entries : last.entries]
+        actions = list(TAPE.actions)
+        for number, (one, other) in enumerate(zip(before, after, strict=False)):
+            if _content(one, first, actions) != _content(other, middle, actions):
+                was, now = shown(actions[one.action]), shown(actions[other.action])
+                what = f"was {was}, is {now}" if was != now else f"{was} waits for others"
+                return f"entry {number} of {len(after)} {what}"
+        if len(before) != len(after):
+            return f"the step before it has {len(before)} entries, not {len(after)}"
+        return ""
+
+
+def _content(posted: Posted, begin: Mark, actions: list[Action]) -> Any:
+    action = actions[posted.action]
+    if isinstance(action, Message):  # batches are numbered through
+        action = Message(action.group, action.peer, action.nbytes, action.is_send, action.dtype, action.tag)
+    after = tuple(one - begin.entries for one in posted.after if one >= begin.entries)
+    return action, posted.lane, after
+
+
+def shown(action: Action) -> str:
+    """Return an action in few words."""
+    match action:
+        case Operator(name=name, inputs=inputs):
+            return f"{name}({', '.join(str(list(one.shape)) for one in inputs[:3])})"
+        case GroupCall(name=name, nbytes=nbytes, group=group):
+            return f"{name} of {nbytes} bytes in {group}"
+        case Message(peer=peer, nbytes=nbytes, is_send=is_send):
+            return f"{'send to' if is_send else 'recv from'} {peer} of {nbytes} bytes"
+    return f"wait for {action.name}"

@@ -1,0 +1,132 @@
+"""What a rank asks of its device and of others, in the order in which its host asks it."""
+
+import weakref
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ringside.real.record.script import places
+from ringside.sim.recorded.job import COMPUTE, Action, HostWait
+
+HOST = "host"
+"""The lane of waits of the host."""
+
+_ROUND = 512
+"""Bytes to which PyTorch's allocator of CUDA memory rounds a tensor, ``CUDACachingAllocator.cpp`` kMinBlockSize."""
+
+
+@dataclass(slots=True)
+class Posted:
+    """One entry: numbers of its action and its place, its lane, and earlier entries that it waits for."""
+
+    action: int
+    lane: str
+    after: tuple[int, ...]
+    place: int | None
+
+
+class Line:
+    """A stream as the tape sees it: its last entry, and what the next one waits for besides."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.last: int | None = None
+        self.pending: set[int] = set()
+
+    def reached(self) -> set[int]:
+        """Return the entries that must end before what comes next on the line."""
+        return self.pending | ({self.last} if self.last is not None else set())
+
+
+@dataclass
+class Tape:
+    """All that a rank did so far."""
+
+    with_places: bool = False
+    entries: list[Posted] = field(default_factory=list)
+    actions: dict[Action, int] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)
+    memory: list[tuple[int, int, int]] = field(default_factory=list)
+    """Changes of memory: the number of entries before it, the storage's number, bytes more or less."""
+    notes: Counter[str] = field(default_factory=Counter)
+    batch: int | None = None
+    """The number of the batch of messages that is being posted."""
+    batches: int = 0
+
+    def __post_init__(self) -> None:
+        self.default = self.current = Line(COMPUTE)
+        self.lines: dict[str, Line] = {COMPUTE: self.default}
+        self.in_flight: dict[int, int] = {}
+        """Entries whose end no call waits for, but C++ does, by the number of their tensors' storage."""
+        self.reduced: set[int] = set()
+        """Storages of calls with futures: buckets of gradients."""
+        self._storages: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
+        self._numbers = 0
+
+    def line(self, name: str) -> Line:
+        """Return the line of this name."""
+        return self.lines.setdefault(name, Line(name))
+
+    def new_stream(self) -> Line:
+        """Return the line of another stream."""
+        return self.line(f"stream{len(self.lines)}")
+
+    def post(self, action: Action, line: Line | None = None, after: Iterable[int] = ()) -> int:
+        """Append an entry on a line, the current one by default; return its number."""
+        line = line or self.current
+        number = len(self.entries)
+        waits = (line.pending | set(after)) - {line.last}
+        line.pending = set()
+        line.last = number
+        self._append(action, line.name, waits)
+        return number
+
+    def wait(self, name: str, after: Iterable[int]) -> None:
+        """Append a wait of the host for entries."""
+        self._append(HostWait(name), HOST, set(after))
+
+    def _append(self, action: Action, lane: str, after: Iterable[int]) -> None:
+        place = None
+        if self.with_places and (text := places.caller()):
+            place = self.places.setdefault(text, len(self.places))
+        known = self.actions.setdefault(action, len(self.actions))
+        self.entries.append(Posted(known, lane, tuple(sorted(after)), place))
+
+    def reached(self) -> set[int]:
+        """Return the last entries of all lines."""
+        return {one.last for one in self.lines.values() if one.last is not None}
+
+    def keep(self, storage: Any) -> None:
+        """Count a storage of the device from now until it dies."""
+        if storage in self._storages:
+            return
+        number, self._numbers = self._numbers, self._numbers + 1
+        cell = self._storages[storage] = [number, _rounded(storage.nbytes())]
+        self.memory.append((len(self.entries), number, cell[1]))
+        weakref.finalize(storage, self._free, cell)
+
+    def _free(self, cell: list[int]) -> None:
+        self.memory.append((len(self.entries), cell[0], -cell[1]))
+
+    def resized(self, storage: Any) -> bool:
+        """Count a storage's new size; return whether it had none before."""
+        cell = self._storages.get(storage)
+        if cell is None:
+            return False
+        before, cell[1] = cell[1], _rounded(storage.nbytes())
+        self.memory.append((len(self.entries), cell[0], cell[1] - before))
+        return before == 0
+
+    def number_of(self, storage: Any) -> int | None:
+        """Return a storage's number; None for one of the host."""
+        cell = self._storages.get(storage)
+        return None if cell is None else cell[0]
+
+
+TAPE = Tape()
+"""The tape of this process."""
+
+
+def _rounded(nbytes: int) -> int:
+    return -(-nbytes // _ROUND) * _ROUND

@@ -1,0 +1,127 @@
+"""Numbers of the device that are known: small tensors from the host, and what was computed of such alone.
+
+A script asks the device for numbers: the scale of a gradient scaler, whether a loss is finite, the order of
+DDP's buckets. Small tensors have a twin on the CPU that every operator computes as well. A number that
+depends on anything else is 1, or False.
+"""
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.weak import WeakIdKeyDictionary
+
+SMALL = 2**14
+"""Elements up to which a tensor has a twin."""
+
+FAKE = FakeTensorMode(allow_non_fake_inputs=True)
+"""The mode of all fake tensors of this process."""
+
+_twins: Any = WeakIdKeyDictionary()
+_spoiled: "weakref.WeakSet[Any]" = weakref.WeakSet()
+
+
+def is_on_device(value: Any) -> bool:
+    """Return whether a value is a tensor of the device."""
+    return isinstance(value, FakeTensor) and value.fake_device.type == "cuda"
+
+
+def twin(fake: torch.Tensor) -> torch.Tensor | None:
+    """Return the tensor on the CPU with a fake one's numbers; None if they are unknown."""
+    known: torch.Tensor | None = _twins.get(fake)
+    if known is not None and known.untyped_storage() in _spoiled:
+        return None
+    return known
+
+
+def learn(fake: torch.Tensor, numbers: torch.Tensor) -> None:
+    """Take the numbers of a fake tensor from one on the CPU."""
+    if numbers.numel() <= SMALL and numbers.layout == torch.strided:
+        _twins[fake] = numbers.detach()
+
+
+def forget(fake: torch.Tensor) -> None:
+    """Treat a fake tensor's numbers as unknown, and those of all views of it."""
+    known = _twins.pop(fake, None)
+    if known is not None:
+        _spoiled.add(known.untyped_storage())
+
+
+def number(fake: torch.Tensor) -> Any:
+    """Return what the host reads of a tensor of one element."""
+    known = twin(fake)
+    return known.item() if known is not None else fake.dtype != torch.bool and torch.ones((), dtype=fake.dtype).item()
+
+
+def numbers(fake: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return what the host reads of a tensor."""
+    known = twin(fake)
+    if known is not None:
+        return known.to(dtype, copy=True)
+    return torch.full(fake.shape, fake.dtype != torch.bool, dtype=dtype, device="cpu")
+
+
+def fake_of(value: Any) -> Any:
+    """Return a fake tensor in place of one of the host; anything else as it is."""
+    if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
+        return value
+    fake = FAKE.from_tensor(value, static_shapes=True)
+    learn(fake, value)
+    return fake
+
+
+def compute_twins(func: Any, args: Any, kwargs: Any, fakes: Sequence[Any], result: Any) -> None:
+    """Compute the numbers of an operator's results where all its inputs are known."""
+    results = [one for one in tree_leaves(result) if isinstance(one, FakeTensor)]
+    is_known = torch.Tag.nondeterministic_seeded not in func.tags
+    is_known = is_known and all(one.numel() <= SMALL for one in results)
+    if is_known and all(twin(one) is not None for one in fakes) and _compute(func, args, kwargs, result):
+        return
+    for value, argument in zip(args, func._schema.arguments, strict=False):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            for one in tree_leaves(value):
+                if isinstance(one, FakeTensor) and one.numel() > 1:
+                    forget(one)
+    if not func._schema.is_mutable:
+        for one in results:
+            if one.numel() == 1 and twin(one) is None:
+                assumed = torch.full(one.shape, one.dtype != torch.bool, dtype=one.dtype, device="cpu")
+                _twins[one] = assumed
+
+
+def _compute(func: Any, args: Any, kwargs: Any, result: Any) -> bool:
+    """Compute the twins of a result; return whether this succeeded."""
+    own_args, own_kwargs = tree_map(_twin_of, (args, dict(kwargs)))
+    if own_kwargs.get("device") is not None:
+        own_kwargs["device"] = torch.device("cpu")
+    own_kwargs.pop("pin_memory", None)
+    try:
+        own = tree_leaves(func(*own_args, **own_kwargs))
+    except Exception:  # an operator that the CPU has not: its numbers are unknown
+        return False
+    for one, value in zip(tree_leaves(result), own, strict=False):
+        if isinstance(one, FakeTensor):
+            _twins[one] = value
+    return True
+
+
+def _twin_of(value: Any) -> Any:
+    return twin(value) if isinstance(value, FakeTensor) else value
+
+
+def of_twins(func: Any, args: Any, kwargs: Any, device: torch.device) -> Any:
+    """Return the result, on the device, of an operator whose shapes are up to known numbers."""
+    own_args, own_kwargs = tree_map(_twin_of, (args, dict(kwargs)))
+
+    def placed(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        with FAKE:
+            fake = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
+        learn(fake, value)
+        return fake
+
+    return tree_map(placed, func(*own_args, **own_kwargs))
