@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ringside.real.questions.compute_measurement import ComputeMeasurement as ComputeMeasurement
     from ringside.real.questions.elastic_measurement import ElasticMeasurement as ElasticMeasurement
     from ringside.real.questions.program_run import ProgramRun as ProgramRun
+    from ringside.real.questions.recording import ScriptRecording as ScriptRecording
+    from ringside.real.questions.recording import record as record
     from ringside.real.questions.training_measurement import TrainingMeasurement as TrainingMeasurement
     from ringside.results import Cell as Cell
     from ringside.results import Result as Result
@@ -119,6 +121,7 @@ else:
         "Result": "ringside.results",
         "Schedule": "ringside.sim.schedule",
         "SlowNode": "ringside.validation.pairs",
+        "ScriptRecording": "ringside.real.questions.recording",
         "Scorecard": "ringside.validation.questions.scorecard",
         "SlowNodes": "ringside.validation.questions.slow_nodes",
         "SlowPair": "ringside.validation.pairs",
@@ -136,6 +139,7 @@ else:
         "prove": "ringside.sim.proof",
         "read_calibration": "ringside.sim.calibration:read",
         "read": "ringside.validation.readers:records_of",
+        "record": "ringside.real.questions.recording",
         "register": "ringside.sim.algorithms",
         "rows": "ringside.results",
         "schedule": "ringside.sim.algorithms",

@@ -37,6 +37,7 @@ COMMANDS = {
     "measure train": "Measure steps of FSDP2, pipelines, tensor, context and expert parallelism.",
     "measure compute": "Measure rates of products, attention and memory of this CPU or GPU.",
     "measure elastic": "Kill ranks of a real job; compare its goodput with the prediction.",
+    "record": "Record an unmodified training script as a job, without a GPU.",
     "calibrate": "Fit a cluster's parameters to measurements.",
     "compare": "Compare predictions with measurements: records and nccl-tests, or measured training steps.",
     "explain": "Explain why a log's bus bandwidth is low, compared with similar machines, and what to try.",
@@ -53,6 +54,9 @@ COMMANDS = {
     "demo": "Measure, calibrate, compare and draw on this machine, end to end, in under three minutes.",
 }
 """Each command's help sentence; ``measure ddp`` is a command with options of its own."""
+
+_WITH_A_COMMAND_LINE = ("record",)
+"""Commands whose arguments are another command line: options after the first argument are not ours."""
 
 
 def main() -> None:
@@ -110,7 +114,8 @@ def commands(called: Collection[str]) -> typer.Typer:
     typer_app.callback()(_common)
     for name, sentence in COMMANDS.items():
         command = command_of(name) if name in called else _not_called
-        typer_app.command(name, cls=_Command, help=sentence)(command)
+        settings = {"allow_interspersed_args": name not in _WITH_A_COMMAND_LINE}
+        typer_app.command(name, cls=_Command, help=sentence, context_settings=settings)(command)
     return typer_app
 
 

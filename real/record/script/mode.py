@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from ringside.real.record.calls import host, record
 from ringside.real.record.calls.schemas import is_call
@@ -41,17 +41,17 @@ class DeviceMode(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if any(not issubclass(one, FakeTensor | torch.nn.Parameter) and one is not torch.Tensor for one in types):
+        if not all(one is FakeTensor or one is torch.Tensor or one is torch.nn.Parameter for one in types):
             return NotImplemented
         if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
             return func(*args, **kwargs)
-        leaves = tree_leaves((args, kwargs))
-        fakes = [one for one in leaves if isinstance(one, FakeTensor)]
+        tensors = values.tensors_in((*args, *kwargs.values()))
+        fakes = [one for one in tensors if isinstance(one, FakeTensor)]
         device = kwargs.get("device")
         device = torch.device(device) if device is not None else None
         if not fakes and (device is None or device.type != "cuda"):
             return _on_host(func, args, kwargs, device)
-        return _on_device(func, args, kwargs, leaves, fakes)
+        return _on_device(func, args, kwargs, tensors, fakes)
 
 
 def _on_host(func: Any, args: Any, kwargs: Any, device: torch.device | None) -> Any:
@@ -65,7 +65,7 @@ def _on_host(func: Any, args: Any, kwargs: Any, device: torch.device | None) -> 
     return func(*args, **kwargs)
 
 
-def _on_device(func: Any, args: Any, kwargs: Any, leaves: list[Any], fakes: list[Any]) -> Any:
+def _on_device(func: Any, args: Any, kwargs: Any, tensors: list[Any], fakes: list[Any]) -> Any:
     packet = func._overloadpacket
     _wait_for_flights(fakes)
     if packet is torch.ops._c10d_functional.wait_tensor:
@@ -78,8 +78,9 @@ def _on_device(func: Any, args: Any, kwargs: Any, leaves: list[Any], fakes: list
         kwargs = {**kwargs, "generator": None}
     if is_call(func):
         return record.record(func, args, kwargs)
-    if any(isinstance(one, torch.Tensor) and not isinstance(one, FakeTensor) for one in leaves):
+    if len(fakes) < len(tensors):
         args, kwargs = tree_map(values.fake_of, (args, kwargs))
+        fakes = values.tensors_in((*args, *kwargs.values()))
     try:
         with values.FAKE:
             result = func(*args, **kwargs)
@@ -87,8 +88,8 @@ def _on_device(func: Any, args: Any, kwargs: Any, leaves: list[Any], fakes: list
         return _by_numbers(func, args, kwargs, fakes)
     except UnsupportedOperatorException:
         raise refusal(f"{func} works on no fake tensors", "replace the package by a shim") from None
-    values.compute_twins(func, args, kwargs, [x for x in tree_leaves((args, kwargs)) if isinstance(x, FakeTensor)], result)
-    _post(func, args, kwargs, leaves, result)
+    values.compute_twins(func, args, kwargs, fakes, result)
+    _post(func, args, kwargs, tensors, result)
     return result
 
 
@@ -114,9 +115,8 @@ def _by_numbers(func: Any, args: Any, kwargs: Any, fakes: list[Any]) -> Any:
     return result
 
 
-def _post(func: Any, args: Any, kwargs: Any, leaves: list[Any], result: Any) -> None:
-    outputs = [one for one in tree_leaves(result) if values.is_on_device(one)]
-    inputs = [one for one in leaves if isinstance(one, torch.Tensor)]
+def _post(func: Any, args: Any, kwargs: Any, inputs: list[Any], result: Any) -> None:
+    outputs = [one for one in values.tensors_in((result,)) if values.is_on_device(one)]
     if not outputs and not any(map(values.is_on_device, inputs)):
         return
     for one in outputs:

@@ -8,8 +8,8 @@ import torch
 
 _HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _LIBRARY = os.path.dirname(os.path.realpath(os.__file__))
-_PACKAGES = os.path.join(_LIBRARY, "site-packages")
 _TORCH = os.path.dirname(os.path.realpath(torch.__file__))
+_PACKAGES = os.path.dirname(_TORCH)
 _outer: dict[CodeType, bool] = {}
 
 
@@ -36,12 +36,13 @@ def _is_outer(file: str) -> bool:
 
 
 def of(failure: BaseException) -> str | None:
-    """Return FILE:LINE of the last line of a script's or a package's that an exception passed."""
-    place = None
+    """Return FILE:LINE of the last line of the script that an exception passed, else of a package."""
+    place, is_of_script = None, False
     trace = failure.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if _is_outer(file):
-            place = f"{file}:{trace.tb_lineno}"
+        is_of_package = os.path.realpath(file).startswith(_PACKAGES + os.sep)
+        if _is_outer(file) and not (is_of_script and is_of_package):
+            place, is_of_script = f"{file}:{trace.tb_lineno}", not is_of_package
         trace = trace.tb_next
     return place

@@ -29,6 +29,17 @@ def is_on_device(value: Any) -> bool:
     return isinstance(value, FakeTensor) and value.fake_device.type == "cuda"
 
 
+def tensors_in(values: Any) -> list[torch.Tensor]:
+    """Return the tensors among an operator's arguments or results, those in lists too."""
+    tensors: list[torch.Tensor] = []
+    for one in values:
+        if isinstance(one, torch.Tensor):
+            tensors.append(one)
+        elif isinstance(one, list | tuple):
+            tensors += tensors_in(one)
+    return tensors
+
+
 def twin(fake: torch.Tensor) -> torch.Tensor | None:
     """Return the tensor on the CPU with a fake one's numbers; None if they are unknown."""
     known: torch.Tensor | None = _twins.get(fake)
@@ -75,7 +86,7 @@ def fake_of(value: Any) -> Any:
 
 def compute_twins(func: Any, args: Any, kwargs: Any, fakes: Sequence[Any], result: Any) -> None:
     """Compute the numbers of an operator's results where all its inputs are known."""
-    results = [one for one in tree_leaves(result) if isinstance(one, FakeTensor)]
+    results = [one for one in tensors_in((result,)) if isinstance(one, FakeTensor)]
     is_known = torch.Tag.nondeterministic_seeded not in func.tags
     is_known = is_known and all(one.numel() <= SMALL for one in results)
     if is_known and all(twin(one) is not None for one in fakes) and _compute(func, args, kwargs, result):

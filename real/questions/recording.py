@@ -1,0 +1,152 @@
+"""An unmodified training script as a job, recorded on a machine without GPUs."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ringside.real.record.job import ScriptJob, record_job
+from ringside.sim.questions.question import Question, QuestionError, argument, option
+from ringside.sim.recorded.job import GroupCall, Message, RecordedJob, RecordedRank
+
+PER_NODE = 8
+"""Ranks of a node, unless ``nodes`` says otherwise."""
+
+
+def _parse_command(arguments: Sequence[str]) -> tuple[str, ...]:
+    return tuple(arguments)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptRecording(Question):
+    """A training script as a job: its operators, collectives and memory, without a GPU and without a cluster."""
+
+    schema: ClassVar[str] = "record"
+
+    command: Sequence[str] = argument(
+        "The script and its own arguments, which come last.",
+        metavar="SCRIPT ARGS...", parse=_parse_command, repeats=True,
+    )  # fmt: skip
+    module: bool = option("SCRIPT is a module's name, as after python -m.", "-m", "--module", default=False)
+    ranks: int = option("Ranks of the job.", "-g", "--ranks", default=8, minimum=1)
+    nodes: int | None = option(
+        "Nodes of the job.", default=None, minimum=1, default_text="8 ranks on each node"
+    )
+    steps: int = option(
+        "Most steps until two in a row are equal.", metavar="STEPS", default=6, minimum=2
+    )
+    timeout: float = option("Longest time of all.", metavar="SECONDS", default=600.0)
+    with_source: bool = option("Keep file and line of each call, for other people too.", default=False)
+    shim: Sequence[str] = option(
+        "A module that registers shims of packages; repeat for more.",
+        metavar="MODULE", factory=tuple, parse=_parse_command, repeats=True,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.command:
+            raise QuestionError("`command` is empty; write a script, or -m and a module")
+        if not self.module and not os.path.isfile(self.command[0]):
+            raise QuestionError(f"`command` {self.command[0]} is not a file; write a script, or -m and a module")
+        if self.nodes is not None and self.ranks % self.nodes:
+            raise QuestionError(
+                f"`ranks` {self.ranks} are not equally many on `nodes` {self.nodes}; write a multiple of it"
+            )
+        if self.nodes is None and self.ranks > PER_NODE and self.ranks % PER_NODE:
+            raise QuestionError(f"`ranks` {self.ranks} are not {PER_NODE} on each node; write `nodes` too")
+        if self.timeout <= 0:
+            raise QuestionError(f"`timeout` {self.timeout}; write more than 0")
+
+    @property
+    def per_node(self) -> int:
+        """Ranks on each node."""
+        return self.ranks // self.nodes if self.nodes else min(self.ranks, PER_NODE)
+
+    def ask(self, *, on_rank: Callable[[int], None] = lambda _: None) -> "Recording":
+        """Record the script; call ``on_rank`` after each rank. Raise RuntimeError if it cannot be recorded."""
+        script, *arguments = self.command
+        job = ScriptJob(
+            script=script, is_module=self.module, arguments=tuple(arguments), ranks=self.ranks,
+            per_node=self.per_node, steps=self.steps, timeout_s=self.timeout, with_source=self.with_source,
+            shims=tuple(self.shim),
+        )  # fmt: skip
+        return Recording(self, record_job(job, on_rank))
+
+
+def record(script: str, *arguments: str, ranks: int = 8, **options: Any) -> RecordedJob:
+    """Return the job that a training script is; ``options`` are other fields of `ScriptRecording`."""
+    return ScriptRecording(command=(script, *arguments), ranks=ranks, **options).ask().job
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RoleCounts:
+    """What a rank does in a step: counts, bytes of its collectives and messages, and its memory's peak."""
+
+    rank: int
+    alike: int
+    operators: int
+    collectives: int
+    collective_bytes: int
+    messages: int
+    message_bytes: int
+    waits: int
+    peak_bytes: int
+    peak: dict[str, int]
+    """Bytes at the peak, by pool."""
+    unsteady: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The answer: the job, and what each of its roles does in a step."""
+
+    question: ScriptRecording
+    job: RecordedJob
+
+    @property
+    def roles(self) -> list[RoleCounts]:
+        """What each recorded rank does."""
+        return [counts(one) for one in self.job.recorded]
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The question as understood."""
+        return {**self.question.inputs(), "command": list(self.job.command), "per_node": self.job.per_node}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed."""
+        return self.job.notes
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The roles, in plain values."""
+        names = RoleCounts.__slots__  # type: ignore[attr-defined]
+        return [{name: getattr(one, name) for name in names} for one in self.roles]
+
+
+def counts(recorded: RecordedRank) -> RoleCounts:
+    """Return what a recorded rank does in a step."""
+    kinds: Counter[str] = Counter()
+    nbytes: Counter[str] = Counter()
+    for entry in recorded.entries:
+        action = recorded.actions[entry.action]
+        kinds[action.kind] += 1
+        if isinstance(action, GroupCall | Message):
+            nbytes[action.kind] += action.nbytes
+    held = Counter(recorded.held)
+    peak = held.copy()
+    for entry in recorded.entries:
+        for pool, change in entry.memory:
+            held[pool] += change
+        if held.total() > peak.total():
+            peak = held.copy()
+    return RoleCounts(
+        rank=recorded.rank, alike=len(recorded.alike), operators=kinds["operator"],
+        collectives=kinds["call"], collective_bytes=nbytes["call"], messages=kinds["message"],
+        message_bytes=nbytes["message"], waits=kinds["wait"], peak_bytes=peak.total(),
+        peak={pool: value for pool, value in peak.items() if value}, unsteady=recorded.unsteady,
+    )  # fmt: skip
+
+

@@ -1,0 +1,125 @@
+"""Record a job: its first rank, those that do otherwise, and one more to check."""
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringside.real.launch.follow import check_torch
+from ringside.real.record.part import RankOrder, RankPart
+from ringside.real.record.processes import RankProcesses, RecordingError
+from ringside.real.record.roles import FEW, MOST_ROLES, difference, roles, used_groups, with_alike
+from ringside.sim.recorded.job import RecordedJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptJob:
+    """A script, or module, with its arguments, as a job of ``ranks`` ranks."""
+
+    script: str
+    is_module: bool
+    arguments: tuple[str, ...]
+    ranks: int
+    per_node: int
+    steps: int
+    timeout_s: float
+    with_source: bool
+    shims: tuple[str, ...] = ()
+
+    def order(self, folder: Path, rank: int) -> RankOrder:
+        """Return the order of a rank."""
+        return RankOrder(
+            script=self.script, is_module=self.is_module, arguments=self.arguments, rank=rank,
+            ranks=self.ranks, per_node=self.per_node, steps=self.steps, with_source=self.with_source,
+            mail=str(folder / "mail"), result=str(folder / f"rank{rank}.json"), shims=self.shims,
+        )  # fmt: skip
+
+
+def record_job(job: ScriptJob, on_rank: Callable[[int], None] = lambda _: None) -> RecordedJob:
+    """Record the job; call ``on_rank`` after each rank. Raise RecordingError if it cannot be recorded."""
+    check_torch()
+    with tempfile.TemporaryDirectory(prefix="ringside-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        (folder / "mail").mkdir()
+        with RankProcesses(lambda rank: job.order(folder, rank), folder, job.timeout_s, on_rank) as processes:
+            alike = _record_roles(job, processes)
+            return _assembled(job, processes.parts, alike)
+
+
+def _record_roles(job: ScriptJob, processes: RankProcesses) -> dict[int, tuple[int, ...]]:
+    """Record a rank of each role and check one more; return the ranks of each."""
+    processes.record([0])
+    while True:
+        alike = roles(processes.parts, job.ranks)
+        if alike is None:
+            return _record_all(job, processes, "its messages do not go through groups of several ranks")
+        if len(alike) > MOST_ROLES:
+            raise RecordingError(
+                f"the job has {len(alike)} roles, at most {MOST_ROLES} are recorded; record fewer ranks"
+            )
+        if alike.keys() <= processes.parts.keys():
+            break
+        processes.record(alike.keys() - processes.parts.keys())
+    return _checked(job, processes, alike)
+
+
+def _checked(
+    job: ScriptJob, processes: RankProcesses, alike: dict[int, tuple[int, ...]]
+) -> dict[int, tuple[int, ...]]:
+    """Return the roles if the last rank does as its role does; else set its first rank apart, and look again."""
+    last = job.ranks - 1
+    first = next(one for one, own in alike.items() if last in own)
+    if first == last:
+        return alike
+    processes.record([last])
+    differs = difference(processes.parts[first], processes.parts[last])
+    if not differs:
+        return alike
+    own = alike[first]
+    second = own[1]
+    processes.record([second])
+    if not difference(processes.parts[second], processes.parts[last]):
+        return {**alike, first: (first,), second: own[1:]}
+    return _record_all(job, processes, f"rank {last} does not as rank {first}: {differs}")
+
+
+def _record_all(job: ScriptJob, processes: RankProcesses, why: str) -> dict[int, tuple[int, ...]]:
+    if job.ranks > FEW:
+        raise RecordingError(f"{why}; record at most {FEW} ranks, which are then all recorded")
+    processes.record(range(job.ranks))
+    return {rank: (rank,) for rank in range(job.ranks)}
+
+
+def _assembled(
+    job: ScriptJob, parts: dict[int, RankPart], alike: dict[int, tuple[int, ...]]
+) -> RecordedJob:
+    recorded = []
+    for rank, own in sorted(alike.items()):
+        part = parts[rank].recorded
+        assert part is not None
+        recorded.append(with_alike(part, own))
+    names = used_groups(recorded)
+    groups = {one.name: one for part in parts.values() for one in part.groups if one.name in names}
+    notes = dict.fromkeys(note for part in parts.values() for note in part.notes)
+    checks = sorted(parts.keys() - alike.keys())
+    if checks:
+        notes[f"ranks {', '.join(map(str, sorted(alike)))} recorded, checked against {', '.join(map(str, checks))}"] = None
+    return RecordedJob(
+        command=(os.path.basename(job.script), *_without_folders(job.arguments)),
+        ranks=job.ranks,
+        per_node=job.per_node,
+        torch=parts[0].torch,
+        groups=tuple(groups.values()),
+        recorded=tuple(recorded),
+        notes=tuple(notes),
+    )
+
+
+def _without_folders(arguments: Sequence[str]) -> list[str]:
+    """Return arguments without folders of paths: the file is for others too."""
+    short = []
+    for one in arguments:
+        name, equals, value = one.rpartition("=")
+        short.append(f"{name}{equals}{os.path.basename(value.rstrip(os.sep)) if os.sep in value else value}")
+    return short

@@ -1,0 +1,133 @@
+"""Which ranks of a job do the same, and which of them to record.
+
+Without messages all ranks do the same. With messages, a rank's part is up to its place in the groups through
+which messages go: its stage of a pipeline, its place in a ring. One rank of each part is recorded, and one
+more, the last, to check.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ringside.real.record.part import RankPart
+from ringside.sim.recorded.job import (
+    Action,
+    Entry,
+    GroupCall,
+    HostWait,
+    Message,
+    Operator,
+    RecordedGroup,
+    RecordedRank,
+)
+
+MOST_ROLES = 64
+"""The largest number of ranks that are recorded."""
+
+FEW = 16
+"""Ranks of a job up to which all are recorded if no smaller number will do."""
+
+
+def roles(parts: Mapping[int, RankPart], ranks: int) -> dict[int, tuple[int, ...]] | None:
+    """Return the ranks that do as each smallest one does, by it; None if messages say nothing of that."""
+    axes: list[RecordedGroup] = []
+    for part in parts.values():
+        if part.recorded is None:
+            continue
+        groups = {one.name: one for one in part.groups}
+        for action in part.recorded.actions:
+            if isinstance(action, Message):
+                axis = _axis(groups, action, part.rank)
+                if axis is None:
+                    return None
+                if axis not in axes:
+                    axes.append(axis)
+    places = [_places(axis) for axis in axes]
+    by_role: dict[tuple[int, ...], list[int]] = {}
+    for rank in range(ranks):
+        by_role.setdefault(tuple(one.get(rank, -1) for one in places), []).append(rank)
+    return {own[0]: tuple(own) for own in by_role.values()}
+
+
+def _axis(groups: Mapping[str, RecordedGroup], message: Message, rank: int) -> RecordedGroup | None:
+    """Return the partition through which a message goes: the smallest group of both ranks."""
+    group = groups[message.group]
+    if len(group.partition) > 1:
+        return group
+    several = [one for one in groups.values() if len(one.partition) > 1]
+    common = [one for one in several if message.peer in (one.of(rank) or ())]
+    whole = [group] if group.of(rank) is not None and not several else []
+    return min(common or whole, key=lambda one: len(one.of(rank) or ()), default=None)
+
+
+def _places(axis: RecordedGroup) -> dict[int, int]:
+    return {rank: place for part in axis.partition for place, rank in enumerate(part)}
+
+
+def with_alike(recorded: RecordedRank, alike: Sequence[int]) -> RecordedRank:
+    """Return a recording that stands for these ranks."""
+    return replace(recorded, alike=tuple(alike))
+
+
+def difference(one: RankPart, other: RankPart) -> str:
+    """Return how the second rank's step differs from the first's, in a phrase; empty if it does not."""
+    assert one.recorded is not None
+    assert other.recorded is not None
+    entries, others = one.recorded.entries, other.recorded.entries
+    views = _View(one), _View(other)
+    for number, (first, second) in enumerate(zip(entries, others, strict=False)):
+        if views[0].of(first) != views[1].of(second):
+            actions = one.recorded.actions[first.action], other.recorded.actions[second.action]
+            return f"its entry {number} is {_shown(actions[1])}, that of rank {one.rank} {_shown(actions[0])}"
+    if len(entries) != len(others):
+        return f"it has {len(others)} entries, rank {one.rank} has {len(entries)}"
+    return ""
+
+
+class _View:
+    """A rank's entries as its role has them: peers and roots by their distance in the group."""
+
+    def __init__(self, part: RankPart) -> None:
+        assert part.recorded is not None
+        self._rank = part.rank
+        self._groups = {one.name: one for one in part.groups}
+        self._actions = [self._action(one) for one in part.recorded.actions]
+        self._lanes: dict[str, str] = {}
+        for entry in part.recorded.entries:
+            action = part.recorded.actions[entry.action]
+            if isinstance(action, Message) and entry.lane not in self._lanes:
+                self._lanes[entry.lane] = f"{action.group}:{self._distance(action.group, action.peer)}"
+
+    def of(self, entry: Entry) -> tuple[Action, str, tuple[int, ...]]:
+        lane = self._lanes.get(entry.lane, entry.lane)
+        return self._actions[entry.action], lane, entry.after
+
+    def _action(self, action: Action) -> Action:
+        if isinstance(action, Message):
+            return replace(action, peer=self._distance(action.group, action.peer), batch=None)
+        if isinstance(action, GroupCall) and action.root is not None:
+            part = self._groups[action.group].of(self._rank) or ()
+            return replace(action, root=part.index(action.root))
+        return action
+
+    def _distance(self, group: str, peer: int) -> int:
+        part = self._groups[group].of(self._rank) or ()
+        return (part.index(peer) - part.index(self._rank)) % len(part)
+
+
+def _shown(action: Action) -> str:
+    match action:
+        case Operator(name=name, inputs=inputs):
+            return f"{name} of {' and '.join(str(list(one.shape)) for one in inputs[:2]) or 'nothing'}"
+        case GroupCall(name=name, nbytes=nbytes, group=group):
+            return f"{name} of {nbytes} bytes in {group}"
+        case Message(peer=peer, is_send=is_send, nbytes=nbytes):
+            return f"a message {'to' if is_send else 'from'} {peer} of {nbytes} bytes"
+        case HostWait(name=name):
+            return f"a wait for {name}"
+
+
+def used_groups(recorded: Iterable[RecordedRank]) -> set[str]:
+    """Return the names of groups in which ranks call or send."""
+    return {
+        one.group for rank in recorded for one in rank.actions if isinstance(one, GroupCall | Message)
+    }

@@ -1,0 +1,85 @@
+"""``ringside record``: a training script as a job, without a GPU."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ringside import console, options
+from ringside.options import asks
+from ringside.real.questions.recording import Recording, RoleCounts, ScriptRecording
+from ringside.sim.recorded.job import write_job
+from ringside.topologies.disk import check_outputs
+from ringside.topologies.units import format_size
+
+HEADS = (
+    ("rank", ""),
+    ("ranks alike", ""),
+    ("operators", ""),
+    ("collectives", ""),
+    ("bytes", "(B)"),
+    ("memory", "(peak)"),
+    ("waits", "(host)"),
+    ("messages", ""),
+    ("bytes", "(B)"),
+)
+
+
+@asks(ScriptRecording)
+def command(
+    question: ScriptRecording,
+    output: Annotated[
+        Path | None, typer.Option("-o", metavar="FILE.json", help="Write the job to this file.")
+    ] = None,
+    all_columns: options.All = False,
+    json: options.Json = False,
+) -> None:
+    """Record an unmodified training script as a job, without a GPU."""
+    check_outputs((output,))
+    with console.progress("recording", None) as bar:
+        answer = question.ask(on_rank=lambda rank: bar.done(f"rank {rank}"))
+    if output:
+        write_job(answer.job, output)
+    if json:
+        content = {"inputs": answer.inputs, "rows": answer.rows, "notes": list(answer.notes)}
+        console.print_json("record", content)
+    else:
+        _print(answer, output)
+
+
+def _print(answer: Recording, output: Path | None) -> None:
+    roles = answer.roles
+    comments = [
+        f"a step of {answer.job.ranks} ranks of {answer.job.command[0]}: {_sentence(roles)}",
+        *([f"the job is in {output}; ringside train --model {output} predicts it"] if output else []),
+    ]
+    rows: list[tuple[console.Cell, ...]] = [
+        (
+            *(one.rank, one.alike, one.operators, one.collectives, format_size(one.collective_bytes)),
+            *(format_size(one.peak_bytes), one.waits, one.messages, format_size(one.message_bytes)),
+        )
+        for one in roles
+    ]
+    console.print_table(comments, HEADS, rows, [*_memory(roles), *_unsteady(roles), *answer.notes])
+
+
+def _sentence(roles: list[RoleCounts]) -> str:
+    most = max(roles, key=lambda one: one.peak_bytes)
+    parts = [
+        f"{most.operators:,} operators",
+        f"{most.collectives:,} collectives of {format_size(most.collective_bytes)}",
+    ]
+    if most.messages:
+        parts.append(f"{most.messages:,} messages of {format_size(most.message_bytes)}")
+    of = f" on rank {most.rank}" if len(roles) > 1 else ""
+    return f"{', '.join(parts)}; memory peaks at {format_size(most.peak_bytes)}{of}"
+
+
+def _memory(roles: list[RoleCounts]) -> list[str]:
+    most = max(roles, key=lambda one: one.peak_bytes)
+    parts = ", ".join(f"{pool} {format_size(nbytes)}" for pool, nbytes in most.peak.items())
+    return [f"at rank {most.rank}'s peak: {parts}"]
+
+
+def _unsteady(roles: list[RoleCounts]) -> list[str]:
+    return [f"rank {one.rank}'s steps are not steady: {one.unsteady}" for one in roles if one.unsteady]
