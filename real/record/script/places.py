@@ -9,7 +9,7 @@ import torch
 _HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _LIBRARY = os.path.dirname(os.path.realpath(os.__file__))
 _TORCH = os.path.dirname(os.path.realpath(torch.__file__))
-_PACKAGES = os.path.dirname(_TORCH)
+_PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _outer: dict[CodeType, bool] = {}
 
 
@@ -32,7 +32,11 @@ def _is_outer(file: str) -> bool:
     file = os.path.realpath(file)
     if file.startswith((_TORCH + os.sep, _HERE + os.sep)):
         return False
-    return file.startswith(_PACKAGES + os.sep) or not file.startswith(_LIBRARY + os.sep)
+    return _is_of_package(file) or not file.startswith(_LIBRARY + os.sep)
+
+
+def _is_of_package(file: str) -> bool:
+    return any(folder in file for folder in _PACKAGES)
 
 
 def of(failure: BaseException) -> str | None:
@@ -41,7 +45,7 @@ def of(failure: BaseException) -> str | None:
     trace = failure.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        is_of_package = os.path.realpath(file).startswith(_PACKAGES + os.sep)
+        is_of_package = _is_of_package(os.path.realpath(file))
         if _is_outer(file) and not (is_of_script and is_of_package):
             place, is_of_script = f"{file}:{trace.tb_lineno}", not is_of_package
         trace = trace.tb_next
