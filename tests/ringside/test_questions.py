@@ -25,7 +25,7 @@ QUESTIONS = [
 ]  # fmt: skip
 FILLED = {
     "collective": "all_reduce", "cluster": "star:4", "model": "resnet50", "files": ["a.log"],
-    "what": "all_reduce", "ranks": 2,
+    "what": "all_reduce", "ranks": 2, "command": [__file__],
 }  # fmt: skip
 REQUIRED = {
     question.__name__: {

@@ -55,6 +55,10 @@ class DeviceMode(TorchDispatchMode):
 
 
 def _on_host(func: Any, args: Any, kwargs: Any, device: torch.device | None) -> Any:
+    if func._overloadpacket is torch.ops.aten.is_pinned:
+        return True  # DDP asserts it of what it has just pinned
+    if kwargs.get("pin_memory"):
+        kwargs = {**kwargs, "pin_memory": False}
     if is_call(func):
         return host.answer(func, args, kwargs)
     if device is None or device.type == "cpu":

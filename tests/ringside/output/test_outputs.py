@@ -149,6 +149,7 @@ ASKED = {
     "measure train": "",
     "measure compute": "",
     "measure elastic": "",
+    "record": "train.py",
     "calibrate": "fit.jsonl --cluster star",
     "compare": "fit.jsonl --cluster star",
     "pairs": "fit.jsonl",
