@@ -20,7 +20,7 @@ def _parse_command(arguments: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptRecording(Question):
-    """A training script as a job: its operators, collectives and memory, without a GPU and without a cluster."""
+    """A training script as a job: its operators, collectives and memory, without a GPU."""
 
     schema: ClassVar[str] = "record"
 
@@ -33,9 +33,7 @@ class ScriptRecording(Question):
     nodes: int | None = option(
         "Nodes of the job.", default=None, minimum=1, default_text="8 ranks on each node"
     )
-    steps: int = option(
-        "Most steps until two in a row are equal.", metavar="STEPS", default=6, minimum=2
-    )
+    steps: int = option("Most steps until two in a row are equal.", metavar="STEPS", default=6, minimum=2)
     timeout: float = option("Longest time of all.", metavar="SECONDS", default=600.0)
     with_source: bool = option("Keep file and line of each call, for other people too.", default=False)
     shim: Sequence[str] = option(
@@ -46,9 +44,9 @@ class ScriptRecording(Question):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.command:
-            raise QuestionError("`command` is empty; write a script, or -m and a module")
+            raise QuestionError("`command` is empty; write a script")
         if not self.module and not os.path.isfile(self.command[0]):
-            raise QuestionError(f"`command` {self.command[0]} is not a file; write a script, or -m and a module")
+            raise QuestionError(f"`command` {self.command[0]} is not a file; write a script, or `module`")
         if self.nodes is not None and self.ranks % self.nodes:
             raise QuestionError(
                 f"`ranks` {self.ranks} are not equally many on `nodes` {self.nodes}; write a multiple of it"
@@ -64,7 +62,7 @@ class ScriptRecording(Question):
         return self.ranks // self.nodes if self.nodes else min(self.ranks, PER_NODE)
 
     def ask(self, *, on_rank: Callable[[int], None] = lambda _: None) -> "Recording":
-        """Record the script; call ``on_rank`` after each rank. Raise RuntimeError if it cannot be recorded."""
+        """Record the script; call ``on_rank`` after each rank. Raise RuntimeError if it cannot be."""
         script, *arguments = self.command
         job = ScriptJob(
             script=script, is_module=self.module, arguments=tuple(arguments), ranks=self.ranks,
@@ -148,5 +146,3 @@ def counts(recorded: RecordedRank) -> RoleCounts:
         message_bytes=nbytes["message"], waits=kinds["wait"], peak_bytes=peak.total(),
         peak={pool: value for pool, value in peak.items() if value}, unsteady=recorded.unsteady,
     )  # fmt: skip
-
-

@@ -67,7 +67,7 @@ def _record_roles(job: ScriptJob, processes: RankProcesses) -> dict[int, tuple[i
 def _checked(
     job: ScriptJob, processes: RankProcesses, alike: dict[int, tuple[int, ...]]
 ) -> dict[int, tuple[int, ...]]:
-    """Return the roles if the last rank does as its role does; else set its first rank apart, and look again."""
+    """Return the roles if the last rank does as its role does; else set the role's first apart."""
     last = job.ranks - 1
     first = next(one for one, own in alike.items() if last in own)
     if first == last:
@@ -91,9 +91,7 @@ def _record_all(job: ScriptJob, processes: RankProcesses, why: str) -> dict[int,
     return {rank: (rank,) for rank in range(job.ranks)}
 
 
-def _assembled(
-    job: ScriptJob, parts: dict[int, RankPart], alike: dict[int, tuple[int, ...]]
-) -> RecordedJob:
+def _assembled(job: ScriptJob, parts: dict[int, RankPart], alike: dict[int, tuple[int, ...]]) -> RecordedJob:
     recorded = []
     for rank, own in sorted(alike.items()):
         part = parts[rank].recorded
@@ -104,7 +102,8 @@ def _assembled(
     notes = dict.fromkeys(note for part in parts.values() for note in part.notes)
     checks = sorted(parts.keys() - alike.keys())
     if checks:
-        notes[f"ranks {', '.join(map(str, sorted(alike)))} recorded, checked against {', '.join(map(str, checks))}"] = None
+        first, last = (", ".join(map(str, some)) for some in (sorted(alike), checks))
+        notes[f"recorded ranks: {first}; checked against them: {last}"] = None
     return RecordedJob(
         command=(os.path.basename(job.script), *_without_folders(job.arguments)),
         ranks=job.ranks,

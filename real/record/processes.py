@@ -67,8 +67,8 @@ class RankProcesses:
             if self._running and time.monotonic() > self._deadline:
                 rank = min(self._running)
                 raise RecordingError(
-                    f"rank {rank} has not taken 3 optimizer steps in {self._seconds:.0f} s; give `timeout` more "
-                    f"seconds, or the script less work before them\n{self._last_lines(rank)}".rstrip()
+                    f"rank {rank} has not taken 3 optimizer steps in {self._seconds:.0f} s; give `timeout` "
+                    f"more seconds, or the script less work before them\n{self._last_lines(rank)}".rstrip()
                 )
             time.sleep(_PAUSE_S)
 

@@ -128,6 +128,4 @@ def _shown(action: Action) -> str:
 
 def used_groups(recorded: Iterable[RecordedRank]) -> set[str]:
     """Return the names of groups in which ranks call or send."""
-    return {
-        one.group for rank in recorded for one in rank.actions if isinstance(one, GroupCall | Message)
-    }
+    return {one.group for rank in recorded for one in rank.actions if isinstance(one, GroupCall | Message)}

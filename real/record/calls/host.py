@@ -1,4 +1,4 @@
-"""Collectives of the host's tensors: nothing of them is recorded, their results are as if all ranks agreed."""
+"""Collectives of the host's tensors: they are not recorded; their results are as if all ranks agreed."""
 
 from typing import Any
 

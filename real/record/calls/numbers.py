@@ -1,4 +1,4 @@
-"""What becomes of numbers that ranks exchange: other ranks have what this one has, unless they send theirs."""
+"""What becomes of numbers that ranks exchange: others have what this one has, unless they send theirs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -114,7 +114,9 @@ def _gathered(arguments: dict[str, Any], ranks: int) -> None:
             if known is None or others:
                 _unknown(one)
                 continue
-            repeated = known.detach().flatten().repeat(one.numel() // max(known.numel(), 1)).reshape(one.shape)
+            repeated = (
+                known.detach().flatten().repeat(one.numel() // max(known.numel(), 1)).reshape(one.shape)
+            )
             if isinstance(one, FakeTensor):
                 values.learn(one, repeated)
             else:

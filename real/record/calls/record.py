@@ -102,5 +102,3 @@ def end_of_backward() -> None:
     """Have the current stream wait for what C++ waits for at the end of backward: DDP's buckets."""
     TAPE.current.pending |= set(TAPE.in_flight.values())
     TAPE.in_flight.clear()
-
-

@@ -32,10 +32,14 @@ CALLS = {
     "c10d._allgather_base_": CallSchema("all_gather", "all_gather_into_tensor", "output_tensor"),
     "c10d.allgather_": CallSchema("all_gather", "all_gather", "output_tensors"),
     "c10d.allgather_coalesced_": CallSchema("all_gather", "all_gather_coalesced", "output_lists"),
-    "c10d.allgather_into_tensor_coalesced_": CallSchema("all_gather", "all_gather_into_tensor_coalesced", "outputs"),
+    "c10d.allgather_into_tensor_coalesced_": CallSchema(
+        "all_gather", "all_gather_into_tensor_coalesced", "outputs"
+    ),
     "c10d._reduce_scatter_base_": CallSchema("reduce_scatter", "reduce_scatter_tensor", "input_tensor"),
     "c10d.reduce_scatter_": CallSchema("reduce_scatter", "reduce_scatter", "input_tensors"),
-    "c10d.reduce_scatter_tensor_coalesced_": CallSchema("reduce_scatter", "reduce_scatter_tensor_coalesced", "inputs"),
+    "c10d.reduce_scatter_tensor_coalesced_": CallSchema(
+        "reduce_scatter", "reduce_scatter_tensor_coalesced", "inputs"
+    ),
     "c10d.broadcast_": CallSchema("broadcast", "broadcast", "tensors"),
     "c10d.reduce_": CallSchema("reduce", "reduce", "tensors"),
     "c10d.gather_": CallSchema("gather", "gather", "input_tensors", is_share=True),
@@ -57,7 +61,9 @@ CALLS = {
         "all_gather", "all_gather_into_tensor_coalesced", "inputs", is_share=True
     ),
     "_c10d_functional.reduce_scatter_tensor": CallSchema("reduce_scatter", "reduce_scatter_tensor", "input"),
-    "_c10d_functional.reduce_scatter_tensor_out": CallSchema("reduce_scatter", "reduce_scatter_tensor", "input"),
+    "_c10d_functional.reduce_scatter_tensor_out": CallSchema(
+        "reduce_scatter", "reduce_scatter_tensor", "input"
+    ),
     "_c10d_functional.reduce_scatter_tensor_coalesced": CallSchema(
         "reduce_scatter", "reduce_scatter_tensor_coalesced", "inputs"
     ),

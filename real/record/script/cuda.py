@@ -17,7 +17,11 @@ NAME = "NVIDIA H100 80GB HBM3"
 _PROPERTIES = {
     **{"name": NAME, "major": 9, "minor": 0, "total_memory": MEMORY, "multi_processor_count": 132},
     **{"warp_size": 32, "regs_per_multiprocessor": 65536, "max_threads_per_multi_processor": 2048},
-    **{"shared_memory_per_block": 49152, "shared_memory_per_block_optin": 232448, "L2_cache_size": 50 * 2**20},
+    **{
+        "shared_memory_per_block": 49152,
+        "shared_memory_per_block_optin": 232448,
+        "L2_cache_size": 50 * 2**20,
+    },
     **{"shared_memory_per_multiprocessor": 233472, "is_integrated": 0, "is_multi_gpu_board": 0, "uuid": "0"},
     "gcnArchName": "",
 }
@@ -148,6 +152,13 @@ def _install_accelerator(names: dict[str, Any]) -> None:
     for name in ("set_device_index", "set_device_idx"):
         setattr(face, name, _nothing)
     face.current_device_index = face.current_device_idx = names["current_device"]
-    for name in ("is_available", "device_count", "synchronize", "current_stream", "set_stream", *_of_memory()):
+    for name in (
+        "is_available",
+        "device_count",
+        "synchronize",
+        "current_stream",
+        "set_stream",
+        *_of_memory(),
+    ):
         if hasattr(face, name):
             setattr(face, name, names[name])

@@ -1,8 +1,8 @@
 """A ``cuda`` device that does not exist: autograd accepts fake tensors on it, on a machine without GPUs.
 
-Two tables of PyTorch's C++ say what ``cuda`` is: ``c10::impl::device_guard_impl_registry`` holds its guard, and
-``at::detail::getCUDAHooks()`` its hooks. The guard becomes that of a Python backend, which says CUDA; both
-objects get a copy of their virtual table with a few other functions. Where these stand in the table is read
+Two tables of PyTorch's C++ say what ``cuda`` is: ``c10::impl::device_guard_impl_registry`` holds its guard,
+and ``at::detail::getCUDAHooks()`` its hooks. The guard becomes that of a Python backend, which says CUDA;
+both objects get a copy of their virtual table with a few other functions. Where these stand in the table is read
 from the headers in PyTorch's own package. See docs/decisions/0017-a-device-that-does-not-exist.md.
 """
 
@@ -33,7 +33,7 @@ _alive: list[Any] = []
 
 
 class DeviceError(RuntimeError):
-    """This machine's PyTorch cannot have the device; the message says why in one line."""
+    """PyTorch of this machine cannot have the device; the message says why in one line."""
 
 
 def check_platform(version: str) -> None:
@@ -94,9 +94,7 @@ def _install_hooks(package: Path, index: int, count: int) -> None:
     library = ctypes.CDLL(str(package / "lib/libtorch_cpu.so"))
     get_hooks = library._ZN2at6detail12getCUDAHooksEv
     get_hooks.restype = ctypes.c_void_p
-    slots = _slots(
-        package / "include/ATen/detail/AcceleratorHooksInterface.h", "AcceleratorHooksInterface"
-    )
+    slots = _slots(package / "include/ATen/detail/AcceleratorHooksInterface.h", "AcceleratorHooksInterface")
     number = ctypes.c_int8
     _replace(
         get_hooks(),

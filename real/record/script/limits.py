@@ -24,7 +24,9 @@ def install(scratch: str) -> None:
             _connected(event, arguments)
         elif event in ("os.fork", "os.forkpty"):
             where = places.caller()
-            TAPE.notes[f"the script forks{f' at {where}' if where else ''}; its children are not recorded"] += 1
+            TAPE.notes[
+                f"the script forks{f' at {where}' if where else ''}; its children are not recorded"
+            ] += 1
 
     sys.addaudithook(audit)
     _refuse_ranks()
@@ -33,7 +35,7 @@ def install(scratch: str) -> None:
 
 def _opened(arguments: Any, scratch: str) -> None:
     global _quiet
-    path, mode, flags = arguments
+    path, _, flags = arguments
     if _quiet or not isinstance(path, str | os.PathLike) or not flags & _WRITES:
         return
     _quiet = True
@@ -78,7 +80,13 @@ def _load_in_process() -> None:
     make = DataLoader.__init__
 
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        for name in ("num_workers", "prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout"):
+        for name in (
+            "num_workers",
+            "prefetch_factor",
+            "persistent_workers",
+            "multiprocessing_context",
+            "timeout",
+        ):
             kwargs.pop(name, None)
         make(self, *args[:5], **kwargs)
 

@@ -1,4 +1,4 @@
-"""What becomes of each operator that the script calls: tensors of the device are fake, those of the host real.
+"""What becomes of each operator that a script calls: tensors of the device are fake, those of the host real.
 
 A fake mode is entered only round operators of the device. While another one is active nothing is recorded:
 DTensor asks in one what an operator's global shapes would be.
@@ -126,7 +126,7 @@ def _post(func: Any, args: Any, kwargs: Any, inputs: list[Any], result: Any) -> 
     for one in outputs:
         TAPE.keep(one.untyped_storage())
     name = func._overloadpacket.__name__
-    if func.is_view or func.namespace == "prim" or func.namespace == "aten" and name in _FREE:
+    if func.is_view or func.namespace == "prim" or (func.namespace == "aten" and name in _FREE):
         return
     options = _options(func, args, kwargs) if any(part in name for part in _WITH_OPTIONS) else ()
     TAPE.post(Operator(str(func._overloadpacket), shaped(inputs), shaped(outputs), options))

@@ -1,4 +1,4 @@
-"""Where in a script a call stands: the first frame outside PyTorch, outside Python's library and this package."""
+"""Where in a script a call stands: the first frame outside PyTorch, Python's library and this package."""
 
 import os
 import sys

@@ -49,7 +49,9 @@ class Purposes:
         if known is None and number in TAPE.reduced:
             return "gradients"
         if known is None:
-            known = {"all_gather": "gathered", "reduce_scatter": "gradients"}.get(record.written.get(number, ""))
+            known = {"all_gather": "gathered", "reduce_scatter": "gradients"}.get(
+                record.written.get(number, "")
+            )
         return known or "activations"
 
     def _tell(self, purpose: str, some: Iterable[Any]) -> None:

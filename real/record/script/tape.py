@@ -13,7 +13,7 @@ HOST = "host"
 """The lane of waits of the host."""
 
 _ROUND = 512
-"""Bytes to which PyTorch's allocator of CUDA memory rounds a tensor, ``CUDACachingAllocator.cpp`` kMinBlockSize."""
+"""Bytes to which PyTorch rounds a tensor of CUDA memory, kMinBlockSize of ``CUDACachingAllocator.cpp``."""
 
 
 @dataclass(slots=True)

@@ -18,8 +18,12 @@ _resize = torch.UntypedStorage.resize_
 
 def install() -> None:
     """Put the methods in place."""
-    torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(..., device="cuda") is made on the CPU, then copied
-    torch.__future__.set_swap_module_params_on_conversion(True)  # a parameter that moves stays the same object
+    torch._C._set_only_lift_cpu_tensors(
+        True
+    )  # torch.tensor(..., device="cuda") is made on the CPU, then copied
+    torch.__future__.set_swap_module_params_on_conversion(
+        True
+    )  # a parameter that moves stays the same object
     torch.utils.swap_tensors = _swap
     tensor: Any = torch.Tensor
     tensor.pin_memory = lambda self, *_: self
@@ -31,9 +35,7 @@ def install() -> None:
     storage.resize_ = _resize_storage
 
 
-def _cuda(
-    self: torch.Tensor, device: Any = None, non_blocking: bool = False, **_: Any
-) -> torch.Tensor:
+def _cuda(self: torch.Tensor, device: Any = None, non_blocking: bool = False, **_: Any) -> torch.Tensor:
     """Do ``Tensor.cuda``."""
     if isinstance(device, int):
         device = f"cuda:{device}"
@@ -53,7 +55,7 @@ def _swap(one: Any, other: Any) -> None:
 
 
 def _set_data(self: Any, value: Any) -> None:
-    """Set ``Tensor.data``: a tensor of the host whose data become those of a fake one is fake from then on."""
+    """Set ``Tensor.data``: a tensor of the host with the data of a fake one is fake from then on."""
     if isinstance(value, FakeTensor) and not isinstance(self, FakeTensor):
         is_parameter = isinstance(self, torch.nn.Parameter)
         other = torch.nn.Parameter(value, self.requires_grad) if is_parameter else value.detach()

@@ -74,9 +74,9 @@ def _copy(func: Any, args: Any, kwargs: Any) -> Handled:
         with values.FAKE:
             func(target, fake)
         values.compute_twins(func, (target, fake), {}, [target, fake], target)
-        if target.numel() <= values.SMALL and (known := values.twin(fake)) is not None and known.shape == target.shape:
-            if values.twin(target) is None:
-                values.learn(target, known.to(target.dtype, copy=True))
+        known = values.twin(fake)
+        if known is not None and values.twin(target) is None and known.shape == target.shape:
+            values.learn(target, known.to(target.dtype, copy=True))
         _post_copy("copy_to_device", source, target.dtype, is_waited_for=is_waited_for)
         return True, target
     return _ELSE

@@ -64,7 +64,11 @@ def forget(fake: torch.Tensor) -> None:
 def number(fake: torch.Tensor) -> Any:
     """Return what the host reads of a tensor of one element."""
     known = twin(fake)
-    return known.item() if known is not None else fake.dtype != torch.bool and torch.ones((), dtype=fake.dtype).item()
+    return (
+        known.item()
+        if known is not None
+        else fake.dtype != torch.bool and torch.ones((), dtype=fake.dtype).item()
+    )
 
 
 def numbers(fake: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -41,7 +41,9 @@ def record(order: RankOrder) -> RankPart:
     except (device.DeviceError, shims.ShimError) as failure:
         error = str(failure)
     notes = tuple(dict.fromkeys(TAPE.notes))
-    part = RankPart(rank=order.rank, torch=torch.__version__, steps=len(steps.marks), notes=notes, error=error)
+    part = RankPart(
+        rank=order.rank, torch=torch.__version__, steps=len(steps.marks), notes=notes, error=error
+    )
     if error:
         return part
     recorded, own = recorded_step(order.rank, steps, purposes)

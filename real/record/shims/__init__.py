@@ -45,7 +45,7 @@ class _Shim(types.ModuleType):
         def missing(*_: Any, **__: Any) -> Any:
             from ringside.real.record.script.refusal import refusal
 
-            raise refusal(f"{full} has no shim", f"register one, see ringside.real.record.shims.register")
+            raise refusal(f"{full} has no shim", "register one, see ringside.real.record.shims.register")
 
         return missing
 

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 
 from ringside.real.record.script.mode import shaped
-from ringside.real.record.script.values import is_on_device
 from ringside.real.record.script.tape import TAPE
+from ringside.real.record.script.values import is_on_device
 from ringside.sim.recorded.job import Operator
 
 

@@ -1,4 +1,4 @@
-"""``transformer_engine.pytorch``, where it is not installed: its layers by PyTorch's own, in the model's type."""
+"""``transformer_engine.pytorch``, where it is not installed: its layers by PyTorch's own."""
 
 import contextlib
 from typing import Any

@@ -1,4 +1,4 @@
-"""DistributedDataParallel in half precision: a gradient scaler, accumulation, clipping, a loss that is read."""
+"""DistributedDataParallel in half precision: gradient scaler, accumulation, clipping, a loss that is read."""
 
 import os
 
@@ -18,7 +18,7 @@ for _ in range(5):
     for micro in range(3):
         model.require_backward_grad_sync = micro == 2
         with torch.autocast("cuda", dtype=torch.float16):
-            loss = model(torch.randn(4, 64, device="cuda")).pow(2).mean() / 3
+            loss = model(torch.randn(4, 64, device="cuda")).float().pow(2).mean() / 3
         scaler.scale(loss).backward()
     scaler.unscale_(optimizer)
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -24,7 +24,7 @@ class Model(nn.Module):
 dist.init_process_group("nccl")
 local = int(os.environ["LOCAL_RANK"])
 torch.cuda.set_device(local)
-how = {name: True for name in sys.argv[1:]}
+how = dict.fromkeys(sys.argv[1:], True)
 model = nn.parallel.DistributedDataParallel(Model().to(local), device_ids=[local], bucket_cap_mb=1, **how)
 optimizer = torch.optim.AdamW(model.parameters())
 for _ in range(6):
