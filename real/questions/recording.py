@@ -120,7 +120,7 @@ class Recording:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """The roles, in plain values."""
-        names = RoleCounts.__slots__  # type: ignore[attr-defined]
+        names = RoleCounts.__slots__
         return [{name: getattr(one, name) for name in names} for one in self.roles]
 
 

@@ -9,7 +9,6 @@ import os
 import runpy
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -40,6 +39,8 @@ KINDS = {
 """The kind of each operator, and the argument whose bytes count."""
 
 steps: list[list[list[object]]] = [[]]
+backwards: list[int] = []
+"""The number of steps at each backward."""
 
 
 class Calls(TorchDispatchMode):
@@ -126,7 +127,7 @@ def replace():
     )
     sharded = fsdp.FullyShardedDataParallel.__init__
     fsdp.FullyShardedDataParallel.__init__ = lambda self, *args, **more: sharded(
-        self, *args, **{**more, "device_id": torch.device("cpu")}
+        self, *args, **{**more, "device_id": torch.device("cpu"), "sync_module_states": False}
     )
     cast, scale = torch.autocast.__init__, torch.amp.GradScaler.__init__
     torch.autocast.__init__ = lambda self, device, **more: cast(self, "cpu", **more)
@@ -141,11 +142,24 @@ def main():
     sys.argv = sys.argv[2:]
     torch.set_num_threads(1)
     replace()
-    register_optimizer_step_post_hook(lambda *_: steps.append([]))
-    seen = SimpleNamespace(rank=os.environ["RANK"])
+    register_optimizer_step_post_hook(stepped)
+    run = torch.autograd._engine_run_backward
+
+    def backward(*args, **kwargs):
+        backwards.append(len(steps))
+        return run(*args, **kwargs)
+
+    torch.autograd._engine_run_backward = backward
     with OnCpu(), Calls():
         runpy.run_path(script, run_name="__main__")
-    Path(folder, f"{seen.rank}.json").write_text(json.dumps(steps))
+    Path(folder, f"{os.environ['RANK']}.json").write_text(json.dumps(steps))
+
+
+def stepped(*_):
+    """End a step: with the last optimizer step before the next backward, as some optimizers have others."""
+    if len(steps) > 1 and backwards[-1] < len(steps):
+        steps[-2] += steps.pop()
+    steps.append([])
 
 
 if __name__ == "__main__":

@@ -23,19 +23,21 @@ class _Logger:
 
 def install() -> None:
     """Replace what reads memory of the device, and see where backward ends."""
-    ddp._verify_param_shape_across_processes = lambda *_, **__: True
-    make = ddp.DistributedDataParallel.__init__
+    vars(ddp)["_verify_param_shape_across_processes"] = lambda *_, **__: True
+    wrapper: Any = ddp.DistributedDataParallel
+    make = wrapper.__init__
 
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
         make(self, *args, **kwargs)
         self.logger = _Logger(self.logger)
 
-    ddp.DistributedDataParallel.__init__ = made
-    run = torch.autograd.graph._engine_run_backward
+    wrapper.__init__ = made
+    graph: Any = torch.autograd.graph
+    run = graph._engine_run_backward
 
     def backward(*args: Any, **kwargs: Any) -> Any:
         result = run(*args, **kwargs)
         end_of_backward()
         return result
 
-    torch.autograd.graph._engine_run_backward = torch.autograd._engine_run_backward = backward
+    graph._engine_run_backward = vars(torch.autograd)["_engine_run_backward"] = backward

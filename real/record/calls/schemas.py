@@ -1,6 +1,5 @@
 """PyTorch's operators of collectives and messages, and what each moves."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -10,7 +9,7 @@ import torch.distributed as dist
 from torch.utils._pytree import tree_leaves
 
 from ringside.real.record.calls import groups
-from ringside.sim.recorded.job import Action, GroupCall, Message
+from ringside.sim.recorded.job import GroupCall, Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +110,8 @@ def parse(func: Any, args: Any, kwargs: Any, batch: int | None) -> ParsedCall | 
     ranks = dist.get_process_group_ranks(group)
     if name in MESSAGES:
         is_send = MESSAGES[name]
-        action: Action = _message(arguments, group, ranks, batch, is_send=is_send)
-        return ParsedCall(action, group, arguments, returns_work=True)
+        message = _message(arguments, group, ranks, batch, is_send=is_send)
+        return ParsedCall(message, group, arguments, returns_work=True)
     schema = CALLS.get(name)
     if schema is None:
         return None
@@ -134,16 +133,12 @@ def parse(func: Any, args: Any, kwargs: Any, batch: int | None) -> ParsedCall | 
 
 
 def _group(arguments: dict[str, Any]) -> dist.ProcessGroup:
-    unbox: Callable[[Any], Any] = dist.ProcessGroup.unbox
-    if "process_group" in arguments:
-        return unbox(arguments["process_group"])
-    named = arguments["group_name"]
-    if isinstance(named, dist.ProcessGroup):
-        return named
-    if not isinstance(named, str):
-        return unbox(named)
-    resolve: Callable[[str], Any] = torch._C._distributed_c10d._resolve_process_group
-    return resolve(named)
+    group: Any = arguments.get("process_group", arguments.get("group_name"))
+    if isinstance(group, dist.ProcessGroup):
+        return group
+    resolve: Any = torch._C._distributed_c10d._resolve_process_group
+    own: dist.ProcessGroup = resolve(group) if isinstance(group, str) else dist.ProcessGroup.unbox(group)
+    return own
 
 
 def _message(

@@ -12,7 +12,7 @@ _alive: dict[int, "RecordedWork"] = {}
 """Handles that nobody has waited for: C++ may hold them alone, and their methods are Python's."""
 
 
-class RecordedWork(dist.Work):  # type: ignore[misc]
+class RecordedWork(dist.Work):
     """What an asynchronous call returns.
 
     ``arrive`` puts known numbers into the tensors, when the host has waited.
@@ -43,8 +43,13 @@ class RecordedWork(dist.Work):  # type: ignore[misc]
         _alive.pop(id(self), None)
         return True
 
-    synchronize = wait
-    block_current_stream = wait
+    def synchronize(self) -> None:
+        """Do `wait`."""
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        """Do `wait`."""
+        self.wait()
 
     def is_completed(self) -> bool:
         """Return that the call is done."""

@@ -43,10 +43,13 @@ class _Device:
         pass
 
 
-class _Generator(torch.Generator):
+_TorchGenerator: Any = torch.Generator
+
+
+class _Generator(_TorchGenerator):  # type: ignore[misc]
     """A generator of random numbers; one of the device is on the CPU."""
 
-    def __new__(cls, device: Any = "cpu") -> "_Generator":
+    def __new__(cls, device: Any = "cpu") -> Any:
         return super().__new__(cls, "cpu")
 
 
@@ -58,7 +61,7 @@ def install(index: int, count: int) -> None:
     vars(torch.cuda.memory).update(_of_memory())
     for name in ("range_push", "range_pop", "mark"):
         setattr(torch.cuda.nvtx, name, _nothing)
-    torch.cuda.nvtx.range = lambda *_, **__: contextlib.nullcontext()
+    vars(torch.cuda.nvtx)["range"] = lambda *_, **__: contextlib.nullcontext()
     vars(torch.version)["cuda"] = "12.8"
     torch.backends.cuda.is_built = lambda: True
     vars(torch).update(Generator=_Generator, Stream=streams.Stream, Event=streams.Event)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from importlib import import_module
 from typing import Any
 
 from ringside.real.record.script import places
@@ -59,8 +60,8 @@ def _connected(event: str, arguments: Any) -> None:
 
 
 def _refuse_ranks() -> None:
-    import torch.multiprocessing as processes
-    from torch.multiprocessing import spawn
+    processes: Any = import_module("torch.multiprocessing")
+    spawn: Any = import_module("torch.multiprocessing.spawn")
 
     def refuse(*_: Any, **__: Any) -> Refusal:
         raise refusal(

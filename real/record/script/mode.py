@@ -36,7 +36,7 @@ _WITH_OPTIONS = ("scaled_dot_product", "convolution")
 """Operators whose arguments besides tensors change their work."""
 
 
-class DeviceMode(TorchDispatchMode):
+class DeviceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The dispatch mode of a script."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from dataclasses import replace
 from typing import Generic, TypeVar
 
 from ringside.real.record.calls import groups
@@ -89,15 +90,9 @@ def _with_batches_from_zero(actions: list[Action]) -> tuple[Action, ...]:
     batches = {one.batch for one in actions if isinstance(one, Message) and one.batch is not None}
     least = min(batches, default=0)
     return tuple(
-        Message(**{**_fields(one), "batch": one.batch - least})
-        if isinstance(one, Message) and one.batch is not None
-        else one
+        replace(one, batch=one.batch - least) if isinstance(one, Message) and one.batch is not None else one
         for one in actions
     )
-
-
-def _fields(message: Message) -> dict[str, object]:
-    return {name: getattr(message, name) for name in Message.__slots__ if name != "kind"}  # type: ignore[attr-defined]
 
 
 def _short(place: str) -> str:

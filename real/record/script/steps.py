@@ -40,7 +40,8 @@ class Steps:
     def install(self) -> None:
         """See optimizers step, and backwards begin."""
         register_optimizer_step_post_hook(self._stepped)
-        run = torch.autograd.graph._engine_run_backward
+        graph: Any = torch.autograd.graph
+        run = graph._engine_run_backward
 
         def backward(*args: Any, **kwargs: Any) -> Any:
             self._is_over = bool(self.marks)
@@ -48,7 +49,7 @@ class Steps:
                 raise Enough
             return run(*args, **kwargs)
 
-        torch.autograd.graph._engine_run_backward = torch.autograd._engine_run_backward = backward
+        graph._engine_run_backward = vars(torch.autograd)["_engine_run_backward"] = backward
 
     def is_enough(self) -> bool:
         """Return whether the last two steps are equal, or as many are recorded as may be."""

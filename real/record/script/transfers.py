@@ -34,10 +34,10 @@ def _item(func: Any, args: Any, kwargs: Any) -> Handled:
 
 def _equal(func: Any, args: Any, kwargs: Any) -> Handled:
     TAPE.wait("equal", TAPE.current.reached())
-    twins = [values.twin(one) if isinstance(one, FakeTensor) else one for one in args[:2]]
-    if any(one is None for one in twins):
+    one, other = (values.twin(x) if isinstance(x, FakeTensor) else x for x in args[:2])
+    if one is None or other is None:
         return True, tuple(args[0].shape) == tuple(args[1].shape)
-    return True, torch.equal(*twins)
+    return True, torch.equal(one, other)
 
 
 def _to_copy(func: Any, args: Any, kwargs: Any) -> Handled:

@@ -77,7 +77,7 @@ def _run(order: RankOrder, steps: Steps) -> str:
     sys.path[0] = os.getcwd() if order.is_module else os.path.dirname(os.path.abspath(order.script))
     end = "ended"
     try:
-        with DeviceMode():
+        with DeviceMode():  # type: ignore[no-untyped-call]
             if order.is_module:
                 runpy.run_module(order.script, run_name="__main__", alter_sys=True)
             else:
