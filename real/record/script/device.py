@@ -2,7 +2,7 @@
 
 Two tables of PyTorch's C++ say what ``cuda`` is: ``c10::impl::device_guard_impl_registry`` holds its guard,
 and ``at::detail::getCUDAHooks()`` its hooks. The guard becomes that of a Python backend, which says CUDA;
-both objects get a copy of their virtual table with a few other functions. Where these stand in the table is read
+both objects get a copy of their virtual table with a few other functions. Where these stand in it is read
 from the headers in PyTorch's own package. See docs/decisions/0017-a-device-that-does-not-exist.md.
 """
 

@@ -1,4 +1,4 @@
-"""Scripts that end early, never end, start processes or ask for the network: it is said, and nothing is left."""
+"""Scripts that end early, never end, start processes or ask for the network: nothing of them is left."""
 
 import time
 
