@@ -158,7 +158,8 @@ def main():
 def stepped(*_):
     """End a step: with the last optimizer step before the next backward, as some optimizers have others."""
     if len(steps) > 1 and backwards[-1] < len(steps):
-        steps[-2] += steps.pop()
+        last = steps.pop()
+        steps[-1] += last
     steps.append([])
 
 

@@ -4,12 +4,10 @@ import os
 import runpy
 import sys
 import traceback
-from importlib import import_module
 from pathlib import Path
 
 import torch
 
-from ringside.real.record import shims
 from ringside.real.record.calls import batches, ddp, groups, mailbox, objects
 from ringside.real.record.part import RankOrder, RankPart
 from ringside.real.record.script import attention, cuda, device, eager, limits, places, tensors
@@ -19,6 +17,7 @@ from ringside.real.record.script.refusal import Refusal
 from ringside.real.record.script.step import recorded_step
 from ringside.real.record.script.steps import Enough, Steps
 from ringside.real.record.script.tape import TAPE
+from ringside.real.record.shims import install as shims
 
 
 def main() -> None:
@@ -38,7 +37,7 @@ def record(order: RankOrder) -> RankPart:
     try:
         _install(order, steps, purposes)
         error = _run(order, steps)
-    except (device.DeviceError, shims.ShimError) as failure:
+    except device.DeviceError as failure:
         error = str(failure)
     notes = tuple(dict.fromkeys(TAPE.notes))
     part = RankPart(
@@ -65,9 +64,7 @@ def _install(order: RankOrder, steps: Steps, purposes: Purposes) -> None:
     eager.install()
     for module in (groups, objects, batches, ddp, steps, purposes):
         module.install()
-    for name in order.shims:
-        import_module(name)
-    shims.install()
+    shims.install(order.shims)
     limits.install(str(Path(order.result).parent))
 
 

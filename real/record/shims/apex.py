@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
-from ringside.real.record.shims import is_installed, module
 from ringside.real.record.shims.fused import fused
+from ringside.real.record.shims.registry import is_installed, module
 
 PACKAGE = "apex"
 

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 
 from ringside.real.record.script.attention import attention
-from ringside.real.record.shims import module
 from ringside.real.record.shims.fused import fused
+from ringside.real.record.shims.registry import module
 
 PACKAGE = "flash_attn"
 

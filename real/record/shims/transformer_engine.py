@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from ringside.real.record.shims import is_installed, module
+from ringside.real.record.shims.registry import is_installed, module
 
 PACKAGE = "transformer_engine"
 

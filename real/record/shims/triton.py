@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ringside.real.record.shims import is_installed, module
 from ringside.real.record.shims.fused import post
+from ringside.real.record.shims.registry import is_installed, module
 
 PACKAGE = "triton"
 

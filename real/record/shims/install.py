@@ -1,0 +1,19 @@
+"""Put all shims in place, those of the user's too."""
+
+from collections.abc import Iterable
+from importlib import import_module
+
+from ringside.real.record.shims import apex, flash_attn, transformer_engine, triton
+from ringside.real.record.shims.registry import SHIMS, register
+
+_OWN = (apex, flash_attn, transformer_engine, triton)
+
+
+def install(modules: Iterable[str]) -> None:
+    """Make the modules of all shims; ``modules`` register more of them, and replace ours."""
+    for one in _OWN:
+        register(one.PACKAGE, one.make)
+    for name in modules:
+        import_module(name)
+    for make in SHIMS.values():
+        make()
