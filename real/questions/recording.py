@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ringside.real.record.job import ScriptJob, record_job
 from ringside.sim.questions.question import Question, QuestionError, argument, option
-from ringside.sim.recorded.job import GroupCall, Message, RecordedJob, RecordedRank
+from ringside.sim.recorded.job import GroupCall, PeerMessage, RecordedJob, RecordedRank
 
 PER_NODE = 8
 """Ranks of a node, unless ``nodes`` says otherwise."""
@@ -131,13 +131,12 @@ def counts(recorded: RecordedRank) -> RoleCounts:
     for entry in recorded.entries:
         action = recorded.actions[entry.action]
         kinds[action.kind] += 1
-        if isinstance(action, GroupCall | Message):
+        if isinstance(action, GroupCall | PeerMessage):
             nbytes[action.kind] += action.nbytes
     held = Counter(recorded.held)
     peak = held.copy()
-    for entry in recorded.entries:
-        for pool, change in entry.memory:
-            held[pool] += change
+    for pool, change in (one for entry in recorded.entries for one in entry.memory):
+        held[pool] += change
         if held.total() > peak.total():
             peak = held.copy()
     return RoleCounts(

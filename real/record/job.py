@@ -9,7 +9,7 @@ from pathlib import Path
 from ringside.real.launch.follow import check_torch
 from ringside.real.record.part import RankOrder, RankPart
 from ringside.real.record.processes import RankProcesses, RecordingError
-from ringside.real.record.roles import FEW, MOST_ROLES, difference, roles, used_groups, with_alike
+from ringside.real.record.roles import FEW, MOST_ROLES, difference, roles, with_alike
 from ringside.sim.recorded.job import RecordedJob
 
 
@@ -97,8 +97,7 @@ def _assembled(job: ScriptJob, parts: dict[int, RankPart], alike: dict[int, tupl
         part = parts[rank].recorded
         assert part is not None
         recorded.append(with_alike(part, own))
-    names = used_groups(recorded)
-    groups = {one.name: one for part in parts.values() for one in part.groups if one.name in names}
+    groups = {one.name: one for part in parts.values() for one in part.groups}
     notes = dict.fromkeys(note for part in parts.values() for note in part.notes)
     checks = sorted(parts.keys() - alike.keys())
     if checks:

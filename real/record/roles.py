@@ -5,7 +5,7 @@ which messages go: its stage of a pipeline, its place in a ring. One rank of eac
 more, the last, to check.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ringside.real.record.part import RankPart
@@ -14,8 +14,8 @@ from ringside.sim.recorded.job import (
     Entry,
     GroupCall,
     HostWait,
-    Message,
     Operator,
+    PeerMessage,
     RecordedGroup,
     RecordedRank,
 )
@@ -35,7 +35,7 @@ def roles(parts: Mapping[int, RankPart], ranks: int) -> dict[int, tuple[int, ...
             continue
         groups = {one.name: one for one in part.groups}
         for action in part.recorded.actions:
-            if isinstance(action, Message):
+            if isinstance(action, PeerMessage):
                 axis = _axis(groups, action, part.rank)
                 if axis is None:
                     return None
@@ -48,7 +48,7 @@ def roles(parts: Mapping[int, RankPart], ranks: int) -> dict[int, tuple[int, ...
     return {own[0]: tuple(own) for own in by_role.values()}
 
 
-def _axis(groups: Mapping[str, RecordedGroup], message: Message, rank: int) -> RecordedGroup | None:
+def _axis(groups: Mapping[str, RecordedGroup], message: PeerMessage, rank: int) -> RecordedGroup | None:
     """Return the partition through which a message goes: the smallest group of both ranks."""
     group = groups[message.group]
     if len(group.partition) > 1:
@@ -94,7 +94,7 @@ class _View:
         self._lanes: dict[str, str] = {}
         for entry in part.recorded.entries:
             action = part.recorded.actions[entry.action]
-            if isinstance(action, Message) and entry.lane not in self._lanes:
+            if isinstance(action, PeerMessage) and entry.lane not in self._lanes:
                 self._lanes[entry.lane] = f"{action.group}:{self._distance(action.group, action.peer)}"
 
     def of(self, entry: Entry) -> tuple[Action, str, tuple[int, ...]]:
@@ -102,7 +102,7 @@ class _View:
         return self._actions[entry.action], lane, entry.after
 
     def _action(self, action: Action) -> Action:
-        if isinstance(action, Message):
+        if isinstance(action, PeerMessage):
             return replace(action, peer=self._distance(action.group, action.peer), batch=None)
         if isinstance(action, GroupCall) and action.root is not None:
             part = self._groups[action.group].of(self._rank) or ()
@@ -120,12 +120,7 @@ def _shown(action: Action) -> str:
             return f"{name} of {' and '.join(str(list(one.shape)) for one in inputs[:2]) or 'nothing'}"
         case GroupCall(name=name, nbytes=nbytes, group=group):
             return f"{name} of {nbytes} bytes in {group}"
-        case Message(peer=peer, is_send=is_send, nbytes=nbytes):
+        case PeerMessage(peer=peer, is_send=is_send, nbytes=nbytes):
             return f"a message {'to' if is_send else 'from'} {peer} of {nbytes} bytes"
         case HostWait(name=name):
             return f"a wait for {name}"
-
-
-def used_groups(recorded: Iterable[RecordedRank]) -> set[str]:
-    """Return the names of groups in which ranks call or send."""
-    return {one.group for rank in recorded for one in rank.actions if isinstance(one, GroupCall | Message)}

@@ -50,10 +50,9 @@ def name_of(group: dist.ProcessGroup) -> str:
     return _names.get(group, WORLD)
 
 
-def recorded(names: Iterable[str]) -> tuple[RecordedGroup, ...]:
-    """Return the groups of these names."""
-    wanted = set(names)
-    return tuple(RecordedGroup(one.name, tuple(one.parts)) for one in _partitions if one.name in wanted)
+def recorded() -> tuple[RecordedGroup, ...]:
+    """Return all groups of the job, in the order in which they were made."""
+    return tuple(RecordedGroup(one.name, tuple(one.parts)) for one in _partitions)
 
 
 def install() -> None:

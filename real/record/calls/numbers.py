@@ -11,12 +11,12 @@ from torch.utils._pytree import tree_leaves
 from ringside.real.record.calls import mailbox
 from ringside.real.record.calls.schemas import ParsedCall
 from ringside.real.record.script import values
-from ringside.sim.recorded.job import GroupCall, Message
+from ringside.sim.recorded.job import GroupCall, PeerMessage
 
 
 def exchange(call: ParsedCall) -> Callable[[], None] | None:
     """Take known numbers to where a call brings them; return what is to do when its end is waited for."""
-    if isinstance(call.action, Message):
+    if isinstance(call.action, PeerMessage):
         return _message(call, call.action)
     own = call.arguments
     match call.action.collective:
@@ -51,7 +51,7 @@ def of_functional(call: ParsedCall, result: Any) -> None:
             values.learn(output, known.clone())
 
 
-def _message(call: ParsedCall, action: Message) -> Callable[[], None] | None:
+def _message(call: ParsedCall, action: PeerMessage) -> Callable[[], None] | None:
     tensors = [one for one in call.arguments["tensors"] if _travels(one)]
     if not tensors:
         for one in [] if action.is_send else call.arguments["tensors"]:

@@ -11,7 +11,7 @@ from ringside.real.record.calls.work import RecordedWork
 from ringside.real.record.script import values
 from ringside.real.record.script.refusal import refusal
 from ringside.real.record.script.tape import TAPE
-from ringside.sim.recorded.job import GroupCall, Message
+from ringside.sim.recorded.job import GroupCall, PeerMessage
 
 _entries: dict[int, int] = {}
 """Entries of functional collectives by the storage of their result."""
@@ -26,7 +26,7 @@ def record(func: Any, args: Any, kwargs: Any) -> Any:
     if call is None:
         raise refusal(f"{func} is not a known collective", "use those of torch.distributed")
     action = call.action
-    is_beside = isinstance(action, Message) or not action.waits
+    is_beside = isinstance(action, PeerMessage) or not action.waits
     line = TAPE.line(_lane(action)) if is_beside else None
     entry = TAPE.post(action, line, TAPE.current.reached() if is_beside else ())
     if not call.returns_work:
@@ -59,7 +59,7 @@ def wait_tensor(func: Any, args: Any, kwargs: Any) -> Any:
     return tensor
 
 
-def _lane(action: GroupCall | Message) -> str:
+def _lane(action: GroupCall | PeerMessage) -> str:
     """Return the lane of an asynchronous call.
 
     ``ProcessGroupNCCL`` has a stream for each group, and one for each pair of ranks with messages that are

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch.utils._pytree import tree_leaves
 
 from ringside.real.record.calls import groups
-from ringside.sim.recorded.job import GroupCall, Message
+from ringside.sim.recorded.job import GroupCall, PeerMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ _BARRIER_BYTES = 4
 class ParsedCall:
     """A call: its action, the group, its arguments by name, and whether the caller gets a Work."""
 
-    action: GroupCall | Message
+    action: GroupCall | PeerMessage
     group: dist.ProcessGroup
     arguments: dict[str, Any]
     returns_work: bool
@@ -143,9 +143,9 @@ def _group(arguments: dict[str, Any]) -> dist.ProcessGroup:
 
 def _message(
     arguments: dict[str, Any], group: Any, ranks: list[int], batch: int | None, *, is_send: bool
-) -> Message:
+) -> PeerMessage:
     tensors = arguments["tensors"]
-    return Message(
+    return PeerMessage(
         group=groups.name_of(group),
         peer=ranks[arguments["dst" if is_send else "src"]],
         nbytes=sum(one.numel() * one.element_size() for one in tensors),

@@ -4,6 +4,7 @@ A fake mode is entered only round operators of the device. While another one is 
 DTensor asks in one what an operator's global shapes would be.
 """
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -34,6 +35,10 @@ _FREE = {
 
 _WITH_OPTIONS = ("scaled_dot_product", "convolution")
 """Operators whose arguments besides tensors change their work."""
+
+
+_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
+"""Operators of aten that are faster in TensorFloat-32, where the script allows it."""
 
 
 class DeviceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -120,7 +125,7 @@ def _by_numbers(func: Any, args: Any, kwargs: Any, fakes: list[Any]) -> Any:
 
 
 def _post(func: Any, args: Any, kwargs: Any, inputs: list[Any], result: Any) -> None:
-    outputs = [one for one in values.tensors_in((result,)) if values.is_on_device(one)]
+    outputs = _written(func, args, kwargs, result)
     if not outputs and not any(map(values.is_on_device, inputs)):
         return
     for one in outputs:
@@ -129,7 +134,33 @@ def _post(func: Any, args: Any, kwargs: Any, inputs: list[Any], result: Any) -> 
     if func.is_view or func.namespace == "prim" or (func.namespace == "aten" and name in _FREE):
         return
     options = _options(func, args, kwargs) if any(part in name for part in _WITH_OPTIONS) else ()
+    if name in _PRODUCTS and inputs[0].dtype == torch.float32:
+        options = (("allow_tf32", torch.backends.cuda.matmul.allow_tf32),)
     TAPE.post(Operator(str(func._overloadpacket), shaped(inputs), shaped(outputs), options))
+
+
+def _written(func: Any, args: Any, kwargs: Any, result: Any) -> list[torch.Tensor]:
+    """Return tensors of the device that an operator returns or changes, each once."""
+    tensors = values.tensors_in((result,))
+    if func._schema.is_mutable:
+        given = dict(zip(_names(func), args, strict=False)) | kwargs
+        changed = [given.get(name) for name in _changed_names(func)]
+        tensors += values.tensors_in(changed)
+    own = {id(one): one for one in tensors if values.is_on_device(one)}
+    return list(own.values())
+
+
+@cache
+def _names(func: Any) -> list[str]:
+    return [one.name for one in func._schema.arguments]
+
+
+@cache
+def _changed_names(func: Any) -> list[str]:
+    """Return the names of arguments that an operator changes."""
+    return [
+        one.name for one in func._schema.arguments if one.alias_info is not None and one.alias_info.is_write
+    ]
 
 
 def shaped(tensors: Any) -> tuple[Shaped, ...]:
@@ -138,8 +169,7 @@ def shaped(tensors: Any) -> tuple[Shaped, ...]:
 
 
 def _options(func: Any, args: Any, kwargs: Any) -> tuple[tuple[str, bool | int | float | str], ...]:
-    names = [one.name for one in func._schema.arguments]
-    given = dict(zip(names, args, strict=False)) | kwargs
+    given = dict(zip(_names(func), args, strict=False)) | kwargs
     return tuple(
         (name, value if isinstance(value, bool | int | float | str) else ",".join(map(str, value)))
         for name, value in given.items()

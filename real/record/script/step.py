@@ -9,7 +9,7 @@ from ringside.real.record.calls import groups
 from ringside.real.record.script.purposes import Purposes
 from ringside.real.record.script.steps import Steps
 from ringside.real.record.script.tape import TAPE, Posted
-from ringside.sim.recorded.job import Action, Entry, GroupCall, Message, RecordedGroup, RecordedRank
+from ringside.sim.recorded.job import Action, Entry, PeerMessage, RecordedGroup, RecordedRank
 
 T = TypeVar("T")
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 def recorded_step(
     rank: int, steps: Steps, purposes: Purposes
 ) -> tuple[RecordedRank, tuple[RecordedGroup, ...]]:
-    """Return the last step of a rank, and the groups that it names."""
+    """Return the last step of a rank, and its job's groups."""
     purposes.look()
     begin, end = steps.bounds()
     posted = TAPE.entries[begin.entries : end.entries]
@@ -25,10 +25,9 @@ def recorded_step(
     places = _Numbers(list(map(_short, TAPE.places)))
     memory = _memory_by_entry(begin.entries, end.entries, begin.memory, end.memory, purposes)
     entries = tuple(
-        _entry(one, begin.entries, actions, places, memory.get(begin.entries + number, Counter()))
+        _entry(one, begin.entries, actions, places, memory.get(begin.entries + number, []))
         for number, one in enumerate(posted)
     )
-    names = {one.group for one in actions.used if isinstance(one, GroupCall | Message)}
     recorded = RecordedRank(
         rank=rank,
         alike=(rank,),
@@ -38,7 +37,7 @@ def recorded_step(
         unsteady=steps.difference(),
         places=tuple(places.used),
     )
-    return recorded, groups.recorded(names)
+    return recorded, groups.recorded()
 
 
 class _Numbers(Generic[T]):
@@ -57,25 +56,33 @@ class _Numbers(Generic[T]):
 
 
 def _entry(
-    posted: Posted, begin: int, actions: "_Numbers[Action]", places: "_Numbers[str]", memory: Counter[str]
+    posted: Posted,
+    begin: int,
+    actions: "_Numbers[Action]",
+    places: "_Numbers[str]",
+    memory: list[tuple[str, int]],
 ) -> Entry:
     return Entry(
         action=actions.of(posted.action),
         lane=posted.lane,
         after=tuple(one - begin for one in posted.after if one >= begin),
-        memory=tuple((pool, nbytes) for pool, nbytes in memory.items() if nbytes),
+        memory=tuple(memory),
         place=None if posted.place is None else places.of(posted.place),
     )
 
 
 def _memory_by_entry(
     first: int, last: int, begin: int, end: int, purposes: Purposes
-) -> dict[int, Counter[str]]:
-    """Return the bytes by purpose that each entry of the step adds; what comes after the last is its own."""
-    changes: dict[int, Counter[str]] = {}
+) -> dict[int, list[tuple[str, int]]]:
+    """Return the changes by purpose, in order, of each entry of the step; what comes after the last is its own."""
+    changes: dict[int, list[tuple[str, int]]] = {}
     for before, number, nbytes in TAPE.memory[begin:end]:
         entry = max(first, min(before, last - 1))
-        changes.setdefault(entry, Counter())[purposes.of(number)] += nbytes
+        own, purpose = changes.setdefault(entry, []), purposes.of(number)
+        if own and own[-1][0] == purpose and (own[-1][1] > 0) == (nbytes > 0):
+            own[-1] = (purpose, own[-1][1] + nbytes)
+        elif nbytes:
+            own.append((purpose, nbytes))
     return changes
 
 
@@ -87,10 +94,12 @@ def _held(begin: int, purposes: Purposes) -> dict[str, int]:
 
 
 def _with_batches_from_zero(actions: list[Action]) -> tuple[Action, ...]:
-    batches = {one.batch for one in actions if isinstance(one, Message) and one.batch is not None}
+    batches = {one.batch for one in actions if isinstance(one, PeerMessage) and one.batch is not None}
     least = min(batches, default=0)
     return tuple(
-        replace(one, batch=one.batch - least) if isinstance(one, Message) and one.batch is not None else one
+        replace(one, batch=one.batch - least)
+        if isinstance(one, PeerMessage) and one.batch is not None
+        else one
         for one in actions
     )
 

@@ -12,7 +12,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ringside.real.record.script.tape import TAPE, Posted
-from ringside.sim.recorded.job import Action, GroupCall, Message, Operator
+from ringside.sim.recorded.job import Action, GroupCall, Operator, PeerMessage
 
 
 class Enough(BaseException):
@@ -92,8 +92,10 @@ class Steps:
 
 def _content(posted: Posted, begin: Mark, actions: list[Action]) -> Any:
     action = actions[posted.action]
-    if isinstance(action, Message):  # batches are numbered through
-        action = Message(action.group, action.peer, action.nbytes, action.is_send, action.dtype, action.tag)
+    if isinstance(action, PeerMessage):  # batches are numbered through
+        action = PeerMessage(
+            action.group, action.peer, action.nbytes, action.is_send, action.dtype, action.tag
+        )
     after = tuple(one - begin.entries for one in posted.after if one >= begin.entries)
     return action, posted.lane, after
 
@@ -105,6 +107,6 @@ def shown(action: Action) -> str:
             return f"{name}({', '.join(str(list(one.shape)) for one in inputs[:3])})"
         case GroupCall(name=name, nbytes=nbytes, group=group):
             return f"{name} of {nbytes} bytes in {group}"
-        case Message(peer=peer, nbytes=nbytes, is_send=is_send):
+        case PeerMessage(peer=peer, nbytes=nbytes, is_send=is_send):
             return f"{'send to' if is_send else 'recv from'} {peer} of {nbytes} bytes"
     return f"wait for {action.name}"

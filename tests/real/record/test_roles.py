@@ -11,8 +11,8 @@ from ringside.real.record.roles import difference, roles
 from ringside.sim.recorded.job import (
     Entry,
     GroupCall,
-    Message,
     Operator,
+    PeerMessage,
     RecordedGroup,
     RecordedRank,
     Shaped,
@@ -44,20 +44,20 @@ def test_without_messages_all_ranks_do_the_same():
 
 @pytest.mark.parametrize("group", ["pp", "world"])
 def test_each_stage_of_a_pipeline_is_a_role(group):
-    first = part(0, Message(group, 2, 64, is_send=True))
+    first = part(0, PeerMessage(group, 2, 64, is_send=True))
     assert roles({0: first}, 8) == {0: (0, 1), 2: (2, 3), 4: (4, 5), 6: (6, 7)}
 
 
 def test_messages_outside_of_groups_say_nothing_of_roles():
-    lonely = part(0, Message("world", 3, 64, is_send=True))
+    lonely = part(0, PeerMessage("world", 3, 64, is_send=True))
     assert roles({0: lonely}, 8) is None
 
 
 def test_ranks_of_a_role_have_peers_and_roots_at_the_same_distance():
-    first = part(2, Message("pp", 4, 64, is_send=True), reduced("tp", root=2))
-    second = part(3, Message("pp", 5, 64, is_send=True), reduced("tp", root=2))
+    first = part(2, PeerMessage("pp", 4, 64, is_send=True), reduced("tp", root=2))
+    second = part(3, PeerMessage("pp", 5, 64, is_send=True), reduced("tp", root=2))
     assert difference(first, second) == ""
-    assert difference(first, part(3, Message("pp", 1, 64, is_send=True), reduced("tp", root=2)))
+    assert difference(first, part(3, PeerMessage("pp", 1, 64, is_send=True), reduced("tp", root=2)))
 
 
 @pytest.mark.parametrize(
