@@ -13,6 +13,9 @@ from ringside.sim.recorded.job import Action, Entry, PeerMessage, RecordedGroup,
 
 T = TypeVar("T")
 
+Change = tuple[str, int]
+"""A pool, and the bytes more or less in it."""
+
 
 def recorded_step(
     rank: int, steps: Steps, purposes: Purposes
@@ -60,7 +63,7 @@ def _entry(
     begin: int,
     actions: "_Numbers[Action]",
     places: "_Numbers[str]",
-    memory: list[tuple[str, int]],
+    memory: list[Change],
 ) -> Entry:
     return Entry(
         action=actions.of(posted.action),
@@ -73,9 +76,9 @@ def _entry(
 
 def _memory_by_entry(
     first: int, last: int, begin: int, end: int, purposes: Purposes
-) -> dict[int, list[tuple[str, int]]]:
-    """Return the changes by purpose, in order, of each entry of the step; what comes after the last is its own."""
-    changes: dict[int, list[tuple[str, int]]] = {}
+) -> dict[int, list[Change]]:
+    """Return the changes by purpose, in order, of each entry; what comes after the last is its own."""
+    changes: dict[int, list[Change]] = {}
     for before, number, nbytes in TAPE.memory[begin:end]:
         entry = max(first, min(before, last - 1))
         own, purpose = changes.setdefault(entry, []), purposes.of(number)

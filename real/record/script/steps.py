@@ -5,7 +5,7 @@ some packages step one for each part of the parameters.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -93,9 +93,7 @@ class Steps:
 def _content(posted: Posted, begin: Mark, actions: list[Action]) -> Any:
     action = actions[posted.action]
     if isinstance(action, PeerMessage):  # batches are numbered through
-        action = PeerMessage(
-            action.group, action.peer, action.nbytes, action.is_send, action.dtype, action.tag
-        )
+        action = replace(action, batch=None)
     after = tuple(one - begin.entries for one in posted.after if one >= begin.entries)
     return action, posted.lane, after
 
