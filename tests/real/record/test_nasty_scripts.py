@@ -25,9 +25,9 @@ REFUSED = [
     ("step(); os._exit(4)", "rank 0 exited with code 4 before it had taken 3 optimizer steps"),
     ("while True: time.sleep(1)", "has not taken 3 optimizer steps in 15 s"),
     ("for _ in range(5): step()\nraise KeyError('x')", ""),
-    ("model(torch.randn(2, 4, device='cuda')).nonzero()", "script.py:11: aten.nonzero.default has a result"),
+    ("model(torch.randn(2, 4, device='cuda')).nonzero()", "script.py:10: aten.nonzero.default has a result"),
     ("import torch.multiprocessing as mp; mp.spawn(step)", "starts ranks of its own"),
-    ("torch.zeros(2, device='cuda')[3]", "script.py:11: IndexError"),
+    ("torch.zeros(2, device='cuda')[3]", "script.py:10: IndexError"),
 ]
 
 
@@ -39,7 +39,7 @@ def processes_of(marker):
 def test_what_cannot_be_recorded_is_said_in_a_line(lines, says, written):
     file = written(BEGIN + lines, "script.py")
     with pytest.raises(RecordingError) as error:
-        ScriptRecording(command=[str(file)], ranks=1, timeout=15.0).ask()
+        ScriptRecording(command=[str(file)], ranks=1, timeout=15.0 if "15 s" in says else 200.0).ask()
     assert says in str(error.value).splitlines()[0]
 
 
