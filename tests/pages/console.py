@@ -90,7 +90,7 @@ def misunderstood(line: str) -> str:
         return f"{name!r} is no command"
     command = typer.main.get_command(commands([name])).commands[name]
     try:
-        command.make_parser(typer.Context(command)).parse_args(args=words)
+        command.make_parser(typer.Context(command, **command.context_settings)).parse_args(args=words)
     except typer.TyperException as error:
         return str(error)
     return ""
