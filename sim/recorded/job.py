@@ -102,7 +102,6 @@ class HostWait:
     kind: Literal["wait"] = "wait"
 
 
-Message = PeerMessage
 Action = Annotated[Operator | GroupCall | PeerMessage | HostWait, Field(discriminator="kind")]
 
 
