@@ -2,24 +2,28 @@
 
 ``python -m ringside.validation.published.calibrations [MACHINE ...]`` writes them. Parameters inside a node
 are shared by all machines with the same nodes. Parameters between nodes are the machine's own; their priors
-come from other machines on the same kind of network.
+come from other machines on the same kind of network, those of a GPU's latencies from other machines with its
+generation.
 """
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from ringside.sim.calibration import SHIPPED, Calibration
+from ringside.sim.libraries.nccl.communicator import find_system
 from ringside.sim.libraries.nccl.message_times import KINDS
 from ringside.sim.libraries.nccl.send_times import SEND_KINDS
 from ringside.sim.record import Record, digest
 from ringside.topologies.machine import box_of, machine, machines
 from ringside.validation.machines import domains
+from ringside.validation.measurements import options_of
 from ringside.validation.nccl.calibrate import calibrate_nccl, unmeasured_sends
 from ringside.validation.nccl.fit import fit
-from ringside.validation.nccl.networks import NOTHING, Learnt, learnt
+from ringside.validation.nccl.networks import KNOWN, NOTHING, Learnt, is_of_gpu, learnt
 from ringside.validation.nccl.observed import is_observable, observed
 from ringside.validation.nccl.priors import Prior
 from ringside.validation.published import published
@@ -36,35 +40,59 @@ def calibrations(names: Sequence[str] = ()) -> dict[str, Calibration]:
     """
     records = usable()
     measured = {record.cluster for record in records}
-    networks = networks_around(records)
-    return {
-        name: calibration(name, rows, networks.get(name, NOTHING))
-        for name in names or machines()
-        if (rows := of_machine(name, records)) and (name in measured or name in networks)
-    }
+    made = {}
+    for name in names or machines():
+        if rows := of_machine(name, records):
+            learned = learnt_around(name, records)
+            if name in measured or learned.machines:
+                made[name] = calibration(name, rows, learned)
+    return made
 
 
-def networks_around(records: Sequence[Record]) -> dict[str, Learnt]:
-    """Return what is learnt for each machine from the others on its network, where there are any."""
+def learnt_around(name: str, records: Sequence[Record]) -> Learnt:
+    """Return what is learnt for a machine from others: from those on its network, and those with its GPU."""
     records = [record for record in records if record.collective in KINDS]
-    several = sorted({record.cluster for record in records if nodes_of(record) > 1})
-    posteriors = {name: posterior(name, of_machine(name, records)) for name in several}
-    kinds = {name: machine(name).network for name in machines()}
-    around = {
-        name: {other: posteriors[other] for other in several if other != name and kinds[other] == kind}
-        for name, kind in kinds.items()
-        if kind
+    measured = {record.cluster for record in records}
+    several = {record.cluster for record in records if nodes_of(record) > 1}
+    network, box = machine(name).network, machine(name).inside
+    on_network = [other for other in several - {name} if network and machine(other).network == network]
+    capability = find_system(name).compute_capability
+    with_gpu = {
+        machine(other).inside: [record for record in records if record.cluster in box_of(other)]
+        for other in measured
+        if find_system(other).compute_capability == capability and machine(other).inside != box
     }
-    return {name: learnt(others) for name, others in around.items() if others}
+    between = {other: posterior(other, of_machine(other, records)) for other in sorted(on_network)}
+    of_gpu = {
+        other: posterior(other, rows)
+        for other, all_rows in sorted(with_gpu.items())
+        if (rows := [record for record in all_rows if tells_latencies(record)])
+    }
+    learned = KNOWN.get(network or "", NOTHING).then(learnt(between))
+    return learned.then(replace(learnt(of_gpu, is_of_gpu), machines=()))
 
 
-def posterior(machine: str, records: Sequence[Record]) -> list[tuple[Prior, float, float]]:
+def tells_latencies(record: Record) -> bool:
+    """Return whether a row tells a GPU's latencies: no network and no thread of several GPUs hides them."""
+    return nodes_of(record) == 1 and options_of(record).gpus_per_thread == 1
+
+
+_POSTERIORS: dict[tuple[str, ...], list[tuple[Prior, float, float]]] = {}
+
+
+def posterior(machine_name: str, records: Sequence[Record]) -> list[tuple[Prior, float, float]]:
     """Return each prior of a machine with the value and the deviation in log time that the rows leave."""
-    rows = observed(records, machine, {})
-    fitted = fit(rows, pooled=len({row.record.site for row in rows}) > 1)
-    sigmas = np.sqrt(np.diag(fitted.model.covariance)).tolist()
-    values = fitted.model.values
-    return [(prior, values[prior.name], sigma) for prior, sigma in zip(fitted.priors, sigmas, strict=True)]
+    key = machine_name, *map(digest, records)
+    if key not in _POSTERIORS:
+        rows = observed(records, machine_name, {})
+        known = KNOWN.get(machine(machine_name).network or "", NOTHING)
+        fitted = fit(rows, pooled=len({row.record.site for row in rows}) > 1, network=known)
+        sigmas = np.sqrt(np.diag(fitted.model.covariance)).tolist()
+        values = fitted.model.values
+        _POSTERIORS[key] = [
+            (prior, values[prior.name], sigma) for prior, sigma in zip(fitted.priors, sigmas, strict=True)
+        ]
+    return _POSTERIORS[key]
 
 
 def usable() -> list[Record]:

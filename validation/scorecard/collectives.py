@@ -20,8 +20,8 @@ from ringside.validation.nccl.observed import NcclRow, choose, is_observable, ob
 from ringside.validation.published import published
 from ringside.validation.published.calibrations import (
     is_left_out,
+    learnt_around,
     mates_of,
-    networks_around,
     nodes_of,
     setting_of,
 )
@@ -96,16 +96,19 @@ def collective_tables() -> list[JudgedTable]:
 
 def splits(records: Sequence[Record]) -> Iterator[Split]:
     """Yield all splits that the rows support."""
-    collectives = [record for record in records if is_observable(record)]
-    networks = networks_around([record for record in collectives if not is_left_out(record)])
+    collectives = [record for record in records if is_observable(record) and not is_left_out(record)]
     for kinds in (KINDS, SEND_KINDS):
         usable = [record for record in records if is_observable(record, kinds)]
         for machine in sorted({record.cluster for record in usable}):
             own = observed([one for one in usable if one.cluster == machine], machine, {}, kinds)
             mates = [one for one in usable if one.cluster in mates_of(machine) and nodes_of(one) == 1]
             for split in _of_machine(machine, own, observed(mates, machine, {}, kinds)):
-                named = split if kinds == KINDS else replace(split, name=f"{split.name}, {SENDS}")
-                yield replace(named, network=networks.get(machine, NOTHING))
+                if kinds == SEND_KINDS:
+                    yield replace(split, name=f"{split.name}, {SENDS}")
+                    continue
+                unseen = split.judged[0].record.site if split.name == ANOTHER else ""
+                seen = [record for record in collectives if record.site != unseen]
+                yield replace(split, network=learnt_around(machine, seen))
             for run in dict.fromkeys(row.run for row in own) if kinds == KINDS else ():
                 yield from _of_run(machine, [row for row in own if row.run == run])
 

@@ -147,9 +147,13 @@ class Traits:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SiteAnchor:
-    """Rows of a user's own site: each residual of the prediction in log time, and its uncertainty."""
+    """Rows of a user's own site: each residual of the prediction in log time, and its uncertainty.
+
+    ``slopes`` are those of the rows' log times in the logarithm of each parameter, parameters x rows.
+    """
 
     traits: Traits
+    slopes: Floats
     left: Floats
     sigma: Floats
 
@@ -185,18 +189,16 @@ class MeasuredModel:
         bare, slopes = log_form(work, self.values)
         corrected, uncertain = self.correction.predict(work)
         doublings = np.maximum(np.log2(work.nodes / max(self.nodes)), 0.0)
-        # near its rows the correction absorbs the parameters' uncertainties, so these are not added
-        open_still = np.maximum(uncertain**2, np.sum(slopes * (self.covariance @ slopes), axis=0))
-        variance = open_still + self.noise**2 + PER_DOUBLING**2 * doublings
+        variance = self.noise**2 + PER_DOUBLING**2 * doublings
         mean = bare + corrected
-        if self.pooled or self.anchor:
+        if self.anchor:
+            shift, left = _shift(self.anchor, self.traits(work), slopes, self.covariance)
+            return mean + shift, np.sqrt(variance + uncertain**2 + left)
+        # near its rows the correction absorbs the parameters' uncertainties, so these are not added
+        variance += np.maximum(uncertain**2, np.sum(slopes * (self.covariance @ slopes), axis=0))
+        if self.pooled:
             traits = self.traits(work)
-            if self.anchor:
-                shift, site = _shift(self.anchor, traits)
-                mean = mean + shift
-            else:
-                site = np.diag(_of_site(traits, traits))
-            variance = variance + site
+            variance += np.diag(_of_site(traits, traits))
         return mean, np.sqrt(variance)
 
     def has_near_rows(self, work: TaskArrays) -> NDArray[np.bool_]:
@@ -231,11 +233,11 @@ class MeasuredModel:
     def anchored(self, tasks: Sequence[Task], seconds: Sequence[float]) -> "MeasuredModel":
         """Return the model scaled to a site by rows that were measured there."""
         work = work_of(tasks)
-        bare, _ = log_form(work, self.values)
+        bare, slopes = log_form(work, self.values)
         corrected, uncertain = self.correction.predict(work)
         left = np.log(np.asarray(seconds) * 1e6) - bare - corrected
         sigma = np.sqrt(uncertain**2 + self.noise**2)
-        return replace(self, anchor=SiteAnchor(self.traits(work), left, sigma))
+        return replace(self, anchor=SiteAnchor(self.traits(work), slopes, left, sigma))
 
 
 def site_deviations(work: TaskArrays, values: Mapping[str, float]) -> Floats:
@@ -300,15 +302,19 @@ def _nearby(a: Traits, b: Traits) -> Floats:
     return covariance
 
 
-def _shift(anchor: SiteAnchor, traits: Traits) -> tuple[Floats, Floats]:
-    """Return the anchor's effect on other tasks: a shift of log time, and the remaining variance."""
+def _shift(anchor: SiteAnchor, traits: Traits, slopes: Floats, covariance: Floats) -> tuple[Floats, Floats]:
+    """Return the anchor's effect on other tasks: a shift of log time, and the remaining variance.
 
-    def alike(a: Traits, b: Traits) -> Floats:
-        covariance: Floats = _of_site(a, b) + _nearby(a, b)
-        return covariance
+    A row deviates by its site and by what the fit left open of the parameters, which other tasks share.
+    """
 
-    between = alike(anchor.traits, anchor.traits) + np.diag(anchor.sigma**2)
-    mine = alike(traits, anchor.traits)
+    def alike(a: Traits, of_a: Floats, b: Traits, of_b: Floats) -> Floats:
+        deviations: Floats = _of_site(a, b) + _nearby(a, b) + of_a.T @ covariance @ of_b
+        return deviations
+
+    own = anchor.traits, anchor.slopes
+    between = alike(*own, *own) + np.diag(anchor.sigma**2)
+    mine = alike(traits, slopes, *own)
     weights = np.linalg.solve(between, mine.T)
-    left = np.diag(alike(traits, traits)) - np.sum(mine * weights.T, axis=1)
+    left = np.diag(alike(traits, slopes, traits, slopes)) - np.sum(mine * weights.T, axis=1)
     return anchor.left @ weights, np.maximum(left, 0.0)

@@ -9,7 +9,13 @@ from numpy.typing import NDArray
 
 from ringside.sim.libraries.gaussian import EIGHTY
 from ringside.sim.libraries.nccl.communicator import SiteFacts
-from ringside.sim.libraries.nccl.measured import Correction, MeasuredModel, SiteAnchor, Traits
+from ringside.sim.libraries.nccl.measured import (
+    DEVIATIONS,
+    Correction,
+    MeasuredModel,
+    SiteAnchor,
+    Traits,
+)
 from ringside.sim.libraries.nccl.message_times import PAIRS, PARAMETERS, Task
 from ringside.sim.libraries.nccl.send_times import SEND_PARAMETERS
 
@@ -32,7 +38,7 @@ class Stored:
     ``worst`` names the worst. ``left_prior`` are parameters that the rows moved beyond their priors.
     ``network`` are the machines that inform the parameters between nodes, where no row of several nodes does.
     ``anchor`` has a line for each row of a user's own site: algorithm, protocol, base-2 logarithm of the
-    bytes, shares of latency and bandwidth, residual and uncertainty.
+    bytes, shares of latency and bandwidth, residual, uncertainty, and the slope in each parameter.
     """
 
     machine: str
@@ -87,7 +93,7 @@ class Stored:
         anchor = self.model.anchored(tasks, seconds).anchor
         assert anchor
         traits = anchor.traits
-        columns = traits.size, *traits.shares.T, anchor.left, anchor.sigma
+        columns = traits.size, *traits.shares.T, anchor.left, anchor.sigma, *anchor.slopes
         lines = [
             f"{' '.join(PAIRS[pair])} {' '.join(f'{figure:.4g}' for figure in row)}\n"
             for pair, *row in zip(traits.pair, *columns, strict=True)
@@ -114,8 +120,12 @@ class Stored:
         try:
             lines = [line.split() for line in self.anchor.splitlines()]
             pair = np.array([PAIRS.index((line[0], line[1])) for line in lines], dtype=np.int64)
-            size, *shares, left, sigma = np.array([line[2:] for line in lines], dtype=np.float64).T
-            return SiteAnchor(Traits(pair, size, np.column_stack(shares)), left, sigma)
+            figures = np.array([line[2:] for line in lines], dtype=np.float64).T
+            size, *shares = figures[: 1 + DEVIATIONS]
+            left, sigma, *slopes = figures[1 + DEVIATIONS :]
+            if len(slopes) != len(self.names):
+                raise ValueError
+            return SiteAnchor(Traits(pair, size, np.column_stack(shares)), np.array(slopes), left, sigma)
         except (ValueError, IndexError):
             raise ValueError("anchor cannot be read; run calibrate again to write it") from None
 

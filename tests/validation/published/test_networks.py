@@ -10,12 +10,13 @@ from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import Options, find_library
 from ringside.sim.libraries.nccl import belief
 from ringside.sim.libraries.nccl.communicator import find_system
+from ringside.sim.libraries.nccl.constants import HOP_US
 from ringside.topologies.machine import machine, machines
 from ringside.topologies.machine_file import Network
 from ringside.validation.nccl.belief import quantiles
-from ringside.validation.nccl.networks import NOTHING, is_between, learnt
+from ringside.validation.nccl.networks import KNOWN, NOTHING, is_between, is_of_gpu, learnt
 from ringside.validation.nccl.priors import priors
-from ringside.validation.published.calibrations import usable
+from ringside.validation.published.calibrations import learnt_around, tells_latencies, usable
 from ringside.validation.readers import nccl_tests_text
 
 GIB = 2**30
@@ -52,6 +53,45 @@ def test_more_machines_make_a_network_surer():
     for name, (factor, sigma) in one.parameters.items():
         assert three.parameters[name][0] > factor
         assert three.parameters[name][1] < sigma
+
+
+def test_another_node_with_the_gpu_moves_its_latencies_alone():
+    usual = priors(find_system("dgx-h100"))
+    seen = [(prior, prior.value / 2, prior.sigma / 10) for prior in usual]
+    moved = learnt({"alps-gh200": seen}, is_of_gpu).parameters
+    assert {prior.name for prior in usual if is_of_gpu(prior.name)} == set(moved)
+    assert not any(is_between(name) for name in moved)
+
+
+def test_more_machines_move_what_others_moved():
+    usual = priors(find_system("aws-p5"))
+    seen = [(prior, prior.value * 2, prior.sigma / 10) for prior in usual]
+    more = learnt({"aws-p4de": seen})
+    both = KNOWN["EFA"].then(more)
+    for name, (factor, sigma) in more.parameters.items():
+        start, _ = KNOWN["EFA"].parameters.get(name, (1.0, sigma))
+        assert both.parameters[name] == (start * factor, sigma)
+    assert both.machines == ("aws-p4de",)
+    assert KNOWN["EFA"].then(NOTHING).parameters == KNOWN["EFA"].parameters
+
+
+def test_a_hop_over_efa_begins_at_its_plugin_s_latency():
+    moved = {prior.name: prior.value for prior in KNOWN["EFA"].of(find_system("aws-p5"))}
+    for algorithm in ("tree", "ring"):
+        for column, (protocol, expected_us) in enumerate({"ll": 20, "ll128": 20, "simple": 23}.items()):
+            hop = HOP_US["net"][algorithm][column]
+            assert hop * moved[f"between.{algorithm}.{protocol}"] == pytest.approx(expected_us)
+
+
+def test_a_gpu_s_latencies_are_learnt_from_one_node_and_a_launch_for_each_gpu():
+    """Alps' four GH200 start sooner than NCCL's constants say; 12 V100 of one thread do not tell."""
+    alps = learnt_around("dgx-h100", [record for record in usable() if record.cluster == "alps-gh200"])
+    assert all(is_of_gpu(name) for name in alps.parameters)
+    assert alps.parameters["launch_us"][0] < 1
+    assert alps.machines == ()  # no network of its own
+    assert not any(tells_latencies(record) for record in usable() if record.cluster == "dgx2-v100")
+    alone = [record for record in usable() if record.cluster == "dgx2-v100"]
+    assert learnt_around("abci-v100", alone).parameters == {}
 
 
 def test_networks_of_the_catalogue():
