@@ -124,6 +124,7 @@ def test_it_is_the_wheel_that_is_imported(python: Path, tmp_path: Path) -> None:
     assert run(python, "-m", "ringside", "topo", "star:4", cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.proof
 def test_a_type_checker_knows_every_type_and_none_is_any(python: Path, tmp_path: Path) -> None:
     done = checked(python, tmp_path, PROGRAM)
     assert "Success" in done.stdout, done.stdout + done.stderr
@@ -134,6 +135,7 @@ def test_a_type_checker_knows_every_type_and_none_is_any(python: Path, tmp_path:
     assert bare[:5] == ["str", "Graph", "ringside.sim.libraries.library.Prediction", "float", "float"]
 
 
+@pytest.mark.proof
 def test_a_type_checker_refuses_what_is_wrong(python: Path, tmp_path: Path) -> None:
     done = checked(python, tmp_path, WRONG)
     assert 'Module has no attribute "forecast"' in done.stdout
