@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+collect_ignore = ["real/scripts"]
+"""Programs that tests run."""
+
 
 @pytest.fixture
 def written(tmp_path: Path) -> Callable[..., Path]:

@@ -9,6 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
+from ringside.topologies.disk import write_file
+
 VERSION = 1
 """The version of the file's format."""
 
@@ -192,7 +194,7 @@ class JobFileError(ValueError):
 
 def write_job(job: RecordedJob, path: str | Path) -> None:
     """Write the job as JSON."""
-    Path(path).write_bytes(_JOB.dump_json(job, exclude_defaults=False))
+    write_file(Path(path), _JOB.dump_json(job))
 
 
 def read_job(path: str | Path) -> RecordedJob:

@@ -114,7 +114,7 @@ KERNELS = {
     "precision": "bf16", "stack": "te", "compute_efficiency": 0.4, "attention": "full", "dropout": True,
     "loss": "fused", "attention_efficiency": 0.4, "power_cap": 300.0, "products": "rates.json",
     "accumulation_fusion": False, "cublas_workspace": "1MiB", "sequential_experts": True,
-    "attention_mask": True, "permute_fusion": False,
+    "attention_mask": True, "no_permute_fusion": True,
 }  # fmt: skip
 
 
@@ -125,7 +125,10 @@ def test_a_word_of_kernels_changes_the_answer_or_is_refused(
     monkeypatch.chdir(tmp_path)
     Path("timed.yaml").write_text(TIMED, encoding="utf-8")
     Path("rates.json").write_text(RATES.dumps(), encoding="utf-8")
-    fitting = {**dict.fromkeys(("sequential_experts", "permute_fusion"), MIXTURE), "attention_mask": "gpt2"}
+    fitting = {
+        **dict.fromkeys(("sequential_experts", "no_permute_fusion"), MIXTURE),
+        "attention_mask": "gpt2",
+    }
     small = fitting.get(name, SMALL)
     for model in (small, "resnet50", "bert-base:64", "timed.yaml"):
         refusal = ""

@@ -239,7 +239,7 @@ def _kernels(given: Arguments) -> Options:
         "accumulation_fusion": not given.has("--no-gradient-accumulation-fusion"),
         "cublas_workspace": _workspace(given.environment.get("CUBLAS_WORKSPACE_CONFIG")),
         "attention_mask": not given.has("--no-create-attention-mask-in-dataloader"),
-        "permute_fusion": not given.has("--num-experts") or not _keeps_outputs(given),
+        "no_permute_fusion": given.has("--num-experts") and _keeps_outputs(given),
         "sequential_experts": given.has("--num-experts") and not given.has("--moe-grouped-gemm"),
     }
 

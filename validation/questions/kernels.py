@@ -17,7 +17,7 @@ STACK_OF = {**dict.fromkeys((*MEGATRON, "megatron_fsdp"), "te"), "fsdp1": "fsdp1
 """The usual stack of strategies that belong to one framework."""
 
 OF_DECODERS = ("stack", "attention_efficiency", "dropout", "loss", "products", "accumulation_fusion",
-              "cublas_workspace", "sequential_experts", "permute_fusion", "attention_mask")  # fmt: skip
+              "cublas_workspace", "sequential_experts", "no_permute_fusion", "attention_mask")  # fmt: skip
 """Fields that apply to decoders alone."""
 
 
@@ -59,9 +59,9 @@ class OfKernels(Question):
     sequential_experts: bool = option(
         "Compute a rank's experts one after another (Megatron-LM without --moe-grouped-gemm).", default=False
     )
-    permute_fusion: bool = option(
-        "Order experts' tokens, and sum them up, in one kernel; torch's keep the results of experts.",
-        "--permute-fusion/--no-permute-fusion", default=True,
+    no_permute_fusion: bool = option(
+        "Order experts' tokens, and sum them up, by torch's kernels, which keep the results of experts.",
+        default=False,
     )  # fmt: skip
     attention_mask: bool = option(
         "A batch brings a mask of every sequence (Megatron-LM without "

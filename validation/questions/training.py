@@ -150,14 +150,14 @@ class Training(OfKernels):
             return self._timed(Path(str(self.model)))
         model = find_model(self.model)
         if isinstance(model, Decoder):
-            for name in self.changed("sequential_experts", "permute_fusion") * (model.experts is None):
+            for name in self.changed("sequential_experts", "no_permute_fusion") * (model.experts is None):
                 raise ValueError(
                     f"`{name}` needs a mixture of experts, and {model.name} is none; leave it out"
                 )
             return decoder_on_gpu(
                 model, gpu, self.computing_on(gpu), batch=self.batch, dtype=self.dtype,
                 attention=self.attention, dropout=self.dropout, loss=self.loss,
-                attention_mask=self.attention_mask, permute_fusion=self.permute_fusion,
+                attention_mask=self.attention_mask, permute_fusion=not self.no_permute_fusion,
                 cublas=self.cublas_workspace, grouped=not self.sequential_experts,
             )  # fmt: skip
         if given := self.changed(*OF_DECODERS) + ["precision"] * (self.precision in NARROW):

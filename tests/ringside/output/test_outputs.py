@@ -149,7 +149,7 @@ ASKED = {
     "measure train": "",
     "measure compute": "",
     "measure elastic": "",
-    "record": "train.py",
+    "record": "job.py",
     "calibrate": "fit.jsonl --cluster star",
     "compare": "fit.jsonl --cluster star",
     "pairs": "fit.jsonl",
@@ -197,7 +197,8 @@ def test_what_cannot_be_written_is_refused_before_any_work(refused, folder, monk
     )
     (folder / "job.py").write_text("def main(dist):\n    dist.all_reduce(8)\n")
     flag = {"output": "-o"}.get(option, f"--{option.replace('_', '-')}")
-    words = [*command.split(), *ASKED.get(command, "").split(), flag, f"/proc/ringside{ENDINGS[option]}"]
+    asked = ASKED.get(command, "").split()
+    words = [*command.split(), flag, f"/proc/ringside{ENDINGS[option]}", *asked]
     if command == "program" and option == "output":
         words = ["program", "job.py", "-g", "2", "--real", flag, "/proc/ringside.jsonl"]
     elif command.startswith("measure") and option != "output":

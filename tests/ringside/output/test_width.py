@@ -41,6 +41,7 @@ QUESTIONS = (
     f"program {TOP}/examples/halo_exchange.py -g 8 --cluster star:8",
     f"trace {TOP}/tests/validation/data/kineto/dlrm",
     f"trace {TOP}/tests/validation/data/kineto/a100x2_sized.json.gz --each",
+    f"record {TOP}/tests/real/scripts/ddp.py -g 2",
     "scorecard training --table data_parallel",
 )
 

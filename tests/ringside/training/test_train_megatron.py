@@ -14,6 +14,7 @@ SCRIPT = Path(__file__).parents[3] / "examples/pretrain_gpt.sh"
 WORDS = {
     "strategy": "distributed_optimizer", "tp": 2, "pp": 2, "sequence_parallel": True, "batch": 16,
     "overlap_grad_reduce": True, "overlap_param_gather": True, "precision": "bf16", "stack": "te",
+    "attention_mask": True,
 }  # fmt: skip
 ON = ("--cluster", "dgx-h100:2")
 

@@ -32,7 +32,7 @@ def test_what_is_left_out_is_megatrons_default() -> None:
         "tp": 1, "pp": 1, "cp": 1, "ep": 1, "micro_batch": 4, "strategy": "megatron_ddp",
         "optimizer": "adam", "clip": True, "batch": 4, "checkpointing": "none", "precision": "fp32",
         "stack": "te", "dropout": True, "loss": "written",
-        "accumulation_fusion": True, "attention_mask": True, "permute_fusion": True,
+        "accumulation_fusion": True, "attention_mask": True,
     }  # fmt: skip
     assert (small.unmodelled, small.unknown) == ([], [])
 
@@ -111,8 +111,8 @@ WORDS: list[tuple[str, dict[str, Any]]] = [
     ("--cross-entropy-loss-fusion", {"loss": "compiled"}),
     ("--no-gradient-accumulation-fusion", {"accumulation_fusion": False}),
     ("--no-create-attention-mask-in-dataloader", {"attention_mask": False}),
-    ("--num-experts 8 --deterministic-mode", {"permute_fusion": False}),
-    ("--num-experts 8 --deterministic-mode --moe-permute-fusion", {"permute_fusion": True}),
+    ("--num-experts 8 --deterministic-mode", {"no_permute_fusion": True}),
+    ("--num-experts 8 --deterministic-mode --moe-permute-fusion", {"no_permute_fusion": False}),
     ("--num-experts 8", {"sequential_experts": True}),
     ("--num-experts 8 --moe-grouped-gemm", {"sequential_experts": False}),
     ("--cross-entropy-loss-fusion --cross-entropy-fusion-impl te", {"loss": "fused"}),

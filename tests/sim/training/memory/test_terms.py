@@ -154,7 +154,7 @@ def test_tokens_of_experts_are_kept_once_and_on_their_way_back_three_times() -> 
     nbytes = 2 * found.experts.active * tokens * width
     for ep, copies in ((1, 2), (4, 3)):
         (stage,) = stages(model, ep=ep, **options)
-        (keeping,) = stages(model, ep=ep, permute_fusion=False, **options)
+        (keeping,) = stages(model, ep=ep, no_permute_fusion=True, **options)
         assert keeping.peak.nbytes - stage.peak.nbytes == nbytes
         (kept,) = (
             sum(terms.values()) for terms in stage_terms(model, ep=ep, **options) if "experts" in terms
