@@ -32,7 +32,7 @@ def test_one_gpu_comes_out_within_an_eighth_in_the_median() -> None:
     assert all(inside(some) > 0.5 for some in by_source.values() if len(some) >= 5)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_shares_chosen_by_other_sources_do_nearly_as_well() -> None:
     errors = score("", "", left_out()).errors
     assert errors.median < 0.145
