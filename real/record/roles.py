@@ -13,8 +13,6 @@ from ringside.sim.recorded.job import (
     Action,
     Entry,
     GroupCall,
-    HostWait,
-    Operator,
     PeerMessage,
     RecordedGroup,
     RecordedRank,
@@ -77,7 +75,7 @@ def difference(one: RankPart, other: RankPart) -> str:
     for number, (first, second) in enumerate(zip(entries, others, strict=False)):
         if views[0].of(first) != views[1].of(second):
             actions = one.recorded.actions[first.action], other.recorded.actions[second.action]
-            return f"its entry {number} is {_shown(actions[1])}, that of rank {one.rank} {_shown(actions[0])}"
+            return f"its entry {number} is {actions[1]}, that of rank {one.rank} {actions[0]}"
     if len(entries) != len(others):
         return f"it has {len(others)} entries, rank {one.rank} has {len(entries)}"
     return ""
@@ -112,15 +110,3 @@ class _View:
     def _distance(self, group: str, peer: int) -> int:
         part = self._groups[group].of(self._rank) or ()
         return (part.index(peer) - part.index(self._rank)) % len(part)
-
-
-def _shown(action: Action) -> str:
-    match action:
-        case Operator(name=name, inputs=inputs):
-            return f"{name} of {' and '.join(str(list(one.shape)) for one in inputs[:2]) or 'nothing'}"
-        case GroupCall(name=name, nbytes=nbytes, group=group):
-            return f"{name} of {nbytes} bytes in {group}"
-        case PeerMessage(peer=peer, is_send=is_send, nbytes=nbytes):
-            return f"a message {'to' if is_send else 'from'} {peer} of {nbytes} bytes"
-        case HostWait(name=name):
-            return f"a wait for {name}"

@@ -19,7 +19,8 @@ from ringside.sim.formats import (
 )
 from ringside.sim.formats.goal_flatten import ScheduleOf
 from ringside.sim.program.operations import Program
-from ringside.sim.recorded.job import RecordedJob, is_job_file, read_job
+from ringside.sim.recorded.file import is_job_file, read_job
+from ringside.sim.recorded.job import RecordedJob
 from ringside.sim.recorded.program import Playing
 from ringside.sim.recorded.sound import title
 from ringside.topologies.disk import check_folder, check_outputs, write_file, write_folder

@@ -4,29 +4,24 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-
-from ringside.topologies.disk import write_file
-
-VERSION = 1
-"""The version of the file's format."""
-
-POOLS = ("parameters", "gradients", "optimizer", "activations", "gathered", "buffers")
-"""What device memory is for."""
+from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt
 
 COMPUTE = "compute"
 """The lane of a rank's default stream; other streams have lanes of their own, and so do groups."""
+
+
+Dtype = Annotated[str, Field(pattern=r"^(bool|[a-z]+[0-9]+[a-z0-9_]*)$")]
+"""PyTorch's name of a type, such as ``bfloat16``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shaped:
     """The shape and type of a tensor, by PyTorch's name of the type."""
 
-    shape: tuple[int, ...]
-    dtype: str
+    shape: tuple[NonNegativeInt, ...]
+    dtype: Dtype
 
     @property
     def elements(self) -> int:
@@ -62,6 +57,9 @@ class Operator:
     options: tuple[tuple[str, bool | int | float | str], ...] = ()
     kind: Literal["operator"] = "operator"
 
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(str(list(one.shape)) for one in self.inputs[:3])})"
+
 
 @dataclass(frozen=True, slots=True)
 class GroupCall:
@@ -74,12 +72,15 @@ class GroupCall:
     group: str
     name: str
     collective: str
-    nbytes: int
-    dtype: str
+    nbytes: NonNegativeInt
+    dtype: Dtype
     redop: str = "sum"
     root: int | None = None
     waits: bool = True
     kind: Literal["call"] = "call"
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.nbytes} bytes in group {self.group}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +89,15 @@ class PeerMessage:
 
     group: str
     peer: int
-    nbytes: int
+    nbytes: NonNegativeInt
     is_send: bool
-    dtype: str = "uint8"
+    dtype: Dtype = "uint8"
     tag: int = 0
     batch: int | None = None
     kind: Literal["message"] = "message"
+
+    def __str__(self) -> str:
+        return f"{'send to' if self.is_send else 'recv from'} {self.peer} of {self.nbytes} bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,9 @@ class HostWait:
 
     name: str
     kind: Literal["wait"] = "wait"
+
+    def __str__(self) -> str:
+        return f"wait for {self.name}"
 
 
 Action = Annotated[Operator | GroupCall | PeerMessage | HostWait, Field(discriminator="kind")]
@@ -127,6 +134,7 @@ class Entry:
 class RecordedRank:
     """One rank's step, and the memory that it ``held`` by pool when the step began.
 
+    Pools are parameters, gradients, optimizer, activations, gathered (other ranks' parameters) and buffers.
     ``alike`` are the ranks of the job that do the same, itself included. ``unsteady`` says how the step
     differs from the one before it, empty if it does not. ``places`` are ``FILE:LINE`` of calls, none without
     source.
@@ -136,7 +144,7 @@ class RecordedRank:
     alike: tuple[int, ...]
     actions: tuple[Action, ...]
     entries: tuple[Entry, ...]
-    held: Mapping[str, int]
+    held: Mapping[str, NonNegativeInt]
     unsteady: str = ""
     places: tuple[str, ...] = ()
 
@@ -167,16 +175,16 @@ class RecordedJob:
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid", allow_inf_nan=False)
 
+    format: Literal["ringside.job"] = "ringside.job"
+    version: Literal[1] = 1
     command: tuple[str, ...]
-    ranks: int
-    per_node: int
+    ranks: PositiveInt
+    per_node: PositiveInt
     torch: str
     groups: tuple[RecordedGroup, ...]
     recorded: tuple[RecordedRank, ...]
     notes: tuple[str, ...] = ()
-    samples: int | None = None
-    format: Literal["ringside.job"] = "ringside.job"
-    version: Literal[1] = 1
+    samples: PositiveInt | None = None
 
     @cached_property
     def representatives(self) -> tuple[int, ...]:
@@ -185,38 +193,5 @@ class RecordedJob:
         return tuple(stands[rank] for rank in range(self.ranks))
 
 
-_JOB = TypeAdapter(RecordedJob)
-
-
 class JobFileError(ValueError):
-    """A file that holds no recorded job."""
-
-
-def write_job(job: RecordedJob, path: str | Path) -> None:
-    """Write the job as JSON."""
-    write_file(Path(path), _JOB.dump_json(job))
-
-
-def read_job(path: str | Path) -> RecordedJob:
-    """Read a job; raise JobFileError for a file that holds none."""
-    try:
-        return _JOB.validate_json(Path(path).read_bytes())
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise JobFileError(
-            f"{path}: {where or 'the file'}: {first['msg']}; write a file that `ringside record` made"
-        ) from None
-    except OSError as error:
-        raise JobFileError(f"{path}: {error.strerror}") from None
-
-
-def is_job_file(path: str | Path) -> bool:
-    """Return whether a file says that it holds a recorded job."""
-    path = Path(path)
-    return path.suffix == ".json" and path.is_file() and b'"ringside.job"' in path.read_bytes()
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON schema of the file."""
-    return _JOB.json_schema()
+    """A recorded job that contradicts itself, or a file that holds none."""

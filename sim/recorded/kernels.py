@@ -73,7 +73,7 @@ def kernels(operator: Operator) -> tuple[OperatorKernel, ...]:
         return ()
     bounded = products(operator)
     if bounded:
-        return bounded
+        return tuple(one for one in bounded if one.flops)
     nbytes = moved_nbytes(operator)
     many = name.startswith(("_foreach_", "_fused_"))
     return (Streaming(nbytes, ceil(len(operator.inputs) / A_LAUNCH) if many else 1),) if nbytes else ()

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import isclose
 
+from ringside.sim.program.groups import MAX_RANKS
 from ringside.sim.recorded.job import (
     Action,
     Entry,
@@ -41,6 +42,8 @@ def on_ranks(job: RecordedJob, ranks: int) -> RecordedJob:
     """Return the job on other ranks; raise JobFileError where its recording does not say what changes."""
     if ranks == job.ranks:
         return job
+    if not 1 <= ranks <= MAX_RANKS:
+        raise JobFileError(f"{title(job)} on {ranks} ranks; write 1 to {MAX_RANKS}")
     check_job(job)
     reason = next(_reasons(job, ranks), None)
     if reason:

@@ -3,7 +3,15 @@
 from collections.abc import Iterator
 
 from ringside.sim.collective import KINDS, REDOPS
-from ringside.sim.recorded.job import GroupCall, JobFileError, PeerMessage, RecordedJob, RecordedRank
+from ringside.sim.recorded.job import (
+    GroupCall,
+    JobFileError,
+    Operator,
+    PeerMessage,
+    RecordedJob,
+    RecordedRank,
+)
+from ringside.sim.recorded.kernels import kernels
 
 
 def check_job(job: RecordedJob) -> None:
@@ -19,11 +27,8 @@ def title(job: RecordedJob) -> str:
 
 
 def _faults(job: RecordedJob) -> Iterator[str]:
-    if job.ranks < 1 or job.per_node < 1:
-        yield f"{job.ranks} ranks, {job.per_node} on a node"
-        return
     played = sorted(rank for one in job.recorded for rank in one.alike)
-    if played != list(range(job.ranks)):
+    if len(played) != job.ranks or played != list(range(job.ranks)):
         yield f"recorded ranks stand for {len(played)} ranks, not for each of {job.ranks} once"
     names = [group.name for group in job.groups]
     if len(set(names)) < len(names):
@@ -44,10 +49,14 @@ def _faults_of_rank(one: RecordedRank, groups: dict[str, tuple[int, ...] | None]
             ranks = groups.get(action.group)
             if ranks is None:
                 yield f"rank {one.rank} uses group {action.group}, of which it is no member"
-            elif isinstance(action, PeerMessage) and (action.peer not in ranks or action.nbytes < 0):
+            elif isinstance(action, PeerMessage) and action.peer not in ranks:
                 yield f"rank {one.rank} sends {action.nbytes} bytes to rank {action.peer} of {action.group}"
             elif isinstance(action, GroupCall):
                 yield from _faults_of_call(one.rank, action, ranks)
+        elif isinstance(action, Operator):
+            yield from _faults_of_operator(one.rank, action)
+    if not one.entries:
+        yield f"rank {one.rank} does nothing"
     for number, entry in enumerate(one.entries):
         if not 0 <= entry.action < len(one.actions):
             yield f"entry {number} of rank {one.rank} has action {entry.action} of {len(one.actions)}"
@@ -58,7 +67,14 @@ def _faults_of_rank(one: RecordedRank, groups: dict[str, tuple[int, ...] | None]
 
 
 def _faults_of_call(rank: int, call: GroupCall, ranks: tuple[int, ...]) -> Iterator[str]:
-    if call.collective not in KINDS or call.redop not in REDOPS or call.nbytes < 0:
+    if call.collective not in KINDS or call.redop not in REDOPS:
         yield f"rank {rank} calls {call.collective} by {call.redop} of {call.nbytes} bytes"
     if call.root is not None and call.root not in ranks:
         yield f"rank {rank} calls {call.name} with root {call.root}, no member of {call.group}"
+
+
+def _faults_of_operator(rank: int, operator: Operator) -> Iterator[str]:
+    try:
+        kernels(operator)
+    except (ValueError, IndexError):
+        yield f"rank {rank} has {operator}, whose tensors are not those of PyTorch's"

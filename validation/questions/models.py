@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from ringside.sim.recorded.job import is_job_file
+from ringside.sim.recorded.file import is_job_file
 from ringside.sim.workload.architecture import Architecture
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.decoder_file import is_decoder_file

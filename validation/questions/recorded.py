@@ -13,7 +13,8 @@ from ringside.sim.program.operations import Call
 from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.questions.disturbed_time import DisturbedTime, draw_programs
 from ringside.sim.questions.question import QuestionError, options_of
-from ringside.sim.recorded.job import RecordedJob, is_job_file, read_job
+from ringside.sim.recorded.file import is_job_file, read_job
+from ringside.sim.recorded.job import RecordedJob
 from ringside.sim.recorded.prices import OperatorPrices
 from ringside.sim.recorded.ranks import on_ranks
 from ringside.sim.recorded.step import RecordedStep, RecordedTraining

@@ -1,4 +1,4 @@
-"""Process groups of a job of which this process is one rank, and the groups of other ranks beside each.
+"""Process groups of the recorded job: those of this rank, and the other ranks' groups in each partition.
 
 Every rank makes all groups in the same order, so their numbers and names are the same on all. Groups that
 one line makes one after the other, without a common rank, are parts of one partition.
@@ -56,7 +56,7 @@ def recorded() -> tuple[RecordedGroup, ...]:
 
 
 def install() -> None:
-    """Replace what makes process groups, and what says of which backend they are."""
+    """Replace the functions that create process groups or return their backend."""
     everywhere(dist.init_process_group, _init_process_group)
     everywhere(dist.new_group, _make)
     everywhere(dist.split_group, _split)

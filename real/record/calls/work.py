@@ -9,7 +9,7 @@ import torch.distributed as dist
 from ringside.real.record.script.tape import TAPE
 
 _alive: dict[int, "RecordedWork"] = {}
-"""Handles that nobody has waited for: C++ may hold them alone, and their methods are Python's."""
+"""Works not waited for yet. They must outlive Python's last reference, since C++ calls their methods."""
 
 
 class RecordedWork(dist.Work):

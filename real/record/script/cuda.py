@@ -12,7 +12,7 @@ from ringside.real.record.script import streams
 
 MEMORY = 80 * 2**30
 NAME = "NVIDIA H100 80GB HBM3"
-"""The card that scripts see, with its memory; what it is changes no operator but the choice of attention."""
+"""The GPU that scripts see, and its memory. It only affects the choice of an attention kernel."""
 
 _PROPERTIES = {
     **{"name": NAME, "major": 9, "minor": 0, "total_memory": MEMORY, "multi_processor_count": 132},
@@ -109,7 +109,8 @@ def _facts(index: int, count: int) -> dict[str, Any]:
 
 
 def _of_memory() -> dict[str, Any]:
-    some = lambda *_, **__: 1  # noqa: E731 - a number that nobody may divide by is not 0
+    # not 0, since scripts divide by it
+    some = lambda *_, **__: 1  # noqa: E731
     return {
         **dict.fromkeys(("memory_allocated", "max_memory_allocated", "memory_reserved"), some),
         **dict.fromkeys(("max_memory_reserved", "memory_cached", "max_memory_cached"), some),

@@ -50,7 +50,7 @@ def check_platform(version: str) -> None:
 
 
 def install(index: int, count: int) -> None:
-    """Have ``count`` devices, of which device ``index`` is the current one; raise DeviceError if it fails."""
+    """Add ``count`` devices, device ``index`` the current one; raise DeviceError if that fails."""
     check_platform(torch.__version__)
     package = Path(torch.__file__).parent
     try:

@@ -1,4 +1,4 @@
-"""``torch.compile`` returns what it is given: compiled models are recorded as eager ones."""
+"""Replacement of ``torch.compile`` that returns its argument: compiled models are recorded eager."""
 
 from typing import Any
 

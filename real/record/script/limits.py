@@ -3,6 +3,7 @@
 import os
 import sys
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 from ringside.real.record.script import places
@@ -79,16 +80,13 @@ def _load_in_process() -> None:
     from torch.utils.data import DataLoader
 
     make = DataLoader.__init__
+    of_processes = (
+        *("num_workers", "prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout"),
+        "worker_init_fn",
+    )
 
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        for name in (
-            "num_workers",
-            "prefetch_factor",
-            "persistent_workers",
-            "multiprocessing_context",
-            "timeout",
-        ):
-            kwargs.pop(name, None)
-        make(self, *args[:5], **kwargs)
+        given = signature(make).bind(self, *args, **kwargs).arguments
+        make(**{name: value for name, value in given.items() if name not in of_processes})
 
     DataLoader.__init__ = made  # type: ignore[method-assign]

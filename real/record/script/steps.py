@@ -4,7 +4,6 @@ A step ends with the last optimizer step before the next backward: some scripts 
 some packages step one for each part of the parameters.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +11,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ringside.real.record.script.tape import TAPE, Posted
-from ringside.sim.recorded.job import Action, GroupCall, Operator, PeerMessage
+from ringside.sim.recorded.job import Action, PeerMessage
 
 
 class Enough(BaseException):
@@ -28,12 +27,11 @@ class Mark:
 
 
 class Steps:
-    """The steps of a script so far; ``at_most`` are recorded, and ``on_step`` is called after each."""
+    """The steps of a script so far; ``at_most`` are recorded."""
 
-    def __init__(self, at_most: int, on_step: Callable[[], None]) -> None:
+    def __init__(self, at_most: int) -> None:
         self.marks: list[Mark] = []
         self._at_most = at_most
-        self._on_step = on_step
         self._first: Any = None
         self._is_over = False
 
@@ -66,7 +64,6 @@ class Steps:
         elif optimizer is self._first or type(optimizer) is type(self._first):
             self.marks.append(mark)
         self._is_over = False
-        self._on_step()
 
     def bounds(self) -> tuple[Mark, Mark]:
         """Return begin and end of the last step."""
@@ -82,7 +79,7 @@ class Steps:
         actions = list(TAPE.actions)
         for number, (one, other) in enumerate(zip(before, after, strict=False)):
             if _content(one, first, actions) != _content(other, middle, actions):
-                was, now = shown(actions[one.action]), shown(actions[other.action])
+                was, now = str(actions[one.action]), str(actions[other.action])
                 what = f"was {was}, is {now}" if was != now else f"{was} waits for others"
                 return f"entry {number} of {len(after)} {what}"
         if len(before) != len(after):
@@ -96,15 +93,3 @@ def _content(posted: Posted, begin: Mark, actions: list[Action]) -> Any:
         action = replace(action, batch=None)
     after = tuple(one - begin.entries for one in posted.after if one >= begin.entries)
     return action, posted.lane, after
-
-
-def shown(action: Action) -> str:
-    """Return an action in few words."""
-    match action:
-        case Operator(name=name, inputs=inputs):
-            return f"{name}({', '.join(str(list(one.shape)) for one in inputs[:3])})"
-        case GroupCall(name=name, nbytes=nbytes, group=group):
-            return f"{name} of {nbytes} bytes in {group}"
-        case PeerMessage(peer=peer, nbytes=nbytes, is_send=is_send):
-            return f"{'send to' if is_send else 'recv from'} {peer} of {nbytes} bytes"
-    return f"wait for {action.name}"

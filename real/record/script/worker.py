@@ -33,7 +33,7 @@ def main() -> None:
 def record(order: RankOrder) -> RankPart:
     """Run the script as the order's rank until enough steps are recorded."""
     purposes = Purposes()
-    steps = Steps(order.steps, on_step=lambda: None)
+    steps = Steps(order.steps)
     try:
         _install(order, steps, purposes)
         error = _run(order, steps)

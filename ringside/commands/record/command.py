@@ -8,7 +8,7 @@ import typer
 from ringside import console, options
 from ringside.options import asks
 from ringside.real.questions.recording import Recording, RoleCounts, ScriptRecording
-from ringside.sim.recorded.job import write_job
+from ringside.sim.recorded.file import write_job
 from ringside.topologies.disk import check_outputs
 from ringside.topologies.units import format_size
 

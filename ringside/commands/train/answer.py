@@ -1,5 +1,6 @@
 """The output of ``ringside train``: rows of steps, the memory of a GPU, and the sources of times."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -7,6 +8,7 @@ from ringside import console
 from ringside.report.page import Page, Table, shown_number
 from ringside.sim.libraries.library import Library
 from ringside.sim.training.ddp.scaling import ScaledStep
+from ringside.sim.training.memory.peak import Peak
 from ringside.sim.training.memory.room import FITS, TIGHT, MemoryFit
 from ringside.topologies.units import format_duration
 from ringside.validation.questions.step_time import DataParallelSteps, StepTime, StepUnderLayout
@@ -182,6 +184,16 @@ def shown_chance(chance: float) -> str:
     return f"chance under {1 - SURE:.0%}" if chance < 1 - SURE else f"chance {chance:.0%}"
 
 
+def print_peaks(what: str, peaks: Mapping[str, Peak]) -> None:
+    """Write a table of what memory is for at several peaks, by their names."""
+    purposes = dict.fromkeys(purpose for one in peaks.values() for purpose in one.by_pool)
+    console.print_table(
+        [f"memory of a GPU at the peak of each {what}"],
+        [("purpose", ""), *((name, "(GiB)") for name in peaks)],
+        [(name, *(one.by_pool.get(name, 0) / 2**30 for one in peaks.values())) for name in purposes],
+    )
+
+
 def unfit(what: str, verdict: str) -> str:
     """Return a sentence if the training is tight or does not fit."""
     return f"{what} is tight in a GPU" if verdict == TIGHT else f"{what} does not fit into a GPU"
@@ -232,12 +244,7 @@ class ParallelAnswer:
         """Write tables of the memory of each stage, and of what layers keep where it is largest."""
         stages = self.answer.step.stages
         worst = max(range(len(stages)), key=lambda place: stages[place].peak.nbytes)
-        purposes = dict.fromkeys(name for stage in stages for name in stage.peak.by_pool)
-        console.print_table(
-            ["memory of a GPU at the peak of each stage"],
-            [("purpose", ""), *((f"stage {place}", "(GiB)") for place in range(len(stages)))],
-            [(name, *(one.peak.by_pool.get(name, 0) / 2**30 for one in stages)) for name in purposes],
-        )
+        print_peaks("stage", {f"stage {place}": one.peak for place, one in enumerate(stages)})
         console.print_table(
             [f"what a micro-batch keeps for backward in each layer of stage {worst}"],
             [("layer", ""), ("alike", ""), ("tensors", ""), ("kept", "(MiB)")],

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ringside import console
-from ringside.commands.train.answer import fitting, gib, unfit
+from ringside.commands.train.answer import fitting, gib, print_peaks, unfit
 from ringside.report.page import Page, Table, shown_number
 from ringside.sim.training.memory.room import FITS
 from ringside.topologies.units import format_duration
@@ -34,12 +34,7 @@ class RecordedAnswer:
         console.print_table([*self._comments(), *self.answer.notes, *disturbance], *self._table())
         if self.shows_memory:
             stages = self.answer.step.stages
-            purposes = dict.fromkeys(name for stage in stages for name in stage.peak.by_pool)
-            console.print_table(
-                ["memory of a GPU at the peak of each role"],
-                [("purpose", ""), *((f"rank {stage.rank}", "(GiB)") for stage in stages)],
-                [(name, *(one.peak.by_pool.get(name, 0) / 2**30 for one in stages)) for name in purposes],
-            )
+            print_peaks("role", {f"rank {stage.rank}": stage.peak for stage in stages})
 
     def print_json(self) -> None:
         """Write JSON."""

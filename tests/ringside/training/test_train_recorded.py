@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ringside import train as ask
-from ringside.sim.recorded.job import read_job, write_job
+from ringside.sim.recorded.file import read_job, write_job
 from ringside.topologies import load
 from ringside.topologies.file import write
 from ringside.validation.questions.step_time import StepTime

@@ -128,3 +128,8 @@ def test_prices_are_those_of_kernels_in_the_type_of_their_inputs() -> None:
 def test_an_operator_takes_no_less_than_its_launch() -> None:
     small = Shaped((8, 8), "bfloat16")
     assert OperatorPrices(device("h100")).seconds(Operator("aten.mm", (small, small), (small,))) == OPERATOR_S
+
+
+def test_a_product_of_nothing_takes_no_time() -> None:
+    empty = Operator("aten.mm", (Shaped((0, 8), "float32"), Shaped((8, 8), "float32")))
+    assert OperatorPrices(device("h100")).seconds(empty) == 0

@@ -12,7 +12,8 @@ from ringside.sim.program import Call
 from ringside.sim.program.check import PROVED, check
 from ringside.sim.program.jobs import PlacedProgram, play
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.recorded.job import GroupCall, HostWait, RecordedGroup, RecordedJob, read_job, write_job
+from ringside.sim.recorded.file import read_job, write_job
+from ringside.sim.recorded.job import GroupCall, HostWait, RecordedGroup, RecordedJob
 from ringside.sim.recorded.step import RecordedTraining
 from tests.sim.recorded.made import Recording, job_of, seconds_of, timed
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from ringside.sim.program.libraries import Libraries
-from ringside.sim.recorded.job import GroupCall, JobFileError, RecordedGroup, RecordedJob, read_job
+from ringside.sim.recorded.file import read_job
+from ringside.sim.recorded.job import GroupCall, JobFileError, RecordedGroup, RecordedJob
 from ringside.sim.recorded.ranks import on_ranks
 from ringside.sim.recorded.step import RecordedTraining
 from ringside.sim.training.parallel import simulate_parallel
