@@ -46,7 +46,9 @@ class ScriptRecording(Question):
         if not self.command:
             raise QuestionError("`command` is empty; write a script")
         if not self.module and not os.path.isfile(self.command[0]):
-            raise QuestionError(f"`command` {self.command[0]} is not a file; write a script, or `module`")
+            raise QuestionError(
+                f"{self.command[0]} is not a file; write a script, or with `module` a module's name"
+            )
         if self.nodes is not None and self.ranks % self.nodes:
             raise QuestionError(
                 f"`ranks` {self.ranks} are not equally many on `nodes` {self.nodes}; write a multiple of it"

@@ -96,6 +96,10 @@ def _assembled(job: ScriptJob, parts: dict[int, RankPart], alike: dict[int, tupl
     for rank, own in sorted(alike.items()):
         part = parts[rank].recorded
         assert part is not None
+        if not part.entries:
+            raise RecordingError(
+                f"rank {rank} asks nothing of a GPU in its steps; have the script use cuda, which it finds"
+            )
         recorded.append(with_alike(part, own))
     groups = {one.name: one for part in parts.values() for one in part.groups}
     notes = dict.fromkeys(note for part in parts.values() for note in part.notes)

@@ -37,7 +37,7 @@ def record(order: RankOrder) -> RankPart:
     try:
         _install(order, steps, purposes)
         error = _run(order, steps)
-    except device.DeviceError as failure:
+    except (device.DeviceError, Refusal) as failure:
         error = str(failure)
     notes = tuple(dict.fromkeys(TAPE.notes))
     part = RankPart(

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from importlib import import_module
 
+from ringside.real.record.script.refusal import Refusal
 from ringside.real.record.shims import apex, flash_attn, transformer_engine, triton
 from ringside.real.record.shims.registry import SHIMS, register
 
@@ -14,6 +15,9 @@ def install(modules: Iterable[str]) -> None:
     for one in _OWN:
         register(one.PACKAGE, one.make)
     for name in modules:
-        import_module(name)
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise Refusal(f"shims of {name}: {error}; write a module on PYTHONPATH") from None
     for make in SHIMS.values():
         make()

@@ -28,6 +28,10 @@ REFUSED = [
     ("model(torch.randn(2, 4, device='cuda')).nonzero()", "script.py:10: aten.nonzero.default has a result"),
     ("import torch.multiprocessing as mp; mp.spawn(step)", "starts ranks of its own"),
     ("torch.zeros(2, device='cuda')[3]", "script.py:10: IndexError"),
+    (
+        "model.cpu()\nfor _ in range(5): model(torch.randn(2, 4)).sum().backward(); optimizer.step()",
+        "asks nothing of a GPU",
+    ),
 ]
 
 
