@@ -138,7 +138,7 @@ class Check:
     def sentence(self) -> str:
         """The error beside its limit."""
         verdict = "pass" if self.passed else "FAIL"
-        return f"{verdict}  {self.what}: {self.error:.1%} (at most {self.most:.0%})"
+        return f"{verdict}  {self.what}: {self.error:.1%} (at most {100 * self.most:g}%)"
 
 
 def checks(judged: Sequence[ComparedSteps]) -> tuple[Check, ...]:
