@@ -51,6 +51,8 @@ class OperatorPrices:
         if not launched:
             return 0.0
         precision = self.precision(operator)
+        if isinstance(launched[0], Convolution) and dict(operator.options).get("allow_tf32", True):
+            precision = convolves_in(precision, self.gpu)  # cuDNN's default
         total = sum(self._kernel_s(one, precision) for one in launched)
         return max(total * self.overhead, OPERATOR_S)
 
@@ -70,7 +72,7 @@ class OperatorPrices:
         return self._of(precision).seconds(kernel)
 
     def _convolution(self, precision: str) -> Roofline:
-        return rates_of(self.gpu, convolves_in(precision, self.gpu), self.efficiency)
+        return rates_of(self.gpu, precision, self.efficiency)
 
     def _of(self, precision: str) -> Prices:
         if precision not in self._prices:

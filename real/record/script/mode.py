@@ -37,8 +37,8 @@ _WITH_OPTIONS = ("scaled_dot_product", "convolution")
 """Operators whose arguments besides tensors change their work."""
 
 
-_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
-"""Operators of aten that are faster in TensorFloat-32, where the script allows it."""
+_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "addmm_", "baddbmm_", "_addmm_activation")
+"""Operators of aten that cuBLAS computes in TensorFloat-32, where the script allows it."""
 
 
 class DeviceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -134,9 +134,20 @@ def _post(func: Any, args: Any, kwargs: Any, inputs: list[Any], result: Any) -> 
     if func.is_view or func.namespace == "prim" or (func.namespace == "aten" and name in _FREE):
         return
     options = _options(func, args, kwargs) if any(part in name for part in _WITH_OPTIONS) else ()
-    if name in _PRODUCTS and inputs[0].dtype == torch.float32:
-        options = (("allow_tf32", torch.backends.cuda.matmul.allow_tf32),)
+    if inputs and inputs[0].dtype == torch.float32 and (name in _PRODUCTS or "convolution" in name):
+        options = (*options, ("allow_tf32", _allows_tf32(is_convolution=name not in _PRODUCTS)))
     TAPE.post(Operator(str(func._overloadpacket), shaped(inputs), shaped(outputs), options))
+
+
+def _allows_tf32(*, is_convolution: bool) -> bool:
+    """Return whether the script lets cuDNN or cuBLAS compute in TensorFloat-32 now.
+
+    All ways to say so end in these two: ``allow_tf32``, ``set_float32_matmul_precision``, and
+    ``fp32_precision`` of all backends, which the older flags cannot be read after. cuDNN's default is True.
+    """
+    backends: Any = torch.backends
+    own = backends.cudnn.conv if is_convolution else backends.cuda.matmul
+    return bool(own.fp32_precision == "tf32")
 
 
 def _written(func: Any, args: Any, kwargs: Any, result: Any) -> list[torch.Tensor]:
