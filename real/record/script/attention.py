@@ -1,4 +1,4 @@
-"""Attention by the kernel that a GPU would run: C++ asks a table for it that has no ``cuda`` here."""
+"""Kernels that a GPU would run, where C++ asks a table for them that has no ``cuda`` here."""
 
 from typing import Any
 
@@ -6,6 +6,12 @@ import torch
 
 _FLASH_HEAD = 256
 """The largest head of flash attention, ``sdp_utils.cpp``."""
+
+_ONE_KERNEL = ("_fused_rms_norm", "silu_backward", "mish_backward")
+"""Operators of aten with a kernel of CUDA that C++ takes apart on a device without one: those in PyTorch's
+``native_functions.yaml`` with ``CUDA`` or a structured kernel beside ``CompositeImplicitAutograd``."""
+
+_library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
 
 _before = torch.nn.functional.scaled_dot_product_attention
 
@@ -17,6 +23,14 @@ def install() -> None:
     torch.nn.functional.scaled_dot_product_attention = attention
     vars(torch._C._nn)["scaled_dot_product_attention"] = attention
     vars(flex_attention)["flex_attention"] = _flexible
+    for name in _ONE_KERNEL:
+        if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CUDA"):
+            _library.impl(name, _never_run, "CUDA")  # type: ignore[no-untyped-call]
+
+
+def _never_run(*_: Any, **__: Any) -> Any:
+    """Stand for a kernel: operators of fake tensors do not come so far."""
+    raise NotImplementedError
 
 
 def attention(
