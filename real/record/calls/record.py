@@ -8,6 +8,7 @@ from torch.utils._pytree import tree_leaves
 
 from ringside.real.record.calls import numbers, schemas
 from ringside.real.record.calls.work import RecordedWork
+from ringside.real.record.rules.regions import REGIONS
 from ringside.real.record.script import values
 from ringside.real.record.script.refusal import refusal
 from ringside.real.record.script.tape import TAPE
@@ -29,6 +30,7 @@ def record(func: Any, args: Any, kwargs: Any) -> Any:
     is_beside = isinstance(action, PeerMessage) or not action.waits
     line = TAPE.line(_lane(action)) if is_beside else None
     entry = TAPE.post(action, line, TAPE.current.reached() if is_beside else ())
+    REGIONS.see(entry, values.tensors_in((*args, *kwargs.values())), ())
     if not call.returns_work:
         return _functional(func, args, kwargs, call, entry)
     tensors = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]

@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_map
 
 from ringside.real.record.calls import host, record
 from ringside.real.record.calls.schemas import is_call
+from ringside.real.record.rules.regions import REGIONS
 from ringside.real.record.script import transfers, values
 from ringside.real.record.script.refusal import refusal
 from ringside.real.record.script.tape import TAPE
@@ -136,7 +137,8 @@ def _post(func: Any, args: Any, kwargs: Any, inputs: list[Any], result: Any) -> 
     options = _options(func, args, kwargs) if any(part in name for part in _WITH_OPTIONS) else ()
     if inputs and inputs[0].dtype == torch.float32 and (name in _PRODUCTS or "convolution" in name):
         options = (*options, ("allow_tf32", _allows_tf32(is_convolution=name not in _PRODUCTS)))
-    TAPE.post(Operator(str(func._overloadpacket), shaped(inputs), shaped(outputs), options))
+    entry = TAPE.post(Operator(str(func._overloadpacket), shaped(inputs), shaped(outputs), options))
+    REGIONS.see(entry, inputs, outputs)
 
 
 def _allows_tf32(*, is_convolution: bool) -> bool:

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Generic, TypeVar
 
 from ringside.real.record.calls import groups
+from ringside.real.record.rules.fusion import FusedStep, fused
 from ringside.real.record.script.purposes import Purposes
-from ringside.real.record.script.steps import Steps
+from ringside.real.record.script.steps import Mark, Steps
 from ringside.real.record.script.tape import TAPE, Posted
 from ringside.sim.recorded.job import Action, Entry, PeerMessage, RecordedGroup, RecordedRank
 
@@ -23,13 +24,12 @@ def recorded_step(
     """Return the last step of a rank, and its job's groups."""
     purposes.look()
     begin, end = steps.bounds()
-    posted = TAPE.entries[begin.entries : end.entries]
+    step = _fused(begin, end)
     actions = _Numbers(list(TAPE.actions))
     places = _Numbers(list(map(_short, TAPE.places)))
-    memory = _memory_by_entry(begin.entries, end.entries, begin.memory, end.memory, purposes)
+    memory = _memory_by_entry(step, begin, end, purposes)
     entries = tuple(
-        _entry(one, begin.entries, actions, places, memory.get(begin.entries + number, []))
-        for number, one in enumerate(posted)
+        _entry(one, actions, places, memory.get(number, [])) for number, one in enumerate(step.posted)
     )
     recorded = RecordedRank(
         rank=rank,
@@ -41,6 +41,13 @@ def recorded_step(
         places=tuple(places.used),
     )
     return recorded, groups.recorded()
+
+
+def _fused(begin: Mark, end: Mark) -> FusedStep:
+    changes = TAPE.memory[begin.memory : end.memory]
+    born = {number for _, number, nbytes in changes if nbytes > 0}
+    freed = {number: before for before, number, nbytes in changes if nbytes < 0}
+    return fused(begin.entries, end.entries, born, freed)
 
 
 class _Numbers(Generic[T]):
@@ -60,7 +67,6 @@ class _Numbers(Generic[T]):
 
 def _entry(
     posted: Posted,
-    begin: int,
     actions: "_Numbers[Action]",
     places: "_Numbers[str]",
     memory: list[Change],
@@ -68,19 +74,20 @@ def _entry(
     return Entry(
         action=actions.of(posted.action),
         lane=posted.lane,
-        after=tuple(one - begin for one in posted.after if one >= begin),
+        after=posted.after,
         memory=tuple(memory),
         place=None if posted.place is None else places.of(posted.place),
     )
 
 
-def _memory_by_entry(
-    first: int, last: int, begin: int, end: int, purposes: Purposes
-) -> dict[int, list[Change]]:
+def _memory_by_entry(step: FusedStep, begin: Mark, end: Mark, purposes: Purposes) -> dict[int, list[Change]]:
     """Return the changes by purpose, in order, of each entry; what comes after the last is its own."""
     changes: dict[int, list[Change]] = {}
-    for before, number, nbytes in TAPE.memory[begin:end]:
-        entry = max(first, min(before, last - 1))
+    for before, number, nbytes in TAPE.memory[begin.memory : end.memory]:
+        if number in step.gone:
+            continue
+        place = max(0, min(before, end.entries - 1) - begin.entries)
+        entry = min(step.places[place], len(step.posted) - 1)
         own, purpose = changes.setdefault(entry, []), purposes.of(number)
         if own and own[-1][0] == purpose and (own[-1][1] > 0) == (nbytes > 0):
             own[-1] = (purpose, own[-1][1] + nbytes)

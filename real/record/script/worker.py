@@ -10,7 +10,8 @@ import torch
 
 from ringside.real.record.calls import batches, ddp, groups, mailbox, objects
 from ringside.real.record.part import RankOrder, RankPart
-from ringside.real.record.script import attention, cuda, device, eager, limits, places, tensors
+from ringside.real.record.rules import regions
+from ringside.real.record.script import attention, cuda, device, limits, places, tensors
 from ringside.real.record.script.mode import DeviceMode
 from ringside.real.record.script.purposes import Purposes
 from ringside.real.record.script.refusal import Refusal
@@ -61,7 +62,7 @@ def _install(order: RankOrder, steps: Steps, purposes: Purposes) -> None:
     cuda.install(index, order.per_node)
     tensors.install()
     attention.install()
-    eager.install()
+    regions.install()
     for module in (groups, objects, batches, ddp, steps, purposes):
         module.install()
     shims.install(order.shims)

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from ringside.real.record.rules.regions import REGIONS
 from ringside.real.record.script.mode import shaped
 from ringside.real.record.script.tape import TAPE
 from ringside.real.record.script.values import is_on_device
@@ -13,7 +14,8 @@ from ringside.sim.recorded.job import Operator
 def post(name: str, inputs: Any, outputs: Any) -> None:
     """Put a kernel on the tape."""
     tensors = [[one for one in some if isinstance(one, torch.Tensor)] for some in (inputs, outputs)]
-    TAPE.post(Operator(name, shaped(tensors[0]), shaped(tensors[1])))
+    entry = TAPE.post(Operator(name, shaped(tensors[0]), shaped(tensors[1])))
+    REGIONS.see(entry, *tensors)
 
 
 class _Fused(torch.autograd.Function):

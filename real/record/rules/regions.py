@@ -1,0 +1,157 @@
+"""Which operators are those of a compiled call: what a script hands to ``torch.compile`` runs eager here.
+
+Operators of forward are those within the call; those of backward belong to nodes that the call has made,
+which autograd numbers in order. Layers that are recomputed in backward are part of the call that they repeat.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, NamedTuple
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._pytree import tree_leaves
+
+from ringside.real.record.script.tape import TAPE
+from ringside.sim.recorded.job import Shaped
+
+FORWARD, BACKWARD, AGAIN = range(3)
+"""The parts of a compiled call; the last repeats forward in backward."""
+
+NOTE = "torch.compile: kernels that memory bounds are fused by rule"
+
+_EAGER = ("eager", "aot_eager")
+"""Backends that fuse nothing."""
+
+
+class SeenTensor(NamedTuple):
+    """A tensor of an operator: its storage's number and bytes, its place, and what is distinct."""
+
+    storage: int
+    whole: int
+    place: tuple[Any, ...]
+    tensor: Shaped
+
+
+class Flow(NamedTuple):
+    """What an operator reads and writes; ``part`` is the compiled call and its part, None outside of one."""
+
+    part: tuple[int, int] | None
+    reads: tuple[SeenTensor, ...]
+    writes: tuple[SeenTensor, ...]
+
+
+@dataclass
+class Regions:
+    """The compiled calls so far, and what operators read and write, by entry, from the first call on."""
+
+    flows: dict[int, Flow] = field(default_factory=dict)
+    returned: set[int] = field(default_factory=set)
+    """Storages that a compiled call returns."""
+    _begins: list[int] = field(default_factory=list)
+    _ends: list[int] = field(default_factory=list)
+    _now: tuple[int, int] | None = None
+    _last: tuple[int, int] | None = None
+
+    def run(self, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Run a compiled call; within another one it is part of that."""
+        if self._now is not None:
+            return call(*args, **kwargs)
+        node = _node()
+        again = None if node is None else self._call_of(node)
+        is_first = not _is_backward()
+        if is_first:
+            self._begins.append(_next_node())
+            self._ends.append(_next_node())
+            self._now = len(self._begins) - 1, FORWARD
+        else:
+            self._now = (again, AGAIN) if again is not None else None
+        try:
+            result = call(*args, **kwargs)
+        finally:
+            self._now = None
+            if is_first:
+                self._ends[-1] = _next_node()
+        for one in tree_leaves(result) if is_first else ():
+            if isinstance(one, FakeTensor) and (number := TAPE.number_of(one.untyped_storage())) is not None:
+                self.returned.add(number)
+        return result
+
+    def see(self, entry: int, reads: Iterable[Any], writes: Iterable[Any]) -> None:
+        """Remember what an entry reads and writes."""
+        if self._begins:
+            self.flows[entry] = Flow(self._part(), tuple(_seen(reads)), tuple(_seen(writes)))
+
+    def _part(self) -> tuple[int, int] | None:
+        if self._now is not None or not _is_backward():
+            self._last = None
+            return self._now
+        node = _node()
+        if node is not None:  # without one the engine adds up gradients of the node before
+            call = self._call_of(node)
+            self._last = None if call is None else (call, BACKWARD)
+        return self._last
+
+    def _call_of(self, node: Any) -> int | None:
+        number = node._sequence_nr()
+        call = bisect_right(self._begins, number) - 1
+        return call if call >= 0 and number < self._ends[call] else None
+
+
+REGIONS = Regions()
+"""Those of this process."""
+
+
+def install() -> None:
+    """Put the functions in place."""
+    vars(torch)["compile"] = _compile
+    module: Any = torch.nn.Module
+    module.compile = lambda self, *_, **options: _compile(self, **options) and None
+
+
+def _compile(model: Any = None, *, backend: Any = "inductor", disable: bool = False, **_: Any) -> Any:
+    """Do ``torch.compile``."""
+    if model is None:
+        return lambda one: _compile(one, backend=backend, disable=disable)
+    if disable or backend in _EAGER:
+        return model
+    TAPE.notes[NOTE] += 1
+    if isinstance(model, torch.nn.Module):
+        vars(model)["_compiled_call_impl"] = _compiled(model._call_impl)
+        return model
+    return _compiled(model)
+
+
+def _compiled(call: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(call)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return REGIONS.run(call, args, kwargs)
+
+    return run
+
+
+def _is_backward() -> bool:
+    return torch._C._current_graph_task_id() != -1
+
+
+def _node() -> Any:
+    return torch._C._current_autograd_node()
+
+
+def _next_node() -> int:
+    return torch._C._autograd._get_sequence_nr()
+
+
+def _seen(tensors: Iterable[Any]) -> Iterable[SeenTensor]:
+    for one in tensors:
+        storage = one.untyped_storage()
+        number = TAPE.number_of(storage)
+        if number is not None:
+            shape = tuple(
+                int(extent) if stride else 1
+                for extent, stride in zip(one.shape, one.stride(), strict=True)
+            )  # fmt: skip
+            place = (int(one.storage_offset()), tuple(map(int, one.shape)), one.stride())
+            yield SeenTensor(number, int(storage.nbytes()), place, Shaped(shape, str(one.dtype)[6:]))
