@@ -63,7 +63,7 @@ def recorded_pace(training: RecordedTraining, samples_per_s: float, ranks: int) 
     """Return the same factor for a recorded job, measured on its own ranks."""
     job = training.job
     if job.samples is None:
-        raise ValueError("`measured` needs samples, and the recording has none; leave it out")
+        raise ValueError("`measured` needs samples, and the recording has none; record it with --samples")
     if ranks != job.ranks:
         raise ValueError(
             f"`measured` on {ranks} ranks, and the job was recorded on {job.ranks}; write a throughput of "

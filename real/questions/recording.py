@@ -34,6 +34,9 @@ class ScriptRecording(Question):
         "Nodes of the job.", default=None, minimum=1, default_text="8 ranks on each node"
     )
     steps: int = option("Most steps until two in a row are equal.", metavar="STEPS", default=6, minimum=2)
+    samples: int | None = option(
+        "Samples of a step of all ranks.", default=None, minimum=1, default_text="what its loader says"
+    )
     timeout: float = option("Longest time of all.", metavar="SECONDS", default=600.0)
     with_source: bool = option("Keep file and line of each call, for other people too.", default=False)
     shim: Sequence[str] = option(
@@ -69,7 +72,7 @@ class ScriptRecording(Question):
         job = ScriptJob(
             script=script, is_module=self.module, arguments=tuple(arguments), ranks=self.ranks,
             per_node=self.per_node, steps=self.steps, timeout_s=self.timeout, with_source=self.with_source,
-            shims=tuple(self.shim),
+            shims=tuple(self.shim), samples=self.samples,
         )  # fmt: skip
         return Recording(self, record_job(job, on_rank))
 

@@ -15,7 +15,10 @@ from ringside.sim.recorded.job import RecordedJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptJob:
-    """A script, or module, with its arguments, as a job of ``ranks`` ranks."""
+    """A script, or module, with its arguments, as a job of ``ranks`` ranks.
+
+    ``samples`` of a step are those of all ranks; None are those that its loaders say.
+    """
 
     script: str
     is_module: bool
@@ -26,6 +29,7 @@ class ScriptJob:
     timeout_s: float
     with_source: bool
     shims: tuple[str, ...] = ()
+    samples: int | None = None
 
     def order(self, folder: Path, rank: int) -> RankOrder:
         """Return the order of a rank."""
@@ -115,7 +119,14 @@ def _assembled(job: ScriptJob, parts: dict[int, RankPart], alike: dict[int, tupl
         groups=tuple(groups.values()),
         recorded=tuple(recorded),
         notes=tuple(notes),
+        samples=job.samples or _samples(parts),
     )
+
+
+def _samples(parts: dict[int, RankPart]) -> int | None:
+    """Return the samples of a step, if all ranks that load say the same."""
+    counts = {one.samples for one in parts.values() if one.samples is not None}
+    return counts.pop() if len(counts) == 1 else None
 
 
 def _without_folders(arguments: Sequence[str]) -> list[str]:

@@ -43,7 +43,8 @@ class RankOrder:
 class RankPart:
     """What a rank recorded: its step with the groups in it, or in ``error`` why there is none.
 
-    ``steps`` are the optimizer steps that the script took.
+    ``steps`` are the optimizer steps that the script took, ``samples`` those of a step of all ranks, None if
+    it does not say.
     """
 
     rank: int
@@ -51,6 +52,7 @@ class RankPart:
     steps: int = 0
     recorded: RecordedRank | None = None
     groups: tuple[RecordedGroup, ...] = ()
+    samples: int | None = None
     notes: tuple[str, ...] = ()
     error: str = ""
 

@@ -10,7 +10,7 @@ import torch
 
 from ringside.real.record.calls import batches, ddp, groups, mailbox, objects
 from ringside.real.record.part import RankOrder, RankPart
-from ringside.real.record.rules import regions
+from ringside.real.record.rules import regions, samples
 from ringside.real.record.script import attention, cuda, device, limits, places, tensors
 from ringside.real.record.script.mode import DeviceMode
 from ringside.real.record.script.purposes import Purposes
@@ -49,7 +49,7 @@ def record(order: RankOrder) -> RankPart:
     recorded, own = recorded_step(order.rank, steps, purposes)
     return RankPart(
         rank=order.rank, torch=torch.__version__, steps=len(steps.marks), recorded=recorded, groups=own,
-        notes=notes,
+        samples=samples.of_step(steps), notes=notes,
     )  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def _install(order: RankOrder, steps: Steps, purposes: Purposes) -> None:
     tensors.install()
     attention.install()
     regions.install()
-    for module in (groups, objects, batches, ddp, steps, purposes):
+    for module in (groups, objects, batches, ddp, steps, purposes, samples):
         module.install()
     shims.install(order.shims)
     limits.install(str(Path(order.result).parent))

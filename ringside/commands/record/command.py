@@ -51,6 +51,7 @@ def _print(answer: Recording, output: Path | None) -> None:
     roles = answer.roles
     comments = [
         f"a step of {answer.job.ranks} ranks of {answer.job.command[0]}: {_sentence(roles)}",
+        _samples(answer.job.samples),
         *([f"the job is in {output}; ringside train --model {output} predicts it"] if output else []),
     ]
     rows: list[tuple[console.Cell, ...]] = [
@@ -73,6 +74,11 @@ def _sentence(roles: list[RoleCounts]) -> str:
         parts.append(f"{most.messages:,} messages of {format_size(most.message_bytes)}")
     of = f" on rank {most.rank}" if len(roles) > 1 else ""
     return f"{', '.join(parts)}; memory peaks at {format_size(most.peak_bytes)}{of}"
+
+
+def _samples(samples: int | None) -> str:
+    unknown = "samples of a step are unknown: write --samples for samples/s of a prediction"
+    return unknown if samples is None else f"{samples:,} samples a step of all ranks"
 
 
 def _memory(roles: list[RoleCounts]) -> list[str]:
