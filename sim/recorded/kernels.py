@@ -123,6 +123,21 @@ def _scaled_product(operator: Operator) -> tuple[Gemm, ...]:
     return _gemm(*operator.inputs[:2])
 
 
+def _grouped_product(operator: Operator) -> tuple[Gemm, ...]:
+    """Return the products of experts in one launch, each of as many tokens."""
+    left, right, *offsets = operator.inputs
+    if len(left.shape) == len(right.shape) == 2:  # of weights' gradients: tokens are summed over
+        count = offsets[0].elements
+        return (Gemm(left.shape[0], right.shape[1], ceil(left.shape[1] / count), count),)
+    count = (left if len(left.shape) == 3 else right).shape[0]
+    rows, columns = left.shape[-2], right.shape[-1]
+    if len(right.shape) == 2:
+        columns = ceil(columns / count)
+    elif len(left.shape) == 2:
+        rows = ceil(rows / count)
+    return (Gemm(rows, columns, left.shape[-1], count),)
+
+
 def _gemm(left: Shaped, right: Shaped) -> tuple[Gemm, ...]:
     *batch, m, k = left.shape
     return (Gemm(m, right.shape[-1], k, prod(batch)),)
@@ -185,6 +200,7 @@ def _attention(
 _PRODUCTS: dict[str, Callable[[Operator], tuple[Gemm | Flash | Convolution, ...]]] = {
     **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm", "addmm_", "baddbmm_", "_addmm_activation"), _product),
     "_scaled_mm": _scaled_product,
+    **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm"), _grouped_product),
     **dict.fromkeys(
         ("convolution", "_convolution", "cudnn_convolution", "convolution_overrideable"), _convolution
     ),

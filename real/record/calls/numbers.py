@@ -27,6 +27,8 @@ def exchange(call: ParsedCall) -> Callable[[], None] | None:
             _gathered(own, call.group.size())
         case "broadcast":
             _broadcast(call, call.action)
+        case "all_to_all" if own.get("input") is not None:
+            _spread(call, own["input"], own["output"])
         case _:
             for name in ("output_tensors", "output_tensor", "outputs", "output"):
                 for one in _tensors(own.get(name)):
@@ -49,6 +51,8 @@ def of_functional(call: ParsedCall, result: Any) -> None:
             values.learn(output, torch.cat([known] * ranks))
         elif call.action.collective == "broadcast":
             values.learn(output, known.clone())
+        elif call.action.collective == "all_to_all":
+            _spread(call, one, output)
 
 
 def _message(call: ParsedCall, action: PeerMessage) -> Callable[[], None] | None:
@@ -122,6 +126,20 @@ def _gathered(arguments: dict[str, Any], ranks: int) -> None:
             else:
                 with torch.no_grad():
                     one.copy_(repeated)
+
+
+def _spread(call: ParsedCall, source: torch.Tensor, output: torch.Tensor) -> None:
+    """Have of each rank what this one sends to itself, where all parts are equally large."""
+    known, ranks = values.twin(source) if isinstance(source, FakeTensor) else source, call.group.size()
+    if known is None or source.shape != output.shape or not source.dim() or len(source) % ranks:
+        _unknown(output)
+        return
+    own = known.detach().chunk(ranks)[call.group.rank()]
+    repeated = own.repeat(ranks, *[1] * (own.dim() - 1))
+    if isinstance(output, FakeTensor):
+        values.learn(output, repeated)
+    else:
+        output.copy_(repeated)
 
 
 def _unknown(tensor: torch.Tensor) -> None:

@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_map
 
 from ringside.real.record.calls import host, record
 from ringside.real.record.calls.schemas import is_call
+from ringside.real.record.rules import routing
 from ringside.real.record.rules.regions import REGIONS
 from ringside.real.record.script import transfers, values
 from ringside.real.record.script.refusal import refusal
@@ -99,6 +100,7 @@ def _on_device(func: Any, args: Any, kwargs: Any, tensors: list[Any], fakes: lis
     except UnsupportedOperatorException:
         raise refusal(f"{func} works on no fake tensors", "replace the package by a shim") from None
     values.compute_twins(func, args, kwargs, fakes, result)
+    routing.choose(func, args, kwargs, result)
     _post(func, args, kwargs, tensors, result)
     return result
 
@@ -114,6 +116,10 @@ def _wait_for_flights(fakes: list[Any]) -> None:
 
 def _by_numbers(func: Any, args: Any, kwargs: Any, fakes: list[Any]) -> Any:
     """Return the result of an operator whose shape is up to numbers; refuse it if these are unknown."""
+    places = routing.with_places(func, args)
+    if places is not None:
+        TAPE.wait("nonzero", TAPE.current.reached())
+        return func(*places)
     if any(values.twin(one) is None for one in fakes):
         raise refusal(
             f"{func} has a result whose shape depends on numbers of the device",

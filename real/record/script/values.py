@@ -17,10 +17,14 @@ from torch.utils.weak import WeakIdKeyDictionary
 SMALL = 2**14
 """Elements up to which a tensor has a twin."""
 
+CHOSEN = 2**24
+"""Elements up to which a tensor has one that follows from what recording decided: a router's choices."""
+
 FAKE = FakeTensorMode(allow_non_fake_inputs=True)
 """The mode of all fake tensors of this process."""
 
 _twins: Any = WeakIdKeyDictionary()
+_decided: Any = WeakIdKeyDictionary()
 _spoiled: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
@@ -52,6 +56,11 @@ def learn(fake: torch.Tensor, numbers: torch.Tensor) -> None:
     """Take the numbers of a fake tensor from one on the CPU."""
     if numbers.numel() <= SMALL and numbers.layout == torch.strided:
         _twins[fake] = numbers.detach()
+
+
+def decide(fake: torch.Tensor, numbers: torch.Tensor) -> None:
+    """Decide the numbers of a fake tensor."""
+    _twins[fake], _decided[fake] = numbers, True
 
 
 def forget(fake: torch.Tensor) -> None:
@@ -92,8 +101,10 @@ def compute_twins(func: Any, args: Any, kwargs: Any, fakes: Sequence[Any], resul
     """Compute the numbers of an operator's results where all its inputs are known."""
     results = [one for one in tensors_in((result,)) if isinstance(one, FakeTensor)]
     is_known = torch.Tag.nondeterministic_seeded not in func.tags
-    is_known = is_known and all(one.numel() <= SMALL for one in results)
+    is_decided = any(one in _decided for one in fakes)
+    is_known = is_known and all(one.numel() <= (CHOSEN if is_decided else SMALL) for one in results)
     if is_known and all(twin(one) is not None for one in fakes) and _compute(func, args, kwargs, result):
+        _decided.update({one: True for one in results if is_decided})
         return
     for value, argument in zip(args, func._schema.arguments, strict=False):
         if argument.alias_info is not None and argument.alias_info.is_write:
@@ -113,13 +124,15 @@ def _compute(func: Any, args: Any, kwargs: Any, result: Any) -> bool:
     if own_kwargs.get("device") is not None:
         own_kwargs["device"] = torch.device("cpu")
     own_kwargs.pop("pin_memory", None)
+    if func is torch.ops.aten.histc.default:  # which the CPU has for floating point alone
+        own_args = own_args[0].double(), *own_args[1:]
     try:
         own = tree_leaves(func(*own_args, **own_kwargs))
     except Exception:  # an operator that the CPU has not: its numbers are unknown
         return False
     for one, value in zip(tree_leaves(result), own, strict=False):
         if isinstance(one, FakeTensor):
-            _twins[one] = value
+            _twins[one] = value if value.dtype == one.dtype else value.to(one.dtype)
     return True
 
 
@@ -130,13 +143,14 @@ def _twin_of(value: Any) -> Any:
 def of_twins(func: Any, args: Any, kwargs: Any, device: torch.device) -> Any:
     """Return the result, on the device, of an operator whose shapes are up to known numbers."""
     own_args, own_kwargs = tree_map(_twin_of, (args, dict(kwargs)))
+    is_decided = any(one in _decided for one in tensors_in(args))
 
     def placed(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
         with FAKE:
             fake = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
-        learn(fake, value)
+        (decide if is_decided else learn)(fake, value)
         return fake
 
     return tree_map(placed, func(*own_args, **own_kwargs))
