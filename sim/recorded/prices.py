@@ -7,7 +7,6 @@ from ringside.sim.compute.prices import Prices, prices_on
 from ringside.sim.compute.stacks import STACKS
 from ringside.sim.recorded.job import Operator
 from ringside.sim.recorded.kernels import Convolution, HostCopy, OperatorKernel, kernels
-from ringside.sim.training.ddp.scaling import OPERATOR_S
 from ringside.sim.workload.architecture import convolves_in, rates_of
 from ringside.sim.workload.devices import Device, Roofline
 from ringside.topologies.hardware import pcie, slot_of
@@ -22,10 +21,10 @@ PRECISIONS = {
 
 @dataclass(frozen=True, slots=True)
 class OperatorPrices:
-    """The seconds of operators on a GPU, eager: a host launches one after another.
+    """The seconds of operators on a GPU, each of kernels of its own.
 
     ``efficiency``, ``attention_efficiency`` and ``rates`` are those of
-    `ringside.sim.compute.prices.prices_on`. An operator takes no less than its launch by the host.
+    `ringside.sim.compute.prices.prices_on`.
     """
 
     gpu: Device
@@ -53,8 +52,7 @@ class OperatorPrices:
         precision = self.precision(operator)
         if isinstance(launched[0], Convolution) and dict(operator.options).get("allow_tf32", True):
             precision = convolves_in(precision, self.gpu)  # cuDNN's default
-        total = sum(self._kernel_s(one, precision) for one in launched)
-        return max(total * self.overhead, OPERATOR_S)
+        return self.overhead * sum(self._kernel_s(one, precision) for one in launched)
 
     def precision(self, operator: Operator) -> str:
         """Return the precision in which an operator's products are computed."""

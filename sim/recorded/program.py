@@ -21,6 +21,7 @@ from ringside.sim.program.operations import (
     Together,
     Wait,
 )
+from ringside.sim.recorded.host import PostedBy, Shape
 from ringside.sim.recorded.job import (
     GroupCall,
     HostWait,
@@ -51,15 +52,19 @@ def free(_: Operator) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Playing:
-    """Makes the operations of a job's ranks by a library's rules; operators take ``factor`` x ``price``."""
+    """Makes the operations of a job's ranks by a library's rules; operators take ``factor`` x ``price``.
+
+    The host of each rank takes ``factor`` x ``launch_s`` for every entry that it posts.
+    """
 
     job: RecordedJob
     price: Price = free
     library: str = "nccl"
     factor: float = 1.0
+    launch_s: float = 0.0
     _groups: dict[tuple[str, int], Group] = field(init=False, repr=False, default_factory=dict)
     _parts: dict[str, dict[int, int]] = field(init=False, repr=False, default_factory=dict)
-    _shapes: "dict[int, Shape]" = field(init=False, repr=False, default_factory=dict)
+    _shapes: dict[int, Shape] = field(init=False, repr=False, default_factory=dict)
     _made: dict[int, list[Operation]] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -85,12 +90,17 @@ class Playing:
             ]
         return self._made[rank]
 
-    def shape(self, recorded: int) -> "Shape":
+    def shape(self, recorded: int) -> Shape:
         """Return what the ranks alike to a recorded one share."""
         if recorded not in self._shapes:
             (one,) = (one for one in self.job.recorded if one.rank == recorded)
-            self._shapes[recorded] = _shape(one, on_stream=RULES[self.library].on_stream)
+            host = PostedBy(RULES[self.library].on_stream, self.launch_s * self.factor, self._least_s)
+            self._shapes[recorded] = host.shape(one)
         return self._shapes[recorded]
+
+    def _least_s(self, action: object) -> float:
+        """Return the seconds that an action takes its lane at least."""
+        return self.price(action) * self.factor if isinstance(action, Operator) else 0.0
 
     def _action(
         self, recorded: RecordedRank, rank: int, action: Operator | GroupCall | PeerMessage | HostWait
@@ -169,73 +179,10 @@ class Playing:
         return ranks[place]
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """A recorded rank's operations without actions; by operation the numbers of its ``actions``.
-
-    ``places`` are by entry the places of operations.
-    """
-
-    recorded: RecordedRank
-    operations: tuple[Operation, ...]
-    actions: tuple[tuple[int, ...], ...]
-    places: tuple[int, ...]
-
-
-_NOTHING = Wait()
-
-
-def _shape(one: RecordedRank, *, on_stream: bool) -> Shape:
-    """Return the operations of a rank; neighbouring messages of one batch are one operation."""
-    operations: list[Operation] = []
-    numbers: list[list[int]] = []
-    place_of: list[int] = []
-    batch: tuple[int, str] | None = None
-    names = [_named(action, on_stream=on_stream) for action in one.actions]
-    for entry in one.entries:
-        action = one.actions[entry.action]
-        own = (
-            (action.batch, action.group)
-            if isinstance(action, PeerMessage) and action.batch is not None
-            else None
-        )
-        after = tuple(dict.fromkeys(place_of[earlier] for earlier in entry.after))
-        if own is not None and own == batch:
-            before = operations[-1]
-            others = [earlier for earlier in after if earlier != len(operations) - 1]
-            operations[-1] = before._replace(after=tuple(dict.fromkeys((*before.after, *others))))
-            numbers[-1].append(entry.action)
-        else:
-            name, category, holds = names[entry.action]
-            where = one.places[entry.place].rpartition(":") if entry.place is not None else None
-            operations.append(
-                Operation(
-                    _NOTHING, entry.lane, after, holds, name, category,
-                    (where[0], int(where[2])) if where and where[2].isdecimal() else None,
-                )
-            )  # fmt: skip
-            numbers.append([entry.action])
-        batch = own
-        place_of.append(len(operations) - 1)
-    return Shape(one, tuple(operations), tuple(map(tuple, numbers)), tuple(place_of))
-
-
-def _named(action: object, *, on_stream: bool) -> tuple[str, str, bool]:
-    """Return an action's name, its category, and whether its host waits for it."""
-    match action:
-        case Operator():
-            return action.name.removeprefix("aten."), "compute", False
-        case GroupCall():
-            return action.name, action.collective, action.waits and not on_stream
-        case PeerMessage():
-            return "send" if action.is_send else "recv", "message", False
-        case HostWait():
-            return action.name, "wait", True
-    raise TypeError(f"{action!r} is no action of a recorded job")
-
-
 def _with_action(one: Operation, actions: Sequence[Action], numbers: tuple[int, ...]) -> Operation:
     """Return an operation with its action, or with its messages together."""
+    if not numbers:
+        return one
     if len(numbers) == 1:
         return one._replace(action=actions[numbers[0]])
     parts = tuple(part for number in numbers if isinstance(part := actions[number], Send | Recv))

@@ -15,7 +15,7 @@ from ringside.sim.program.operations import Call, Group, Program, Recv, Send, To
 from ringside.sim.program.roles import claimed
 from ringside.sim.program.simulate import Simulation
 from ringside.sim.program.timeline import timeline
-from ringside.sim.recorded.job import COMPUTE, RecordedJob
+from ringside.sim.recorded.job import COMPUTE, HostWait, RecordedJob
 from ringside.sim.recorded.memory import use_of
 from ringside.sim.recorded.program import Playing, Price, dimension, free
 from ringside.sim.training.memory.communicators import communicator_nbytes
@@ -43,7 +43,7 @@ class RecordedTraining:
     """A recorded job on the ranks of libraries; rank r of the job is rank r of the cluster.
 
     Operators take ``factor`` times the seconds that ``price`` says; ``contention`` is the share of compute
-    that a collective takes.
+    that a collective takes. A host takes ``factor`` x ``launch_s`` seconds for each operation that it posts.
     """
 
     job: RecordedJob
@@ -51,13 +51,23 @@ class RecordedTraining:
     price: Price = free
     factor: float = 1.0
     contention: float = 0.0
+    launch_s: float = 0.0
     _playing: Playing = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.libraries.ranks != self.job.ranks:
             raise ValueError(f"a job of {self.job.ranks} ranks on {self.libraries.ranks}")
-        playing = Playing(self.job, self.price, self.libraries.rules, self.factor)
+        playing = Playing(self.job, self.price, self.libraries.rules, self.factor, self.launch_s)
         object.__setattr__(self, "_playing", playing)
+
+    @property
+    def launching_s(self) -> float:
+        """The time that the busiest host takes to post a step."""
+        posted = (
+            sum(not isinstance(one.actions[entry.action], HostWait) for entry in one.entries)
+            for one in self.job.recorded
+        )
+        return max(posted) * self.launch_s * self.factor
 
     @cached_property
     def program(self) -> Program:

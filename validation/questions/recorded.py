@@ -19,11 +19,12 @@ from ringside.sim.recorded.prices import OperatorPrices
 from ringside.sim.recorded.ranks import on_ranks
 from ringside.sim.recorded.step import RecordedStep, RecordedTraining
 from ringside.sim.training.ddp.job import expected_maximum
-from ringside.sim.training.ddp.scaling import SPREAD, contention
+from ringside.sim.training.ddp.scaling import OPERATOR_S, SPREAD, contention
 from ringside.sim.training.memory.room import FITS, MemoryFit, fit_of
 from ringside.sim.training.step import StageTime
 from ringside.sim.workload.devices import Device
 from ringside.topologies.placement import placement_notes
+from ringside.topologies.units import format_duration
 from ringside.validation.questions.launched import LaunchedTraining
 
 APPLIES = {
@@ -87,7 +88,7 @@ class RecordedOrLaunched(LaunchedTraining):
         spread = SPREAD if self.spread is None else self.spread
         own = RecordedTraining(
             self.recorded, self.libraries, prices.seconds,
-            factor=1 + spread * expected_maximum(self.recorded.ranks),
+            factor=1 + spread * expected_maximum(self.recorded.ranks), launch_s=OPERATOR_S,
         )  # fmt: skip
         own = replace(own, contention=self._contention(own, gpu))
         if self.throughput is None:
@@ -143,7 +144,8 @@ class RecordedOrLaunched(LaunchedTraining):
             disturbed = draw_programs(disturbances, there.disturbed, step.step_s, on_step)
         return StepOfRecording(
             question=self, step=step, where=self.where, computing=self.recorded_computing, fit=fit,
-            notes=[*self._recorded_notes(job), *step.timeline.assumes], disturbed=disturbed,
+            notes=[*_limited(training, step), *self._recorded_notes(job), *step.timeline.assumes],
+            disturbed=disturbed,
         )  # fmt: skip
 
     def _recorded_notes(self, job: RecordedJob) -> list[str]:
@@ -159,6 +161,22 @@ class RecordedOrLaunched(LaunchedTraining):
         if whole is not None and whole.has_tuner:
             notes += [f"{title} of all ranks {whole.basis}", *whole.notes]
         return list(dict.fromkeys([*self.recorded_training.notes, *notes, *job.notes, *unsteady]))
+
+
+MOST = 0.5
+"""Share of a step that a host takes to launch it, from which the host limits it: kernels as small take longer
+to begin than to run."""
+
+
+def _limited(training: RecordedTraining, step: RecordedStep) -> list[str]:
+    """Return who limits the step, where that is the host."""
+    launching_s = training.launching_s
+    if launching_s < MOST * step.step_s:
+        return []
+    return [
+        f"limited by the host, which takes {format_duration(launching_s, 3)} to launch the step's operators "
+        "one by one; larger batches, torch.compile or fused optimizers launch fewer for as much work"
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

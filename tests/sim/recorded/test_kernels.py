@@ -11,7 +11,6 @@ from ringside.sim.compute.prices import prices_on
 from ringside.sim.recorded.job import Operator, Shaped
 from ringside.sim.recorded.kernels import Convolution, HostCopy, flops, kernels
 from ringside.sim.recorded.prices import OperatorPrices
-from ringside.sim.training.ddp.scaling import OPERATOR_S
 from ringside.sim.workload.devices import device
 
 aten = torch.ops.aten
@@ -125,9 +124,24 @@ def test_prices_are_those_of_kernels_in_the_type_of_their_inputs() -> None:
     assert share.seconds(product("bfloat16")) == pytest.approx(2 * 8192**3 / (0.5 * peak))
 
 
-def test_an_operator_takes_no_less_than_its_launch() -> None:
-    small = Shaped((8, 8), "bfloat16")
-    assert OperatorPrices(device("h100")).seconds(Operator("aten.mm", (small, small), (small,))) == OPERATOR_S
+def test_products_of_experts_are_one_launch() -> None:
+    x, weights, ends = (Shaped(shape, "bfloat16") for shape in ((96, 32), (8, 32, 64), (8,)))
+    made, gradient = Shaped((96, 64), "bfloat16"), Shaped((32, 96), "bfloat16")
+    (forward,) = kernels(Operator("aten._grouped_mm", (x, weights, ends), (made,)))
+    (back,) = kernels(Operator("aten._grouped_mm", (gradient, made, ends), (weights,)))
+    assert forward == Gemm(12, 64, 32, 8)
+    assert back == Gemm(32, 64, 12, 8)
+    assert forward.flops == back.flops == 2 * 96 * 32 * 64
+
+
+def test_a_convolution_is_in_tf32_unless_it_may_not_be() -> None:
+    prices = OperatorPrices(device("h100"))
+    image, weight = Shaped((64, 256, 56, 56), "float32"), Shaped((256, 256, 3, 3), "float32")
+    said, allowed, denied = (
+        Operator("aten.convolution", (image, weight), (image,), options)
+        for options in ((), (("allow_tf32", True),), (("allow_tf32", False),))
+    )
+    assert prices.seconds(said) == prices.seconds(allowed) < prices.seconds(denied)
 
 
 def test_a_product_of_nothing_takes_no_time() -> None:
