@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensor,
     UnsupportedOperatorException,
 )
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
@@ -41,6 +42,12 @@ _WITH_OPTIONS = ("scaled_dot_product", "convolution")
 
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "addmm_", "baddbmm_", "_addmm_activation")
 """Operators of aten that cuBLAS computes in TensorFloat-32, where the script allows it."""
+
+_WRAPS = "_c10d_functional::_wrap_tensor_autograd"
+"""What makes a functional collective's result wait at its first use, from PyTorch 2.13 on.
+
+Fake mode would have it return a new tensor, which nothing waits for.
+"""
 
 
 class DeviceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -81,6 +88,8 @@ def _on_device(func: Any, args: Any, kwargs: Any, tensors: list[Any], fakes: lis
     _wait_for_flights(fakes)
     if packet is torch.ops._c10d_functional.wait_tensor:
         return record.wait_tensor(func, args, kwargs)
+    if func.name() == _WRAPS:
+        return AsyncCollectiveTensor(args[0])
     if packet in transfers.TRANSFERS:
         handled, result = transfers.TRANSFERS[packet](func, args, kwargs)
         if handled:
