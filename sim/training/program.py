@@ -247,13 +247,16 @@ def _sum_copies(job: ParallelJob, rank: RankList, stages: Sequence[int], layers:
     """Sum gradients of parameters that ranks replicate but used on different data.
 
     These are norms, along the tensor-parallel ranks (`replicated_parameters`); with a tied embedding on two
-    stages, both copies of it.
+    stages, both copies of it. DTensor sums a gradient wherever the optimizer uses it, as no use stores the
+    sum; FSDP does so once.
     """
     along = rank.communicators.along
     group = along(rank.rank, "tensor")
     copied = replicated_parameters(tuple(layers), tokens=job.layout.sequence_parallel)
-    if copied and len(group.ranks) > 1:
-        nbytes = sum(one.nbytes for one in copied) // job.holders
+    sums = [sum(one.nbytes for one in copied) // job.holders] if copied else []
+    if job.layout.style == "dtensor" and job.mesh.degree(*DATA) == 1:
+        sums = [one.nbytes for one in copied] * job.optimizer.uses
+    for nbytes in sums if len(group.ranks) > 1 else ():
         norms = Collective("all_reduce", len(group.ranks), nbytes)
         rank.wait(rank.call(group, norms, "gradients of the norms"))
     if job.copies_embedding and job.model.tied and {0, job.layout.stages - 1} & set(stages):

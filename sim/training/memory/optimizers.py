@@ -12,14 +12,15 @@ class Optimizer:
 
     ``again`` is the number of further passes of a fused step over the parameters' bytes, beyond reading
     gradients and reading and writing parameters and state. ``of_matrices`` are the states of matrices that
-    neither embed tokens nor make logits, None if they are no others. ``strategies`` are those that it is
-    modelled with, none for all.
+    neither embed tokens nor make logits, None if they are no others. ``uses`` is the number of times that
+    torch's foreach step reads a gradient. ``strategies`` are those that it is modelled with, none for all.
     """
 
     name: str
     states: int
     again: int = 0
     of_matrices: int | None = None
+    uses: int = 1
     strategies: tuple[str, ...] = ()
 
     def kept(self, elements: int, matrices: int) -> int:
@@ -37,7 +38,7 @@ OPTIMIZERS = {
     for optimizer in (
         Optimizer("sgd", 0),
         Optimizer("momentum", 1),
-        Optimizer("adam", 2),
+        Optimizer("adam", 2, uses=3),
         Optimizer("lamb", 2, again=6),
         Optimizer("muon", 2, of_matrices=1, strategies=MEGATRON),
     )

@@ -26,6 +26,7 @@ from ringside.sim.training.pipeline.runtimes import Commanded
 from ringside.sim.training.program import Writing
 from ringside.sim.training.step import ParallelStep
 from ringside.sim.training.tensor.decoder import decoder_on_rank, decoder_workload
+from ringside.sim.training.tensor.layers import replicated_parameters
 from ringside.sim.workload.architecture import workload
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import device
@@ -292,6 +293,15 @@ def test_what_is_sent_by_each_strategy() -> None:
     assert sent["fsdp"]["reduce_scatter"] == 2 * nbytes
     # in bfloat16, forward and backward of two micro-batches, but for the root, which backward finds whole
     assert 3 * nbytes // 2 <= sent["fsdp"]["all_gather"] <= 4 * nbytes // 2
+
+
+@pytest.mark.parametrize(("optimizer", "uses"), [("adam", 3), ("sgd", 1)])
+def test_dtensor_sums_a_norms_gradient_wherever_the_optimizer_uses_it(optimizer: str, uses: int) -> None:
+    """As ``ringside record`` sees torch do, 2.13's foreach steps: lerp by it, addcmul with it twice."""
+    layout = Layout(tp=2, tp_style="dtensor", sequence_parallel=True)
+    made = replace(job(layout, 2, 2), optimizer=find_optimizer(optimizer))
+    sums = [one for one in Writing(made).operations(0) if one.name == "gradients of the norms"]
+    assert len(sums) == uses * len(replicated_parameters(made.layers(0))) > 0
 
 
 def test_fsdp2_is_told_by_a_pipeline_when_to_gather_and_to_sum() -> None:
