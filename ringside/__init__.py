@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from ringside.validation.pairs import PairsVerdict as PairsVerdict
     from ringside.validation.pairs import SlowNode as SlowNode
     from ringside.validation.pairs import SlowPair as SlowPair
+    from ringside.validation.questions.beside import beside as beside
     from ringside.validation.questions.comparison import Comparison as Comparison
     from ringside.validation.questions.comparison import Fitting as Fitting
     from ringside.validation.questions.ddp_measurement import DdpMeasurement as DdpMeasurement
@@ -132,6 +133,7 @@ else:
         "MemoryValidation": "ringside.validation.questions.emulated_validation",
         "TrainingValidation": "ringside.validation.questions.emulated_validation",
         "WhatIf": "ringside.validation.questions.what_if",
+        "beside": "ringside.validation.questions.beside",
         "calibrate": "ringside.validation.calibrate",
         "compare": "ringside.validation.compare",
         "load": "ringside.topologies",
