@@ -103,7 +103,8 @@ class RatesFile:
     """A file of measured rates: points with their sizes and FLOP/s, and where they are from.
 
     ``products`` have m, n, k and FLOP/s, ``grouped`` ones their count before that, ``attention`` heads of all
-    sequences, sequence, head size and FLOP/s on the half square. ``streaming`` are bytes/s read and written.
+    sequences, sequence, head size and FLOP/s on the half square. ``streaming`` are bytes/s read and written,
+    ``launch_s`` the seconds of a kernel that moves memory besides its bytes.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -119,6 +120,7 @@ class RatesFile:
     )
     attention: tuple[AttentionPoint, ...] = ()
     streaming: PositiveFloat | None = None
+    launch_s: PositiveFloat | None = None
     fingerprint: dict[str, str] = field(default_factory=dict)
 
     def dumps(self) -> str:
@@ -128,13 +130,14 @@ class RatesFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Measured rates of one device, by precision; ``streaming`` are bytes/s read and written."""
+    """Measured rates of one device, by precision; fields are those of `RatesFile`."""
 
     device: str
     products: Mapping[str, ProductRates]
     grouped: Mapping[str, GroupedRates]
     attention: AttentionRates | None
     streaming: float | None
+    launch_s: float | None = None
 
     def name_of(self, precision: str) -> str:
         """Return the precision whose rates are those of products in ``precision``; raise ValueError else."""
@@ -157,6 +160,7 @@ def read_rates(path: Path) -> Rates:
         grouped={name: GroupedRates(_points(points)) for name, points in file.grouped.items()},
         attention=AttentionRates(_points(file.attention)) if file.attention else None,
         streaming=file.streaming,
+        launch_s=file.launch_s,
     )
 
 

@@ -222,7 +222,7 @@ def prices_on(
         attention=attention / speed if attention else ATTENTION * wide,
         batched=BATCHED * wide,
         backward=BACKWARD,
-        launch_s=LAUNCH_S,
+        launch_s=(rates and rates.launch_s) or LAUNCH_S,
         speed=speed,
     )
 

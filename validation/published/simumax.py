@@ -77,6 +77,7 @@ def converted(path: Path) -> RatesFile:
             grouped=tables(operations, "group_matmul", grouped),
             attention=points(operations["sdp_fwd"], attention, 0.5),  # it counts the whole square
             streaming=stream["gbps"] * 1e9 * stream["efficient_factor"],
+            launch_s=stream["latency_us"] * 1e-6,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(

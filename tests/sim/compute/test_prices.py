@@ -15,6 +15,7 @@ from ringside.sim.compute.prices import (
     FLASH_2,
     FLOPS_PER_JOULE,
     LARGE,
+    LAUNCH_S,
     Prices,
     StackOnGpu,
     prices_on,
@@ -156,6 +157,15 @@ def test_power_limits_blackwell_s_products_and_not_an_h100_s_or_one_s_own_rates(
         assert priced / grid.flops_per_s(8192, 8192, 8192) == pytest.approx(share, abs=0.01)
         own = Rates(device=name, products={"bf16": grid}, grouped={}, attention=None, streaming=None)
         assert prices_on(gpu, "bf16", rates=own).products is grid
+
+
+def test_one_s_own_launches_go_before_the_usual_ones() -> None:
+    gpu, grid = device("b200"), product_rates("b200", "bf16")
+    assert grid is not None
+    usual = Rates(device="b200", products={"bf16": grid}, grouped={}, attention=None, streaming=None)
+    few, many = (prices_on(gpu, "bf16", rates=replace(usual, launch_s=one)) for one in (None, 30e-6))
+    assert few.seconds(Streaming(0, 5)) == 5 * LAUNCH_S
+    assert many.seconds(Streaming(0, 5)) == pytest.approx(150e-6)
 
 
 def test_a_power_cap_slows_products_and_no_stream() -> None:

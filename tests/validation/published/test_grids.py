@@ -113,7 +113,7 @@ MACHINE = {
             },
             "sdp_fwd": {"tflops": 300, "accurate_efficient_factor": {SDP: 1.0}},
         },
-        "bandwidth": {"default": {"gbps": 2000, "efficient_factor": 0.9}},
+        "bandwidth": {"default": {"gbps": 2000, "efficient_factor": 0.9, "latency_us": 30}},
     },
 }  # fmt: skip
 
@@ -122,6 +122,7 @@ def test_a_system_file_of_simumax_becomes_rates(written, tmp_path):
     simumax.main([str(written(json.dumps(MACHINE), "system.json")), str(tmp_path / "rates.json")])
     rates = read_rates(tmp_path / "rates.json")
     assert (rates.device, list(rates.products), rates.streaming) == ("mine", ["bf16"], 1.8e12)
+    assert rates.launch_s == pytest.approx(30e-6)
     plain = rates.products["bf16"].flops_per_s
     assert plain(4096, 8192, 8192) == pytest.approx(0.75 * 300e12)
     assert plain(8192, 1024, 4096) == pytest.approx(0.6 * 300e12 / ACCUMULATED)
