@@ -8,10 +8,17 @@ github.com/AI-Hypercomputer/maxtext, src/maxtext/configs/gpu/a3/llama_2_7b @ e59
 attention's whole square counted; parameters sharded within a machine of Google Cloud's A3 (four cards of 200
 Gb/s), replicas across; four sequences of 4,096 tokens a GPU, no products recomputed. Its row on one machine
 sets the efficiency of products for those on more. The naive rule is a constant speed of a GPU.
+
+MaxText's exchange between machines is not hidden, unlike `train`'s: without a profile of the step, which this
+recipe lacks (that of 70 billion parameters has one), XLA takes any exchange to last as long as five products
+(xla/service/gpu/gpu_latency_hiding_scheduler.cc, GpuLatencyEstimator::NodeCost), and the recipe joins them up
+to 1 GiB (xla_gpu_all_reduce_combine_threshold_bytes): two exchanges hide behind 10 of some 450 products. All
+eight GPUs of a machine exchange at once, each with its share of the cards.
 """
 
 from typing import NamedTuple
 
+from ringside.sim.training.step import ParallelStep
 from ringside.sim.workload.decoder import decoder
 from ringside.validation.published.training.rows import read_rows
 from ringside.validation.published.training.steps import solved
@@ -28,6 +35,12 @@ MACHINES = {
     ("maxtext", "h100"): ("gcp-a3mega", "12.5GB/s"),
 }
 """The machines, with the share of the network of each of their eight cards."""
+
+REDUCED = 2
+"""Bytes of a parameter's gradient, which is summed in bfloat16."""
+
+CARD = 12.5e9
+"""Bytes/s of a GPU's share of an A3's cards."""
 
 
 class ShardedStep(NamedTuple):
@@ -73,9 +86,20 @@ class ShardedStep(NamedTuple):
             micro_batch=self.micro_batch, checkpointing=checkpointing,
         )  # fmt: skip
 
+    def exposing_s(self, step: ParallelStep) -> float:
+        """Return the seconds of a step whose replicas exchange nothing beside computing."""
+        machines = self.gpus // MACHINE
+        nbytes = REDUCED * decoder(self.decoder).num_parameters / MACHINE
+        exchange_s = 2 * (machines - 1) / machines * nbytes / CARD
+        return step.step_s - step.stages[0].exposed_by_s.get("replicate", 0.0) + exchange_s
+
     def predicted_s(self, efficiency: float | None) -> float:
         """Return the seconds of a step, between those that recompute no block and all."""
-        none_s = self.training(efficiency).step().step_s
+        step = self.training(efficiency).step()
+        assert isinstance(step, ParallelStep)
+        if self.framework == "maxtext":
+            return self.exposing_s(step)
+        none_s = step.step_s
         if not self.recomputed:
             return none_s
         full_s = self.training(efficiency, "full").step().step_s
