@@ -176,6 +176,10 @@ def _plain_absolute(scored: "AbsoluteScores") -> dict[str, Any]:
         "left_out": _plain_group_alone(scored.left_out),
         "once": _finite(dict(zip(("median", "p90", "bias"), scored.once, strict=True))),
         "deviations": _finite({"between": spread.between, "within": spread.within}),
+        "alike": [
+            {"stack": stack, "gpu": gpu, "sources": sources, "squares": squares}
+            for (stack, gpu), (sources, squares) in spread.alike.items()
+        ],
         "half_width": spread.half_width,
         "factors": dict(spread.factors),
         "rows": [_plain_row_alone(row) for row in scored.rows],

@@ -256,7 +256,8 @@ class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
         if isinstance(model := self.model_on_gpu, TimedModel):
             return None
         known, named = self.throughput is not None, bool(self.stack or self.compute_efficiency)
-        return band(measured=known, named=named, is_decoder=isinstance(model, DecoderOnGpu))
+        stack = model.computing.stack.name if isinstance(model, DecoderOnGpu) else ""
+        return band(measured=known, named=named, is_decoder=bool(stack), stack=stack, gpu=self.gpu.name)
 
     @property
     def _paced(self) -> str:

@@ -1,19 +1,18 @@
 """Published steps predicted from their questions alone: no measured row, no efficiency.
 
-Residuals are ln(measured / predicted). Those of one source share a deviation, which has longer tails than a
-normal distribution: so an interval is the factor that four of five rows lie within, each source weighing the
-same (`covering`). A row's goes by the other sources alone, and so do the overheads of families of stacks with
-which rows are judged again.
+Residuals are ln(measured / predicted). Those of one source share a deviation, of which sources with the same
+stack on the same GPU tell most (`ringside.sim.compute.doubt`). A row's interval goes by the other sources
+alone, and so do the overheads of families of stacks with which rows are judged again.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from math import exp, log, nan
+from math import exp, log, nan, sqrt
 from statistics import fmean, median
 
-from ringside.sim.compute.doubt import NAMED, WITHIN, unnamed
+from ringside.sim.compute.doubt import BETWEEN, WITHIN, of_others, unnamed
 from ringside.sim.libraries.gaussian import EIGHTY
 from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.judged import JudgedRow, Score, score
@@ -61,20 +60,23 @@ def family(row: JudgedRow) -> str:
 class Deviations:
     """What residuals of several sources tell.
 
-    ``half_width`` is the factor from a prediction to either end of its 80 % interval. Standard deviations are
-    ``between`` sources and ``within`` one. ``factors`` are by how much a family's steps take longer than
+    Four of five lie within the factor ``half_width``, each source weighing the same. Standard deviations are
+    ``between`` sources and ``within`` one. ``alike`` has the number of sources of a stack and GPU, and the
+    sum of the squares of their medians. ``factors`` are by how much a family's steps take longer than
     predicted.
     """
 
     half_width: float
     between: float
     within: float
+    alike: Mapping[tuple[str, str], tuple[int, float]]
     factors: Mapping[str, float]
 
-    @property
-    def unnamed_half_width(self) -> float:
-        """The half width where the stack is not named."""
-        return unnamed(self.half_width)
+    def width(self, row: JudgedRow) -> float:
+        """Return the factor from a prediction to either end of its 80 % interval, as another source."""
+        stack, gpu = row.traits["stack"], row.traits["gpu"]
+        factor = of_others(*self.alike.get((stack, gpu), (0, 0.0)), self.between, self.within)
+        return unnamed(factor) if stack == NOT_NAMED else factor
 
     @property
     def known_half_width(self) -> float:
@@ -88,26 +90,29 @@ def deviations(rows: Iterable[JudgedRow]) -> Deviations:
     Rows whose stack is not named tell nothing. Without any other row they are those that `train` uses.
     """
     by_source: dict[tuple[str, str], list[float]] = {}
+    by_setup: dict[tuple[str, str], dict[str, list[float]]] = {}
     for row in (row for row in rows if row.traits["stack"] != NOT_NAMED):
-        by_source.setdefault((family(row), row.traits["source"]), []).append(residual(row))
+        stack, gpu, source = (row.traits[trait] for trait in ("stack", "gpu", "source"))
+        by_source.setdefault((family(row), source), []).append(residual(row))
+        by_setup.setdefault((stack, gpu), {}).setdefault(source, []).append(residual(row))
     if not by_source:
-        return Deviations(NAMED, 0.0, WITHIN, {})
-    middles = {key: median(own) for key, own in by_source.items()}
-    shifts = {
-        name: median(middle for (of, _), middle in middles.items() if of == name)
-        for name in dict.fromkeys(of for of, _ in middles)
-    }
-    apart = [middle - shifts[of] for (of, _), middle in middles.items()]
+        return Deviations(1.0, BETWEEN, WITHIN, {}, {})
+    middles = {setup: [median(own) for own in sources.values()] for setup, sources in by_setup.items()}
     spreads = [
-        ORDINARY * median(abs(one - middles[key]) for one in own)
-        for key, own in by_source.items()
+        ORDINARY * median(abs(one - median(own)) for one in own)
+        for sources in by_setup.values()
+        for own in sources.values()
         if len(own) > 2
     ]
     return Deviations(
         half_width=covering(by_source.values()),
-        between=ORDINARY * median(map(abs, apart)),
-        within=fmean(spreads) if spreads else 0.0,
-        factors={name: exp(shift) for name, shift in shifts.items()},
+        between=ORDINARY * median(abs(one) for several in middles.values() for one in several),
+        within=sqrt(fmean(spread**2 for spread in spreads)) if spreads else 0.0,
+        alike={setup: (len(own), sum(one**2 for one in own)) for setup, own in sorted(middles.items())},
+        factors={
+            name: exp(median(median(own) for (of, _), own in by_source.items() if of == name))
+            for name in dict.fromkeys(of for of, _ in by_source)
+        },
     )
 
 
@@ -140,18 +145,17 @@ def absolute_scores(rows: Sequence[JudgedRow]) -> AbsoluteScores:
     """Score rows, each with the interval that the other sources give it."""
     judged = [row for row in rows if row.part != SHOWN]
     sources = dict.fromkeys(row.traits["source"] for row in judged)
-    of_others = {
+    without = {
         source: deviations([row for row in judged if row.traits["source"] != source]) for source in sources
     }
     whole = deviations(judged)
 
     def with_interval(row: JudgedRow) -> JudgedRow:
-        by = of_others.get(row.traits["source"], whole)
-        width = by.unnamed_half_width if row.traits["stack"] == NOT_NAMED else by.half_width
+        width = without.get(row.traits["source"], whole).width(row)
         return replace(row, low=row.predicted / width, high=row.predicted * width)
 
     def rescaled(row: JudgedRow) -> JudgedRow:
-        scale = of_others[row.traits["source"]].factors.get(family(row), 1.0)
+        scale = without[row.traits["source"]].factors.get(family(row), 1.0)
         return replace(row, predicted=row.predicted * scale, low=row.low * scale, high=row.high * scale)
 
     def scored(group: str, name: str, some: Sequence[JudgedRow]) -> Score:

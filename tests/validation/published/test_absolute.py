@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringside.sim.compute.doubt import NAMED
+from ringside.sim.compute.doubt import of_others, student
 from ringside.sim.workload.decoder import decoder
 from ringside.validation.published.training import (
     bigscience,
@@ -50,7 +50,7 @@ def test_each_source_counts_once_whatever_its_rows() -> None:
 def test_families_have_factors_of_their_own_and_share_deviations() -> None:
     found = deviations([row("a", "te", 1.1), row("b", "eager", 1.5), row("c", "compile", 1.5)])
     assert found.factors == pytest.approx({"te": 1.1, "others": 1.5})
-    assert found.between == found.within == 0.0
+    assert found.within == 0.0
     apart = deviations(
         [row(name, "te", exp(shift)) for name, shift in zip("abc", (-0.1, 0.0, 0.1), strict=True)]
     )
@@ -68,7 +68,38 @@ def test_an_interval_knows_nothing_of_its_own_source() -> None:
     assert near.low < 1.0 < near.high < far.measured
     # without any other source it is the interval of `train`
     (one,) = absolute_scores([row("a", "te", 1.0)]).rows
-    assert one.high == NAMED
+    assert one.high == of_others()
+
+
+def test_an_interval_is_as_wide_as_sources_with_the_same_stack_and_gpu_differ() -> None:
+    """Where there are none it is as wide as all others tell."""
+    near = [row(name, "te", ratio) for name, ratio in zip("abcde", (1.0, 1.01, 0.99, 1.0, 1.02), strict=True)]
+    far = [row(name, "jax", ratio) for name, ratio in zip("fghij", (1.3, 0.8, 1.1, 0.8, 1.2), strict=True)]
+    found = deviations([*near, *far])
+    widths = [found.width(row("new", stack, 1.0)) for stack in ("te", "eager", "jax")]
+    assert 1 < widths[0] < widths[1] < widths[2]
+    assert {setup: sources for setup, (sources, _) in found.alike.items()} == {
+        ("te", "h100"): 5, ("jax", "h100"): 5,
+    }  # fmt: skip
+
+
+@given(st.integers(0, 40), st.floats(0.01, 0.3), st.floats(0, 0.3))
+def test_more_sources_that_differ_as_much_narrow_an_interval_to_the_normal_one(
+    sources: int, between: float, within: float
+) -> None:
+    """Of many sources a deviation is known, and an interval is a normal distribution's."""
+    widths = [
+        of_others(count, count * between**2, between, within) for count in (sources, sources + 1, 10**6)
+    ]
+    assert widths[0] > widths[1] > widths[2]
+    assert log(widths[2]) == pytest.approx(student(10**6) * (between**2 + within**2) ** 0.5)
+    assert of_others(sources, (sources + 1) * between**2, between, within) > widths[0]
+
+
+def test_quantiles_of_student_s_t() -> None:
+    """Abramowitz and Stegun, table 26.10, nine of ten below."""
+    found = [student(freedom) for freedom in (4, 5, 10, 30, 10**6)]
+    assert found == pytest.approx([1.533, 1.476, 1.372, 1.310, 1.2816], abs=6e-4)
 
 
 @given(st.lists(st.lists(st.floats(-1, 1), min_size=1, max_size=4), min_size=1, max_size=6))
@@ -154,6 +185,16 @@ def test_recomputed_blocks_are_what_hfu_has_above_mfu() -> None:
     assert shares["llama2-7b", "a100"] == 0.0
     assert shares["llama2-34b", "a100"] == 1.0
     assert 0.3 < shares["llama2-13b", "a100"] < 0.5
+
+
+def test_maxtext_s_replicas_exchange_nothing_beside_computing() -> None:
+    """A rank's part of the gradients goes over its share of the cards, twice but for what stays."""
+    one, two, *_ = (row for row in llama2_fsdp.steps() if row.framework == "maxtext")
+    alone, beside = (row.training(None).step() for row in (one, two))
+    assert one.predicted_s(None) == pytest.approx(alone.step_s)
+    nbytes = 2 * decoder(two.decoder).num_parameters / 8
+    hidden = two.predicted_s(None) - beside.step_s
+    assert hidden == pytest.approx(nbytes / 12.5e9, rel=0.05)
 
 
 def test_the_known_llama_has_the_paper_s_batch_and_pipeline() -> None:
