@@ -3,9 +3,9 @@
 github.com/mlcommons/training_results_v3.0 and _v3.1 (Apache-2.0): the step times that the runs log
 (``train_step_timing``, median of medians), with the layouts that are consistent with them: the environment of
 eos_n64 names another batch. The submissions use interleaved 1F1B with one layer a stage, sequence
-parallelism, and a distributed optimizer that overlaps both exchanges; they sum gradients in bfloat16, `train`
-sums them in float32. The row on 512 GPUs sets each round's efficiency of products. The naive rule counts
-micro-batches and the pipeline's bubble.
+parallelism, and a distributed optimizer that overlaps both exchanges and sums gradients in bfloat16. The row
+on 512 GPUs sets each round's efficiency of products. The naive rule counts micro-batches and the pipeline's
+bubble.
 """
 
 from typing import NamedTuple
@@ -45,7 +45,7 @@ class Submission(NamedTuple):
         """Return the training of some micro-batches, products at this share of the peak or by kernels."""
         return StepTime(
             model=MODEL, cluster=f"dgx-h100:{self.gpus // 8}", precision="fp8", dtype="bf16",
-            compute_efficiency=efficiency, stack="te", strategy="distributed_optimizer",
+            reduce_dtype="bf16", compute_efficiency=efficiency, stack="te", strategy="distributed_optimizer",
             tp=self.tensor, sequence_parallel=True, pp=self.pipeline, schedule="interleaved1f1b",
             virtual=self.virtual,
             batch=micro_batches, micro_batch=1, overlap_grad_reduce=True, overlap_param_gather=True,
