@@ -31,8 +31,12 @@ from ringside.sim.libraries.nccl.message_times import (
 
 Floats = NDArray[np.float64]
 
-PER_DOUBLING = 0.15
-"""Deviation in log time of a step to twice the measured nodes; steps are treated as independent."""
+PER_DOUBLING, PER_DOUBLING_OF_BYTES = 0.2, 0.06
+"""Deviations in log time of a step to twice the measured nodes; steps are treated as independent.
+
+Of the part of a time that latencies take, which more hops add up to, and of the bytes' part: a node's cards
+carry about as many, however many nodes there are.
+"""
 
 DEVIATIONS = 5
 SITE_LATENCY, SITE_INSIDE, SITE_BETWEEN, SITE_LOW, SITE_HOST = 0.23, 0.035, 0.15, 0.25, 0.15
@@ -189,7 +193,10 @@ class MeasuredModel:
         bare, slopes = log_form(work, self.values)
         corrected, uncertain = self.correction.predict(work)
         doublings = np.maximum(np.log2(work.nodes / max(self.nodes)), 0.0)
-        variance = self.noise**2 + PER_DOUBLING**2 * doublings
+        latency = latency_share(work, self.values)
+        variance = (
+            self.noise**2 + doublings * (PER_DOUBLING * latency + PER_DOUBLING_OF_BYTES * (1 - latency)) ** 2
+        )
         mean = bare + corrected
         if self.anchor:
             shift, left = _shift(self.anchor, self.traits(work), slopes, self.covariance)
@@ -243,8 +250,7 @@ class MeasuredModel:
 def site_deviations(work: TaskArrays, values: Mapping[str, float]) -> Floats:
     """Return by how much sites differ in each time, tasks x deviations."""
     kernel, whole = kernel_us(work, values), time_us(work, values)
-    empty = replace(work, message=np.zeros(len(work)), nbytes=np.zeros(len(work)))
-    latency = np.clip(kernel_us(empty, values) / kernel, 0.0, 1.0)
+    latency = latency_share(work, values)
     steady = whole - values["torch_us"] * work.launch_torch
     not_host = (kernel / steady) ** SHARPNESS * steady / whole
     bandwidth = not_host * (1 - latency)
@@ -258,6 +264,14 @@ def site_deviations(work: TaskArrays, values: Mapping[str, float]) -> Floats:
             SITE_HOST * (1 - not_host),
         ]
     )
+
+
+def latency_share(work: TaskArrays, values: Mapping[str, float]) -> Floats:
+    """Return the part of each kernel's time that remains without a byte to carry."""
+    nothing = np.zeros(len(work))
+    empty = replace(work, message=nothing, nbytes=nothing)
+    share: Floats = np.clip(kernel_us(empty, values) / kernel_us(work, values), 0.0, 1.0)
+    return share
 
 
 def log_form(

@@ -161,16 +161,18 @@ def bare(nodes, *, pooled):
 
 def test_intervals_grow_with_the_distance_from_what_was_measured():
     model = bare((2,), pooled=False)
-    spread = []
-    for nodes in (2, 4, 64):
-        answer = model.predict(
-            [Task(communicator("dgx-h100", nodes), "all_reduce", 2**30, ("ring", "simple"))]
-        )
-        assert answer.lo_s < answer.time_s < answer.hi_s
-        spread.append(float(answer.hi_s[0] / answer.lo_s[0]))
-    assert spread[0] < spread[1] < spread[2]
-    measured, once, five_times = np.log(spread) ** 2
+    variances = {}
+    for nbytes, pair in ((8, ("tree", "ll")), (2**34, ("ring", "simple"))):
+        answers = [
+            model.predict([Task(communicator("dgx-h100", nodes), "all_reduce", nbytes, pair)])
+            for nodes in (2, 4, 64)
+        ]
+        assert all(answer.lo_s < answer.time_s < answer.hi_s for answer in answers)
+        variances[nbytes] = [float(np.log(one.hi_s[0] / one.lo_s[0])) ** 2 for one in answers]
+        assert sorted(variances[nbytes]) == variances[nbytes]
+    measured, once, five_times = variances[8]
     assert five_times - measured == pytest.approx(5 * (once - measured), rel=0.05)
+    assert variances[2**34][2] < five_times  # of bytes' times, which cards limit, less is open
     sited = bare((2,), pooled=True).predict(
         [Task(communicator("dgx-h100", 2), "all_reduce", 8, ("ring", "ll"))]
     )
