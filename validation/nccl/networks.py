@@ -14,7 +14,7 @@ import numpy as np
 from ringside.sim.libraries.nccl.constants import HOP_US
 from ringside.sim.libraries.nccl.graph.system import System
 from ringside.sim.libraries.nccl.message_times import ALGORITHMS, PROTOCOLS
-from ringside.validation.nccl.priors import Prior, priors
+from ringside.validation.nccl.priors import NVLS_TREE, Prior, priors
 
 DIFFER = 0.5
 """Deviation between such machines, as a share of a prior's own."""
@@ -25,7 +25,10 @@ INFORMED = 0.95
 _FARTHEST = 2.5
 """Deviations of the prior beyond which a machine's figure counts as that far."""
 
-_BESIDE = ("tree_two", "tree_many", "tree_burst", "nvls_tree", "nvls_tree_many", "collnet")
+_BESIDE = (
+    *("tree_two", "tree_many", "tree_burst"),
+    *("nvls_tree", "nvls_tree_loop_us", "nvls_tree_many", "collnet"),
+)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -111,6 +114,7 @@ KNOWN = {
             for algorithm in ALGORITHMS
             for column, protocol in enumerate(PROTOCOLS)
         }
+        | {"nvls_tree": (_EFA_US["simple"] / (NVLS_TREE * HOP_US["net"]["nvls_tree"][2]), _HOP_SIGMA)}
     )
 }
 """Networks whose priors begin elsewhere than InfiniBand's, by a source that is no measured collective."""

@@ -20,6 +20,9 @@ class Prior:
     meaning: str
 
 
+NVLS_TREE = 0.4
+"""The usual factor on NCCL's latency of a level of a tree of switches."""
+
 _TORCH = Prior("torch_us", 22.0, 0.3, "a call from PyTorch, for which an idle GPU waits")
 
 
@@ -30,7 +33,7 @@ def priors(system: System) -> tuple[Prior, ...]:
     between = 0.93 * max(system.nics * system.nic_path, system.nic) / GB
     card = system.nic_path / GB
     generation = (nvlink or 300.0) / 300.0  # NVLink 3 is one
-    reduced = 475.0 * ((nvlink or 450.0) / 450.0) ** 0.64  # by the switch: 740 GB/s where NVLink has 900
+    reduced = 520.0 * ((nvlink or 450.0) / 450.0) ** 0.85  # by the switch: 940 GB/s where NVLink has 900
     return (
         Prior("launch_us", 2.0, 0.8, "before a kernel begins to work"),
         Prior("base", 0.85, 0.3, "factor on the tuner's base latencies"),
@@ -57,11 +60,14 @@ def priors(system: System) -> tuple[Prior, ...]:
         Prior("ring_own", 0.55, 0.3, "steps of a ring of one node for a GPU's own part"),
         Prior("inside_gap_us", 0.03 / generation**0.65, 0.9, "gap between messages inside a node, a channel"),
         *_gaps("between_gap_us", "the same between messages on a card"),
-        Prior("nvls", 1.5, 0.3, "factor on the latency of the switch's reduction"),
-        Prior("nvls_GBps", reduced, 0.15, "bus bandwidth of eight GPUs that the switch reduces for"),
+        Prior("nvls", 0.7, 0.5, "factor on the latency of the switch's reduction"),
+        Prior("nvls_loop_us", 6.0, 0.6, "one loop over the chunks of the switch's reduction"),
+        Prior("nvls_fill", 3.0, 0.4, "loops' bytes before the first loop's sums are back"),
+        Prior("nvls_GBps", reduced, 0.2, "bus bandwidth of eight GPUs that the switch reduces for"),
         Prior("nvls_gather", 1.3, 0.2, "factor on it where the switch only copies, or each GPU keeps a part"),
-        Prior("nvls_tree", 1.0, 0.3, "factor on the latency of a tree of switches, a level"),
-        Prior("nvls_tree_GBps", reduced * 0.95, 0.2, "bus bandwidth of a tree of switches"),
+        Prior("nvls_tree", NVLS_TREE, 0.5, "factor on the latency of a tree of switches, a level"),
+        Prior("nvls_tree_loop_us", 12.0, 0.6, "one loop over the chunks of a tree of switches"),
+        Prior("nvls_tree_GBps", reduced * 1.05, 0.2, "bus bandwidth of a tree of switches"),
         Prior("nvls_tree_many", 0.85, 0.15, "part of its cards that it keeps busy on three nodes or more"),
         Prior("collnet", 0.75, 0.2, "part of its cards that sums in the network keep busy"),
     )

@@ -269,7 +269,7 @@ def site_deviations(work: TaskArrays, values: Mapping[str, float]) -> Floats:
 def latency_share(work: TaskArrays, values: Mapping[str, float]) -> Floats:
     """Return the part of each kernel's time that remains without a byte to carry."""
     nothing = np.zeros(len(work))
-    empty = replace(work, message=nothing, nbytes=nothing)
+    empty = replace(work, message=nothing, nbytes=nothing, filling=nothing)
     share: Floats = np.clip(kernel_us(empty, values) / kernel_us(work, values), 0.0, 1.0)
     return share
 

@@ -47,7 +47,8 @@ PARAMETERS = (
     *(f"{rate}.{proto}" for rate in ("inside_rate", "between_rate", "tree_rate") for proto in PROTOCOLS),
     *("ring_own", "inside_gap_us"),
     *(f"between_gap_us.{proto}" for proto in PROTOCOLS),
-    *("nvls", "nvls_GBps", "nvls_gather", "nvls_tree", "nvls_tree_GBps", "nvls_tree_many", "collnet"),
+    *("nvls", "nvls_loop_us", "nvls_fill", "nvls_GBps", "nvls_gather"),
+    *("nvls_tree", "nvls_tree_loop_us", "nvls_tree_GBps", "nvls_tree_many", "collnet"),
 )
 """The parameters of a machine's times; `ringside.validation.nccl.priors` defines each."""
 
@@ -104,8 +105,8 @@ class TaskArrays(SendArrays):
     ``pair`` is the place in `PAIRS`, ``gpus`` are ranks per node, ``message`` bytes in one message of one
     channel; ``slices`` of them make a chunk and ``loops`` chunks a channel's part. ``half`` is 1/2 if a
     ring goes round once. ``used_inside`` and ``used_between`` are the shares of a machine's links in use,
-    ``line`` the bytes per microsecond of its cards by their data sheets. ``filling`` are the bytes that the
-    heads of a switch's reduction beyond eight have under way. ``early`` are releases before 2.22.
+    ``line`` the bytes per microsecond of its cards by their data sheets. ``filling`` are the bytes of a loop
+    of a switch's reduction. ``early`` are releases before 2.22.
     """
 
     pair: NDArray[np.int64]
@@ -166,27 +167,26 @@ def _row(task: Task) -> dict[str, float]:
         "half": 1.0 if task.kind == "all_reduce" else 0.5,
         "used_inside": used,
         "used_between": min(comm.gpus / system.gpus, 1.0),
-        "filling": _filling(task),
+        "filling": _loop_bytes(task),
         "line": system.nics * system.nic * 1e-6,
     }
 
 
-def _filling(task: Task) -> float:
-    """Return the bytes in the stages of a switch's reduction that heads beyond `_HEADS` add."""
+def _loop_bytes(task: Task) -> float:
+    """Return the bytes of a loop of a switch's reduction, a chunk for each head and channel; else 0."""
     algorithm, protocol = task.pair
-    graph = task.comm.graphs.nvls
-    if algorithm not in ("nvls", "nvls_tree") or graph is None:
+    if algorithm not in ("nvls", "nvls_tree"):
         return 0.0
     channels = task.comm.nvls_channels
-    chunk = chunking(task.comm, task.kind, algorithm, protocol, task.nbytes, channels).chunk
-    return float(_STAGES * max(graph.channels - _HEADS, 0) * channels * chunk)
+    return float(chunking(task.comm, task.kind, algorithm, protocol, task.nbytes, channels).loop)
 
 
 def _messages(task: Task) -> tuple[float, float, float, float]:
     """Return channels in use, bytes per message, consecutive chunks per channel, messages per chunk."""
     comm, (algorithm, protocol), nbytes = task.comm, task.pair, task.nbytes
     if algorithm not in ALGORITHMS:
-        return float(comm.nvls_channels or comm.channels), float(nbytes), 1.0, 1.0
+        loops = np.ceil(nbytes / (_loop_bytes(task) or nbytes or 1))
+        return float(comm.nvls_channels or comm.channels), float(nbytes), float(loops), 1.0
     channels = launch(comm, algorithm, protocol, nbytes)[0]
     if comm.constants.dealt_in_cells:
         channels = max(len(channel_bytes(comm, task.kind, algorithm, protocol, nbytes)), 1)
@@ -197,9 +197,6 @@ def _messages(task: Task) -> tuple[float, float, float, float]:
     loops = float(max(-(-share // (comm.ranks * cuts.chunk)), 1.0))
     return float(channels), share / comm.ranks / loops / cuts.slices, loops, float(cuts.slices)
 
-
-_STAGES, _HEADS = 4, 8
-"""Stages of a switch's reduction; heads whose chunks its latency includes, those of an 8-GPU machine."""
 
 SHARPNESS = 8
 """Exponent of the transition to a host that is too slow for its GPUs."""
@@ -326,8 +323,10 @@ def _tree(work: TaskArrays, protocol: str, values: Values) -> Floats:
 def _switch(work: TaskArrays, algorithm: str, values: Values) -> Floats:
     """Return the times of sums in switches: inside nodes by NVSwitch, between them by trees or the network.
 
-    The slower of the two parts counts. A node's cards carry the size once between two nodes or if the network
-    adds, and twice where a tree branches.
+    NVSwitch sums a chunk for each head and channel in a loop, and smaller data have smaller chunks: a loop
+    costs time of its own, and the first fills the stages. In a tree of nodes a loop takes no less than the
+    way up a level and down again. A node's cards carry the size once between two nodes or if the network
+    adds, and twice where a tree branches. The slowest of these counts.
     """
     size, ranks, gpus = work.nbytes, work.ranks, work.gpus
     link, card = _links(work, "simple", values)
@@ -335,14 +334,18 @@ def _switch(work: TaskArrays, algorithm: str, values: Values) -> Floats:
     if algorithm == "nvls":
         whole = values["nvls_GBps"] * np.where(work.half == 1, 1.0, values["nvls_gather"])
         port = whole * (_GB * 9 / 14)  # eight ranks: 1 + 1/8 of the size through a port, 7/4 on the bus
-        added = (size * np.where(work.half == 1, 1 + 1 / ranks, 1.0) + work.filling) / port
+        byte_us, loop_us = np.where(work.half == 1, 1 + 1 / ranks, 1.0) / port, values["nvls_loop_us"]
     elif algorithm == "nvls_tree":
         levels = 2 * np.ceil(np.log2(work.nodes))
         crossing = np.where(work.nodes == 2, 1 / values["tree_two"], 2 / values["nvls_tree_many"])
-        added = (size * 2 * (ranks - 1) / ranks + work.filling) / (values["nvls_tree_GBps"] * _GB)
+        byte_us = 2 * (ranks - 1) / ranks / (values["nvls_tree_GBps"] * _GB)
+        loop_us = values["nvls_tree_loop_us"]
     else:
-        added = size * 2 * ((gpus - 1) / gpus if algorithm == "collnet_direct" else 1.0) / link
+        byte_us, loop_us = 2 * ((gpus - 1) / gpus if algorithm == "collnet_direct" else 1.0) / link, 0.0
     latency = HOP_US["nvlink"]["nvls"][2] * values["nvls"]
     level = HOP_US["net"]["nvls_tree"][2] * values["nvls_tree"]
-    total: Floats = latency + levels * level + np.maximum(added, size * crossing / card)
+    first = latency + levels * level + values["nvls_fill"] * work.filling * byte_us
+    pace = (work.loops - 1) * np.minimum(levels, 2.0) * level
+    summed = np.maximum(work.loops * loop_us + size * byte_us, pace)
+    total: Floats = first + np.maximum(summed, size * crossing / card)
     return total

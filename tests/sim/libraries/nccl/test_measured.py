@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ringside.sim.libraries.nccl import SYSTEMS, Settings, communicator
 from ringside.sim.libraries.nccl.communicator import SiteFacts
+from ringside.sim.libraries.nccl.constants import HOP_US
 from ringside.sim.libraries.nccl.measured import (
     AMPLITUDE,
     LEAST_AMPLITUDE,
@@ -101,6 +102,18 @@ def test_an_idle_gpu_waits_for_a_call_from_torch_whatever_the_size(kind, pair):
         values = expected("dgx-h100", alone)
         called, usual = time_us(work_of([replace(alone, launch=Launch(torch=True)), alone]), values)
         assert called - usual == pytest.approx(values["torch_us"])
+
+
+def test_a_switch_sums_in_loops_over_a_chunk_for_each_head_and_channel():
+    comm = communicator("dgx-h100", 1)
+    values = expected("dgx-h100")
+    sizes = {2**22: 2, 2**25: 8, 2**28: 32, 2**31: 128}  # 16 KiB to 128 KiB on 16 channels and 8 heads
+    work = work_of(Task(comm, "all_reduce", nbytes, ("nvls", "simple")) for nbytes in sizes)
+    more, usual = (time_us(work, values | {"nvls_loop_us": loop_us}) for loop_us in (7.0, 6.0))
+    assert more - usual == pytest.approx(list(sizes.values()))
+    far = Task(communicator("dgx-h100", 2), "all_reduce", 2**30, ("nvls_tree", "simple"))
+    (between,) = time_us(work_of([far]), values | {"nvls_tree": 10.0})
+    assert between > 63 * 2 * 10 * HOP_US["net"]["nvls_tree"][2]  # 64 loops of 128 KiB
 
 
 def test_ll_inside_a_node_is_slower_in_early_releases_and_nothing_else_is():
