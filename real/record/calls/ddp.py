@@ -6,6 +6,7 @@ import torch
 from torch.nn.parallel import distributed as ddp
 
 from ringside.real.record.calls.record import end_of_backward
+from ringside.real.record.script.refusal import refusal
 
 
 class _Logger:
@@ -21,9 +22,21 @@ class _Logger:
         return getattr(self._logger, name)
 
 
+def _forward_alone(self: Any, *inputs: Any, **kwargs: Any) -> Any:
+    """Do ``DataParallel.forward`` with one device."""
+    if len(self.device_ids) > 1:
+        raise refusal(
+            "torch.nn.DataParallel uses several GPUs from one process",
+            "use DistributedDataParallel, or record one GPU",
+        )
+    return self.module(*inputs, **kwargs)
+
+
 def install() -> None:
     """Replace what reads memory of the device, and see where backward ends."""
     vars(ddp)["_verify_param_shape_across_processes"] = lambda *_, **__: True
+    alone: Any = torch.nn.DataParallel
+    alone.forward = _forward_alone
     wrapper: Any = ddp.DistributedDataParallel
     make = wrapper.__init__
 

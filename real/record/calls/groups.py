@@ -14,6 +14,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from ringside.real.record.script import places
 from ringside.real.record.script.patches import everywhere
+from ringside.real.record.script.refusal import refusal
 from ringside.sim.recorded.job import RecordedGroup
 
 WORLD = "world"
@@ -41,6 +42,8 @@ class _Partition:
 _partitions: list[_Partition] = []
 _names: dict[Any, str] = {}
 _backends: dict[Any, str] = {}
+_environment = dict(os.environ)
+"""The environment in which the script was started; some scripts write over theirs."""
 _new_group = dist.new_group
 _init = dist.init_process_group
 
@@ -69,13 +72,28 @@ def _default() -> Any:
     return dist.distributed_c10d._get_default_group()
 
 
-def _init_process_group(backend: Any = None, *_: Any, **__: Any) -> None:
-    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+def _init_process_group(
+    backend: Any = None, init_method: Any = None, timeout: Any = None, world_size: int = -1, rank: int = -1,
+    *_: Any, **__: Any,
+) -> None:  # fmt: skip
+    given, ranks = world_size, _recorded("WORLD_SIZE")
+    if given not in (-1, None, ranks):
+        raise refusal(f"the script makes a group of {given} ranks, {ranks} are recorded", f"record {given}")
+    if rank not in (-1, None, _recorded("RANK")):
+        raise refusal(
+            f"the script calls itself rank {rank}, it is recorded as {_recorded('RANK')}",
+            "have it read RANK, or record one node",
+        )
+    rank = _recorded("RANK")
     _init("fake", rank=rank, world_size=ranks, store=FakeStore())
     _backends[_default()] = _shown(backend)
     if not _partitions:
         _partitions.append(_Partition(WORLD, None))
         _partitions[0].add(tuple(range(ranks)))
+
+
+def _recorded(name: str) -> int:
+    return int(_environment[name])
 
 
 def _shown(backend: Any) -> str:

@@ -9,6 +9,8 @@ import torch
 import torch._subclasses.fake_tensor as fake_tensor
 
 from ringside.real.record.script import streams
+from ringside.real.record.script.refusal import refusal
+from ringside.real.record.script.tape import TAPE
 
 MEMORY = 80 * 2**30
 NAME = "NVIDIA H100 80GB HBM3"
@@ -28,6 +30,20 @@ _PROPERTIES = {
 """NVIDIA's figures of the card (CUDA C++ Programming Guide, compute capability 9.0)."""
 
 _NCCL_VERSION = (2, 28, 0)
+
+
+class _Runtime:
+    """``torch.cuda.cudart()``: every function returns success."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: 0
+
+
+class _NoGraph:
+    """``torch.cuda.CUDAGraph``: what a graph replays is not seen."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise refusal("CUDA graphs hide what they replay", "have the script run without them")
 
 
 class _Device:
@@ -56,12 +72,18 @@ class _Generator(_TorchGenerator):  # type: ignore[misc]
 def install(index: int, count: int) -> None:
     """Put the functions in place, for device ``index`` of ``count``."""
     names = {**_facts(index, count), **_of_memory(), **_of_random_numbers(count), **_of_streams()}
+    names |= _of_tools()
     for name, value in names.items():
         setattr(torch.cuda, name, value)
     vars(torch.cuda.memory).update(_of_memory())
-    for name in ("range_push", "range_pop", "mark"):
+    for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
         setattr(torch.cuda.nvtx, name, _nothing)
-    vars(torch.cuda.nvtx)["range"] = lambda *_, **__: contextlib.nullcontext()
+    vars(torch.cuda.nvtx)["range"] = _no_context
+    vars(torch.cuda.profiler).update(start=_nothing, stop=_nothing, profile=_no_context)
+    vars(torch.autograd.profiler)["emit_nvtx"] = _no_context
+    vars(torch.compiler)["cudagraph_mark_step_begin"] = _nothing
+    for name in ("preferred_linalg_library", "preferred_blas_library", "preferred_rocm_fa_library"):
+        setattr(torch.backends.cuda, name, _nothing)
     vars(torch.version)["cuda"] = "12.8"
     torch.backends.cuda.is_built = lambda: True
     vars(torch).update(Generator=_Generator, Stream=streams.Stream, Event=streams.Event)
@@ -72,6 +94,7 @@ def install(index: int, count: int) -> None:
         _cuda_getDeviceCount=lambda: count,
         _cuda_getDevice=lambda: index,
         _cuda_setDevice=_nothing,
+        _cuda_getCurrentRawStream=lambda *_: 0,
         _cuda_getDefaultStream=lambda *_: (0, 0, 1),
     )
     torch.cuda.nccl.version = lambda: _NCCL_VERSION
@@ -80,6 +103,10 @@ def install(index: int, count: int) -> None:
 
 def _nothing(*_: Any, **__: Any) -> None:
     pass
+
+
+def _no_context(*_: Any, **__: Any) -> Any:
+    return contextlib.nullcontext()
 
 
 def _facts(index: int, count: int) -> dict[str, Any]:
@@ -120,6 +147,9 @@ def _of_memory() -> dict[str, Any]:
         "memory_stats": lambda *_, **__: defaultdict(int),
         "memory_stats_as_nested_dict": lambda *_, **__: {},
         "memory_summary": lambda *_, **__: "",
+        "memory_snapshot": lambda *_, **__: [],
+        "_snapshot": lambda *_, **__: {"segments": [], "device_traces": []},
+        "get_memory_info": lambda *_: (MEMORY, MEMORY),
         "mem_get_info": lambda *_: (MEMORY, MEMORY),
     }
 
@@ -134,6 +164,27 @@ def _of_random_numbers(count: int) -> dict[str, Any]:
         "get_rng_state_all": lambda: [state.clone()] * count,
         "default_generators": tuple(torch.Generator() for _ in range(count)),
     }
+
+
+def _of_tools() -> dict[str, Any]:
+    """Return tools to see and to speed up a program: none of them changes what it asks of the device."""
+    zero = lambda *_: 0  # noqa: E731
+    return {
+        "cudart": _Runtime,
+        **dict.fromkeys(("temperature", "power_draw", "clock_rate", "memory_usage"), zero),
+        "get_sync_debug_mode": zero,
+        "set_sync_debug_mode": _nothing,
+        "get_allocator_backend": lambda: "native",
+        "CUDAGraph": _NoGraph,
+        "graph": _NoGraph,
+        "make_graphed_callables": _not_graphed,
+        "graph_pool_handle": lambda: (0, 0),
+    }
+
+
+def _not_graphed(callables: Any, *_: Any, **__: Any) -> Any:
+    TAPE.notes["torch.cuda.make_graphed_callables is recorded without graphs"] += 1
+    return callables
 
 
 def _of_streams() -> dict[str, Any]:

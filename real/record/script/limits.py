@@ -1,13 +1,11 @@
-"""What a script may not do while it is recorded: start ranks of its own, or use the network."""
+"""What a script may not do while it is recorded: use the network, or start processes that load data."""
 
 import os
 import sys
-from importlib import import_module
 from inspect import signature
 from typing import Any
 
 from ringside.real.record.script import places
-from ringside.real.record.script.refusal import Refusal, refusal
 from ringside.real.record.script.tape import TAPE
 
 _WRITES = os.O_WRONLY | os.O_RDWR
@@ -31,7 +29,6 @@ def install(scratch: str) -> None:
             ] += 1
 
     sys.addaudithook(audit)
-    _refuse_ranks()
     _load_in_process()
 
 
@@ -58,21 +55,6 @@ def _connected(event: str, arguments: Any) -> None:
         return
     TAPE.notes["the script asks for the network, which recording denies it"] += 1
     raise ConnectionRefusedError("no network while a script is recorded")
-
-
-def _refuse_ranks() -> None:
-    processes: Any = import_module("torch.multiprocessing")
-    spawn: Any = import_module("torch.multiprocessing.spawn")
-
-    def refuse(*_: Any, **__: Any) -> Refusal:
-        raise refusal(
-            "the script starts ranks of its own with torch.multiprocessing",
-            "have it read RANK and WORLD_SIZE, as under torchrun",
-        )
-
-    for name in ("spawn", "start_processes"):
-        setattr(processes, name, refuse)
-        setattr(spawn, name, refuse)
 
 
 def _load_in_process() -> None:

@@ -4,6 +4,7 @@ A fake mode is entered only round operators of the device. While another one is 
 DTensor asks in one what an operator's global shapes would be.
 """
 
+import os
 from functools import cache
 from typing import Any
 
@@ -22,7 +23,7 @@ from ringside.real.record.calls import host, record
 from ringside.real.record.calls.schemas import is_call
 from ringside.real.record.rules import routing
 from ringside.real.record.rules.regions import REGIONS
-from ringside.real.record.script import transfers, values
+from ringside.real.record.script import places, transfers, values
 from ringside.real.record.script.refusal import refusal
 from ringside.real.record.script.tape import TAPE
 from ringside.sim.recorded.job import Operator, Shaped
@@ -48,6 +49,12 @@ _WRAPS = "_c10d_functional::_wrap_tensor_autograd"
 
 Fake mode would have it return a new tensor, which nothing waits for.
 """
+
+
+_NOT_ASSUMED = (torch.ops.aten._unique2, torch.ops.aten.unique_dim, torch.ops.aten.unique_consecutive)
+"""Operators whose result has any number of elements."""
+
+ASSUMED = "a shape depends on numbers of the device; assumed: masks hide nothing"
 
 
 class DeviceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -106,8 +113,8 @@ def _on_device(func: Any, args: Any, kwargs: Any, tensors: list[Any], fakes: lis
             result = func(*args, **kwargs)
     except (DynamicOutputShapeException, DataDependentOutputException):
         return _by_numbers(func, args, kwargs, fakes)
-    except UnsupportedOperatorException:
-        raise refusal(f"{func} works on no fake tensors", "replace the package by a shim") from None
+    except (UnsupportedOperatorException, NotImplementedError):
+        return _by_host(func, args, kwargs, fakes)
     values.compute_twins(func, args, kwargs, fakes, result)
     routing.choose(func, args, kwargs, result)
     _post(func, args, kwargs, tensors, result)
@@ -124,18 +131,35 @@ def _wait_for_flights(fakes: list[Any]) -> None:
 
 
 def _by_numbers(func: Any, args: Any, kwargs: Any, fakes: list[Any]) -> Any:
-    """Return the result of an operator whose shape is up to numbers; refuse it if these are unknown."""
-    places = routing.with_places(func, args)
-    if places is not None:
+    """Return the result of an operator whose shape is up to numbers; assume those that are unknown."""
+    chosen = routing.with_places(func, args)
+    if chosen is not None:
         TAPE.wait("nonzero", TAPE.current.reached())
-        return func(*places)
+        return func(*chosen)
+    of_numbers = values.of_twins
     if any(values.twin(one) is None for one in fakes):
-        raise refusal(
-            f"{func} has a result whose shape depends on numbers of the device",
-            "recording has shapes alone: use a fixed shape",
-        )
+        if func._overloadpacket in _NOT_ASSUMED:
+            raise refusal(
+                f"{func} has a result whose shape depends on numbers of the device",
+                "recording has shapes alone: use a fixed shape",
+            )
+        of_numbers = values.of_assumed
+        file, _, line = (places.caller() or "a package:0").rpartition(":")
+        TAPE.notes[f"{os.path.basename(file)}:{line}: {ASSUMED}"] += 1
     TAPE.wait(func._overloadpacket.__name__, TAPE.current.reached())
-    result = values.of_twins(func, args, kwargs, fakes[0].fake_device)
+    result = of_numbers(func, args, kwargs, fakes[0].fake_device)
+    _post(func, args, kwargs, fakes, result)
+    return result
+
+
+def _by_host(func: Any, args: Any, kwargs: Any, fakes: list[Any]) -> Any:
+    """Return the result of an operator that has a kernel on the host alone: its shapes are the same."""
+    try:
+        if func._schema.is_mutable:
+            raise NotImplementedError
+        result = values.of_assumed(func, args, kwargs, fakes[0].fake_device)
+    except (NotImplementedError, RuntimeError):
+        raise refusal(f"{func} works on no fake tensors", "replace the package by a shim") from None
     _post(func, args, kwargs, fakes, result)
     return result
 

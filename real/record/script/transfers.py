@@ -85,6 +85,7 @@ def _copy(func: Any, args: Any, kwargs: Any) -> Handled:
 TRANSFERS: dict[Any, Callable[[Any, Any, Any], Handled]] = {
     aten._local_scalar_dense: _item,
     aten.equal: _equal,
+    aten.allclose: _equal,
     aten._to_copy: _to_copy,
     aten.copy_: _copy,
     aten.is_pinned: lambda func, args, kwargs: (True, False),

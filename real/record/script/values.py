@@ -20,6 +20,9 @@ SMALL = 2**14
 CHOSEN = 2**24
 """Elements up to which a tensor has one that follows from what recording decided: a router's choices."""
 
+_TRUE = (torch.ops.aten.all,)
+"""Operators whose unknown flag is True: numbers are finite, masks hide nothing."""
+
 FAKE = FakeTensorMode(allow_non_fake_inputs=True)
 """The mode of all fake tensors of this process."""
 
@@ -112,9 +115,11 @@ def compute_twins(func: Any, args: Any, kwargs: Any, fakes: Sequence[Any], resul
                 if isinstance(one, FakeTensor) and one.numel() > 1:
                     forget(one)
     if not func._schema.is_mutable:
+        is_one = func._overloadpacket in _TRUE
         for one in results:
             if one.numel() == 1 and twin(one) is None:
-                assumed = torch.full(one.shape, one.dtype != torch.bool, dtype=one.dtype, device="cpu")
+                number = is_one or one.dtype != torch.bool
+                assumed = torch.full(one.shape, number, dtype=one.dtype, device="cpu")
                 _twins[one] = assumed
 
 
@@ -154,3 +159,27 @@ def of_twins(func: Any, args: Any, kwargs: Any, device: torch.device) -> Any:
         return fake
 
     return tree_map(placed, func(*own_args, **own_kwargs))
+
+
+def of_assumed(func: Any, args: Any, kwargs: Any, device: torch.device) -> Any:
+    """Return the result, on the device, of an operator whose shapes are up to numbers.
+
+    Unknown ones are assumed: 1, or 0 where they are places.
+    """
+    has_places = func._overloadpacket is torch.ops.aten.index
+
+    def own(value: Any) -> Any:
+        if not isinstance(value, FakeTensor):
+            return value
+        known = twin(value)
+        number = value.dtype == torch.bool or not has_places
+        assumed = torch.full((), number, dtype=value.dtype, device="cpu").expand(value.shape)
+        return assumed if known is None else known
+
+    def placed(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        with FAKE:
+            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
+
+    return tree_map(placed, func(*tree_map(own, args), **tree_map(own, dict(kwargs))))

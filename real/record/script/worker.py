@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from ringside.real.record.calls import batches, ddp, groups, mailbox, objects
+from ringside.real.record.calls import batches, ddp, groups, mailbox, objects, started
 from ringside.real.record.part import RankOrder, RankPart
 from ringside.real.record.rules import regions, samples
 from ringside.real.record.script import attention, cuda, device, limits, places, tensors
@@ -63,7 +63,7 @@ def _install(order: RankOrder, steps: Steps, purposes: Purposes) -> None:
     tensors.install()
     attention.install()
     regions.install()
-    for module in (groups, objects, batches, ddp, steps, purposes, samples):
+    for module in (groups, objects, batches, ddp, started, steps, purposes, samples):
         module.install()
     shims.install(order.shims)
     limits.install(str(Path(order.result).parent))

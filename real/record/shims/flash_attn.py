@@ -25,6 +25,17 @@ def flash_attn_qkvpacked_func(qkv: Any, *args: Any, **kwargs: Any) -> Any:
     return flash_attn_func(*qkv.unbind(2), *args, **kwargs)
 
 
+def flash_attn_varlen_func(
+    q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, max_seqlen_q: int, max_seqlen_k: int,
+    *args: Any, **kwargs: Any,
+) -> Any:  # fmt: skip
+    """Attention of sequences one after the other: as many of the longest as there is room for, else one."""
+    fits = q.shape[0] % int(max_seqlen_q) == 0 and k.shape[0] % int(max_seqlen_k) == 0
+    batch = q.shape[0] // int(max_seqlen_q) if fits else 1
+    own = flash_attn_func(*(one.unflatten(0, (batch, -1)) for one in (q, k, v)), *args, **kwargs)
+    return own.flatten(0, 1)
+
+
 def layer_norm_fn(x: Any, weight: Any, bias: Any, *_: Any, **__: Any) -> Any:
     """Layer norm or RMS norm in one kernel."""
     return fused("flash_attn.layer_norm_fn", x, weight, bias)
@@ -52,6 +63,7 @@ def make() -> None:
     functions = {
         "flash_attn_func": flash_attn_func,
         "flash_attn_qkvpacked_func": flash_attn_qkvpacked_func,
+        "flash_attn_varlen_func": flash_attn_varlen_func,
     }
     module("flash_attn", **functions)
     module("flash_attn.flash_attn_interface", **functions)

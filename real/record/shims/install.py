@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from importlib import import_module
 
 from ringside.real.record.script.refusal import Refusal
-from ringside.real.record.shims import apex, flash_attn, transformer_engine, triton
+from ringside.real.record.shims import apex, flash_attn, kernels, transformer_engine, triton
 from ringside.real.record.shims.registry import SHIMS, register
 
 _OWN = (apex, flash_attn, transformer_engine, triton)
@@ -12,6 +12,7 @@ _OWN = (apex, flash_attn, transformer_engine, triton)
 
 def install(modules: Iterable[str]) -> None:
     """Make the modules of all shims; ``modules`` register more of them, and replace ours."""
+    kernels.install()
     for one in _OWN:
         register(one.PACKAGE, one.make)
     for name in modules:

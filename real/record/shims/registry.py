@@ -20,7 +20,10 @@ def register(package: str, make: Callable[[], None]) -> None:
 
 
 class _Shim(types.ModuleType):
-    """A module in place of one that is not here: what is not shimmed fails when it is called."""
+    """A module in place of one that is not here: what is not shimmed fails when it is called.
+
+    A name that begins with a capital letter is a class, of which nothing is an instance.
+    """
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -32,7 +35,7 @@ class _Shim(types.ModuleType):
 
             raise refusal(f"{full} has no shim", "register one, see ringside.real.record.shims.registry")
 
-        return missing
+        return type(name, (), {"__init__": missing}) if name[0].isupper() else missing
 
 
 def module(name: str, **names: Any) -> types.ModuleType:

@@ -1,0 +1,71 @@
+"""Kernels of PyTorch's own whose shapes only a GPU knows: synchronised batch norm, GRUs, grouped products."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._meta_registrations import _create_grouped_mm_output_tensor
+from torch._subclasses.fake_impls import register_op_impl
+
+aten = torch.ops.aten
+
+
+def _per_channel(count: int) -> Callable[..., Any]:
+    """Return what makes ``count`` vectors of one number a channel, float32 for 16 bits."""
+
+    def shapes(mode: Any, func: Any, data: torch.Tensor, *args: Any, **_: Any) -> Any:
+        source = args[0] if func is aten.batch_norm_backward_reduce.default else data
+        dtype = torch.promote_types(source.dtype, torch.float32)
+        with mode:
+            return tuple(source.new_empty(source.shape[1], dtype=dtype) for _ in range(count))
+
+    return shapes
+
+
+def _like_first(mode: Any, func: Any, data: torch.Tensor, *_: Any, **__: Any) -> Any:
+    with mode:
+        return torch.empty_like(data)
+
+
+def _gru(mode: Any, func: Any, gates: Any, _: Any, state: torch.Tensor, *__: Any, **___: Any) -> Any:
+    """Return the new state, and what backward needs of it: five numbers for each."""
+    with mode:
+        return torch.empty_like(state), state.new_empty(state.shape[0], 5 * state.shape[1])
+
+
+def _gru_gradients(mode: Any, func: Any, gradient: torch.Tensor, *_: Any, **__: Any) -> Any:
+    """Return gradients of both sides' three gates, of the state, and of both biases."""
+    batch, width = gradient.shape
+    with mode:
+        gates = [gradient.new_empty(batch, 3 * width) for _ in range(2)]
+        biases = [gradient.new_empty(3 * width) for _ in range(2)]
+        return (*gates, torch.empty_like(gradient), *biases)
+
+
+def _grouped(
+    mode: Any, func: Any, one: torch.Tensor, other: torch.Tensor, offs: Any = None, bias: Any = None,
+    out_dtype: Any = None,
+) -> Any:  # fmt: skip
+    """Return the products of groups; a GPU takes 32 bits too."""
+    with mode:
+        product: Any = _create_grouped_mm_output_tensor
+        return product(one, other, offs, out_dtype or one.dtype)
+
+
+_SHAPES: dict[Any, Callable[..., Any]] = {
+    aten.batch_norm_stats.default: _per_channel(2),
+    aten.batch_norm_gather_stats.default: _per_channel(2),
+    aten.batch_norm_gather_stats_with_counts.default: _per_channel(2),
+    aten.batch_norm_elemt.default: _like_first,
+    aten.batch_norm_backward_reduce.default: _per_channel(4),
+    aten.batch_norm_backward_elemt.default: _like_first,
+    aten._grouped_mm.default: _grouped,
+    aten._thnn_fused_gru_cell.default: _gru,
+    aten._thnn_fused_gru_cell_backward.default: _gru_gradients,
+}
+
+
+def install() -> None:
+    """Tell fake tensors the shapes."""
+    for one, shapes in _SHAPES.items():
+        register_op_impl(one)(shapes)

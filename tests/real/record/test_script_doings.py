@@ -1,0 +1,102 @@
+"""What scripts do besides training: they print, save, start ranks, and choose by numbers of the device."""
+
+import pytest
+
+from ringside.real.questions.recording import ScriptRecording
+from tests.real.record.test_nasty_scripts import BEGIN
+from tests.tiers import slow_or_proof
+
+RANKS = """
+import torch, torch.distributed as dist, torch.multiprocessing as mp
+def main(rank, ranks):
+    dist.init_process_group("nccl", rank=rank, world_size=ranks)
+    model = torch.nn.Linear(4, 4).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(5):
+        model(torch.randn(2, 4, device="cuda")).sum().backward()
+        dist.all_reduce(model.weight.grad)
+        optimizer.step()
+"""
+
+DOINGS = {
+    "numbers": """
+for _ in range(5):
+    step()
+    loss = model(torch.randn(2, 4, device="cuda")).mean()
+    assert f"{loss:.2f} {torch.tensor([loss, loss]).mean():.0f}" == "1.00 1"
+    assert torch.isfinite(loss).all() and torch.allclose(loss, loss)
+""",
+    "files": """
+import tempfile
+for _ in range(5):
+    step()
+    with tempfile.TemporaryFile() as file:
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
+        for place, is_there in (("cpu", False), ("cuda:0", True), (None, False)):
+            file.seek(0)
+            state = torch.load(file, map_location=place)
+            assert state["model"]["weight"].is_cuda == is_there
+        model.load_state_dict(state["model"])
+    weight, bias = (one.untyped_storage().data_ptr() for one in model.parameters())
+    assert weight == model.weight.t().untyped_storage().data_ptr() != bias
+""",
+    "tools": """
+torch.cuda.cudart().cudaProfilerStart()
+torch.cuda.nvtx.range_end(torch.cuda.nvtx.range_start("x"))
+assert isinstance(torch.cuda.FloatTensor(2), torch.cuda.FloatTensor)
+assert torch.cuda.LongTensor([1, 2]).tolist() == [1, 2]
+model = torch.cuda.make_graphed_callables(model, ())
+model = torch.nn.DataParallel(model, device_ids=[0])
+for _ in range(5): step()
+""",
+    "batch norm of all ranks": """
+model = torch.nn.Sequential(model, torch.nn.BatchNorm1d(4)).cuda()
+model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(5): step()
+""",
+    "recurrent": """
+for _ in range(5):
+    step()
+    for one in (torch.nn.GRU, torch.nn.LSTM):
+        one(4, 4).cuda()(torch.randn(3, 2, 4, device="cuda"))[0].sum().backward()
+""",
+    "groups of products": """
+for _ in range(5):
+    step()
+    tokens = torch.randn(64, 32, device="cuda", requires_grad=True)
+    weights = torch.randn(2, 32, 16, device="cuda", requires_grad=True)
+    ends = torch.tensor([24, 64], device="cuda", dtype=torch.int32)
+    torch._grouped_mm(tokens, weights, offs=ends).sum().backward()
+    assert weights.grad.shape == (2, 32, 16)
+""",
+    "masks": """
+for _ in range(5):
+    step()
+    numbers = torch.randn(64, 8, device="cuda")
+    assert numbers[numbers > 0.5].shape == (512,)
+    assert numbers.nonzero().shape == (512, 2)
+""",
+    "ranks of its own": f"{RANKS}\nmp.spawn(main, (torch.cuda.device_count(),), torch.cuda.device_count())",
+    "ranks of its own, one by one": f"""{RANKS}
+ranks = [mp.Process(target=main, args=(rank, 2)) for rank in range(2)]
+for rank in ranks: rank.start()
+for rank in ranks: rank.join()
+""",
+}
+
+
+@pytest.mark.parametrize("doing", slow_or_proof(list(DOINGS)))
+def test_scripts_do_as_with_a_gpu(doing, written):
+    begin = "" if doing.startswith("ranks") else BEGIN
+    answer = ScriptRecording(
+        command=[str(written(begin + DOINGS[doing], "script.py"))], ranks=2 if "ranks" in doing else 1
+    ).ask()
+    assert all(one.unsteady == "" for one in answer.roles)
+
+
+@pytest.mark.slow
+def test_what_is_assumed_of_numbers_is_noted(written):
+    script = f"{BEGIN}\nfor _ in range(5): step(); torch.randn(4, device='cuda').nonzero()"
+    answer = ScriptRecording(command=[str(written(script, "script.py"))], ranks=1).ask()
+    assert any("script.py:" in note and "masks hide nothing" in note for note in answer.notes)
