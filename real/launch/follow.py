@@ -1,9 +1,7 @@
 """Shared by all launchers: follow the rows of a run, describe a failure, leave no process behind."""
 
-import ctypes
 import json
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -52,16 +50,6 @@ def check_torch() -> None:
     """Raise ModuleNotFoundError without torch, before ranks start and fail with a traceback."""
     if find_spec("torch") is None:
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
-
-
-def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent dies for any reason (Linux).
-
-    By ctypes: torch's own call is private and would need torch in the process that starts torchrun.
-    """
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 def follow(

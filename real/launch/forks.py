@@ -26,11 +26,11 @@ from ringside.real.launch.follow import (
     RankJob,
     Row,
     check_torch,
-    die_with_parent,
     follow,
     how,
     last_lines,
 )
+from ringside.real.launch.parent import die_with_parent
 
 if TYPE_CHECKING:
     from ringside.real.emulate import Host

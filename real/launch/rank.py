@@ -5,7 +5,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from ringside.real.launch.follow import die_with_parent
+from ringside.real.launch.parent import die_with_parent
 
 
 def main() -> None:

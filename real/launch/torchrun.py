@@ -23,11 +23,11 @@ from ringside.real.launch.follow import (
     RankJob,
     Row,
     check_torch,
-    die_with_parent,
     follow,
     how,
     last_lines,
 )
+from ringside.real.launch.parent import die_with_parent
 
 _ASK_S = 20.0
 

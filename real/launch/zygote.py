@@ -14,8 +14,8 @@ from importlib import import_module
 from pathlib import Path
 
 import ringside.real.collective.worker  # noqa: F401 - with all of torch, before anything is forked
-from ringside.real.launch.follow import die_with_parent
 from ringside.real.launch.forks import Order
+from ringside.real.launch.parent import die_with_parent
 
 
 def main() -> None:

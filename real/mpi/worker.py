@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ringside.real.collective.job import CollectiveJob, row_of
-from ringside.real.launch.follow import die_with_parent, show_life
+from ringside.real.launch.follow import show_life
+from ringside.real.launch.parent import die_with_parent
 from ringside.real.machine import machine_fingerprint
 from ringside.real.mpi.programs import MpiBuffers, MpiLibraryProgram, ScheduleProgram
 from ringside.sim.algorithms import schedule

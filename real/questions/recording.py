@@ -67,7 +67,10 @@ class ScriptRecording(Question):
         return self.ranks // self.nodes if self.nodes else min(self.ranks, PER_NODE)
 
     def ask(self, *, on_rank: Callable[[int], None] = lambda _: None) -> "Recording":
-        """Record the script; call ``on_rank`` after each rank. Raise RuntimeError if it cannot be."""
+        """Record the script; call ``on_rank`` after each rank.
+
+        Raise ValueError if it cannot be, RuntimeError if that does not finish.
+        """
         script, *arguments = self.command
         job = ScriptJob(
             script=script, is_module=self.module, arguments=tuple(arguments), ranks=self.ranks,

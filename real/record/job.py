@@ -41,7 +41,10 @@ class ScriptJob:
 
 
 def record_job(job: ScriptJob, on_rank: Callable[[int], None] = lambda _: None) -> RecordedJob:
-    """Record the job; call ``on_rank`` after each rank. Raise RecordingError if it cannot be recorded."""
+    """Record the job; call ``on_rank`` after each rank.
+
+    Raise RecordingError if it cannot be recorded, UnfinishedError if that does not finish.
+    """
     check_torch()
     with tempfile.TemporaryDirectory(prefix="ringside-", ignore_cleanup_errors=True) as name:
         folder = Path(name)

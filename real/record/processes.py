@@ -5,25 +5,34 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
-from ringside.real.launch.follow import LAST_LINES, die_with_parent, how
+from ringside.real.launch.follow import LAST_LINES, how
+from ringside.real.launch.parent import die_with_parent
 from ringside.real.launch.torchrun import LOOPBACK
 from ringside.real.record.part import RankOrder, RankPart
 
+KEEPER = "ringside.real.record.keeper"
 WORKER = "ringside.real.record.script.worker"
 _ASKED = "ask-"
 _PAUSE_S = 0.05
-_MARK = "RINGSIDE_RECORDING"
-"""The variable by which descendants of a recording are known, whatever session they are in."""
+
+_LOG_BYTES = 2**24
+"""Bytes of a rank's output after which it is begun again: a script may write without end."""
+
+_GRACE_S = 10.0
+"""Seconds in which a keeper kills what it keeps."""
 
 
-class RecordingError(RuntimeError):
-    """A script that could not be recorded; the message says why, in a line that names the rank."""
+class RecordingError(ValueError):
+    """A script that cannot be recorded as it is; the message says why, in a line that names the rank."""
+
+
+class UnfinishedError(RuntimeError):
+    """A recording that could not finish: it took too long, or was killed."""
 
 
 class RankProcesses:
@@ -41,7 +50,6 @@ class RankProcesses:
         self._seconds = seconds
         self._on_rank = on_rank
         self._deadline = time.monotonic() + seconds
-        self._token = uuid.uuid4().hex
         self._running: dict[int, subprocess.Popen[bytes]] = {}
         self.parts: dict[int, RankPart] = {}
 
@@ -52,21 +60,31 @@ class RankProcesses:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for process in self._running.values():
-            self._kill(process)
-        self._kill_descendants()
+            process.terminate()
+        for process in self._running.values():
+            try:
+                process.wait(_GRACE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
     def record(self, ranks: Iterable[int]) -> None:
-        """Record these ranks and those for which they wait; raise RecordingError if one cannot be."""
+        """Record these ranks and those for which they wait.
+
+        Raise RecordingError if one cannot be, UnfinishedError if there is no time left.
+        """
         for rank in ranks:
             self._start(rank)
         while self._running:
             self._start_asked()
             for rank, process in list(self._running.items()):
                 if process.poll() is not None:
-                    self._end(rank, process)
+                    self._end(rank, process.returncode)
+                elif self._log(rank).stat().st_size > _LOG_BYTES:
+                    os.truncate(self._log(rank), 0)
             if self._running and time.monotonic() > self._deadline:
                 rank = min(self._running)
-                raise RecordingError(
+                raise UnfinishedError(
                     f"rank {rank} has not taken 3 optimizer steps in {self._seconds:.0f} s; give `timeout` "
                     f"more seconds, or the script less work before them\n{self._last_lines(rank)}".rstrip()
                 )
@@ -82,20 +100,21 @@ class RankProcesses:
         order = self._order(rank)
         path = self._folder / f"order{rank}.json"
         order.write(path)
-        with self._log(rank).open("wb") as log:
+        python = (sys.executable, "-P", "-m")
+        with self._log(rank).open("ab") as log:
             self._running[rank] = subprocess.Popen(
-                [sys.executable, "-P", "-m", WORKER, str(path)],
+                [*python, KEEPER, *python, WORKER, str(path)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                preexec_fn=die_with_parent, env={**os.environ, **environment(order), _MARK: self._token},
+                preexec_fn=partial(die_with_parent, signal.SIGTERM), env={**os.environ, **environment(order)},
             )  # fmt: skip
 
-    def _end(self, rank: int, process: "subprocess.Popen[bytes]") -> None:
+    def _end(self, rank: int, code: int) -> None:
         del self._running[rank]
-        self._kill(process)
         result = Path(self._order(rank).result)
         if not result.exists():
-            raise RecordingError(
-                f"rank {rank} {how(process.returncode)} before it had taken 3 optimizer steps\n"
+            error = UnfinishedError if code < 0 else RecordingError
+            raise error(
+                f"rank {rank} {how(code)} before it had taken 3 optimizer steps\n"
                 f"{self._last_lines(rank)}".rstrip()
             )
         part = RankPart.read(result)
@@ -103,20 +122,6 @@ class RankProcesses:
             raise RecordingError(f"rank {rank}: {part.error}")
         self.parts[rank] = part
         self._on_rank(rank)
-
-    def _kill(self, process: "subprocess.Popen[bytes]") -> None:
-        """Kill a process's session: the script's own processes are in it."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-    def _kill_descendants(self) -> None:
-        """Kill processes that left their session; Linux shows the environment in which they started."""
-        mark = f"{_MARK}={self._token}".encode()
-        for file in Path("/proc").glob("[0-9]*/environ"):
-            with suppress(OSError):
-                if mark in file.read_bytes().split(b"\0"):
-                    os.kill(int(file.parent.name), signal.SIGKILL)
 
     def _log(self, rank: int) -> Path:
         return self._folder / f"rank{rank}.log"

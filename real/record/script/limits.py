@@ -10,6 +10,8 @@ from ringside.real.record.script.tape import TAPE
 
 _WRITES = os.O_WRONLY | os.O_RDWR
 _LOCAL = ("127.0.0.1", "::1", "localhost")
+_NETWORK = ("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo")
+"""Python's audit events of its sockets; what other languages' code sends is not seen."""
 
 _quiet = False
 
@@ -20,7 +22,7 @@ def install(scratch: str) -> None:
     def audit(event: str, arguments: Any) -> None:
         if event == "open":
             _opened(arguments, scratch)
-        elif event in ("socket.connect", "socket.bind", "socket.getaddrinfo"):
+        elif event in _NETWORK:
             _connected(event, arguments)
         elif event in ("os.fork", "os.forkpty"):
             where = places.caller()
