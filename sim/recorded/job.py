@@ -58,7 +58,8 @@ class Operator:
     kind: Literal["operator"] = "operator"
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(str(list(one.shape)) for one in self.inputs[:3])})"
+        shown = self.inputs or self.outputs
+        return f"{self.name}({', '.join(str(list(one.shape)) for one in shown[:3])})"
 
 
 @dataclass(frozen=True, slots=True)

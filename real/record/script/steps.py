@@ -4,6 +4,7 @@ A step ends with the last optimizer step before the next backward: some scripts 
 some packages step one for each part of the parameters.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,10 +13,6 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ringside.real.record.script.tape import TAPE, Posted
 from ringside.sim.recorded.job import Action, PeerMessage
-
-
-class Enough(BaseException):
-    """The steady step is recorded, or the most steps are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +24,14 @@ class Mark:
 
 
 class Steps:
-    """The steps of a script so far; ``at_most`` are recorded."""
+    """The steps of a script so far; ``end`` is called at the backward after the steady one.
 
-    def __init__(self, at_most: int) -> None:
+    At most ``at_most`` are recorded.
+    """
+
+    def __init__(self, at_most: int, end: Callable[[], None]) -> None:
         self.marks: list[Mark] = []
+        self._end = end
         self._at_most = at_most
         self._first: Any = None
         self._is_over = False
@@ -44,7 +45,7 @@ class Steps:
         def backward(*args: Any, **kwargs: Any) -> Any:
             self._is_over = bool(self.marks)
             if self.is_enough():
-                raise Enough
+                self._end()
             return run(*args, **kwargs)
 
         graph._engine_run_backward = vars(torch.autograd)["_engine_run_backward"] = backward
@@ -79,17 +80,27 @@ class Steps:
         actions = list(TAPE.actions)
         for number, (one, other) in enumerate(zip(before, after, strict=False)):
             if _content(one, first, actions) != _content(other, middle, actions):
-                was, now = str(actions[one.action]), str(actions[other.action])
-                what = f"was {was}, is {now}" if was != now else f"{was} waits for others"
-                return f"entry {number} of {len(after)} {what}"
+                change = _change(actions[one.action], actions[other.action])
+                return f"entry {number} of {len(after)} {change}"
         if len(before) != len(after):
             return f"the step before it has {len(before)} entries, not {len(after)}"
         return ""
 
 
+def _change(was: Action, now: Action) -> str:
+    """Return how an entry changed, in a phrase."""
+    if str(was) != str(now):
+        return f"was {was}, is {now}"
+    if _unnumbered(was) != _unnumbered(now):
+        return f"{was} has other results or options"
+    return f"{was} waits for others"
+
+
+def _unnumbered(action: Action) -> Action:
+    """Return an action without its batch, as batches are numbered through."""
+    return replace(action, batch=None) if isinstance(action, PeerMessage) else action
+
+
 def _content(posted: Posted, begin: Mark, actions: list[Action]) -> Any:
-    action = actions[posted.action]
-    if isinstance(action, PeerMessage):  # batches are numbered through
-        action = replace(action, batch=None)
     after = tuple(one - begin.entries for one in posted.after if one >= begin.entries)
-    return action, posted.lane, after
+    return _unnumbered(actions[posted.action]), posted.lane, after

@@ -4,6 +4,8 @@ import os
 import runpy
 import sys
 import traceback
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -16,41 +18,80 @@ from ringside.real.record.script.mode import DeviceMode
 from ringside.real.record.script.purposes import Purposes
 from ringside.real.record.script.refusal import Refusal
 from ringside.real.record.script.step import recorded_step
-from ringside.real.record.script.steps import Enough, Steps
+from ringside.real.record.script.steps import Steps
 from ringside.real.record.script.tape import TAPE
 from ringside.real.record.shims import install as shims
 
 
 def main() -> None:
     """Run the script of an order, and write what it recorded."""
-    order = RankOrder.read(Path(sys.argv[1]))
-    part = record(order)
-    part.write(Path(order.result))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)  # the script's threads may not end
+    Worker(RankOrder.read(Path(sys.argv[1]))).run()
 
 
-def record(order: RankOrder) -> RankPart:
-    """Run the script as the order's rank until enough steps are recorded."""
-    purposes = Purposes()
-    steps = Steps(order.steps)
-    try:
-        _install(order, steps, purposes)
-        error = _run(order, steps)
-    except (device.DeviceError, Refusal) as failure:
-        error = str(failure)
-    notes = tuple(dict.fromkeys(TAPE.notes))
-    part = RankPart(
-        rank=order.rank, torch=torch.__version__, steps=len(steps.marks), notes=notes, error=error
-    )
-    if error:
-        return part
-    recorded, own = recorded_step(order.rank, steps, purposes)
-    return RankPart(
-        rank=order.rank, torch=torch.__version__, steps=len(steps.marks), recorded=recorded, groups=own,
-        samples=samples.of_step(steps), notes=notes,
-    )  # fmt: skip
+class Worker:
+    """The process of an order, which ends as soon as enough is recorded."""
+
+    def __init__(self, order: RankOrder) -> None:
+        self._order = order
+        self._process = os.getpid()
+        self._purposes = Purposes()
+        self._steps = Steps(order.steps, self.end)
+
+    def run(self) -> None:
+        """Run the script until enough steps are recorded."""
+        try:
+            _install(self._order, self._steps, self._purposes)
+            error = self._run()
+        except (device.DeviceError, Refusal) as failure:
+            error = str(failure)
+        self.end(error)
+
+    def end(self, error: str = "") -> None:
+        """Write what is recorded, or why nothing is, and end: scripts catch everything, and have threads."""
+        if os.getpid() == self._process:
+            self._part(str(Refusal.first or error)).write(Path(self._order.result))
+        with suppress(Exception):  # the script may have closed them
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(0)
+
+    def _part(self, error: str) -> RankPart:
+        part = RankPart(
+            rank=self._order.rank, torch=torch.__version__, steps=len(self._steps.marks),
+            notes=tuple(dict.fromkeys(TAPE.notes)), error=error,
+        )  # fmt: skip
+        if error:
+            return part
+        recorded, own = recorded_step(self._order.rank, self._steps, self._purposes)
+        return replace(part, recorded=recorded, groups=own, samples=samples.of_step(self._steps))
+
+    def _run(self) -> str:
+        """Run the script; return why nothing was recorded, empty if something was."""
+        order, end = self._order, "ended"
+        sys.argv = [order.script, *order.arguments]
+        sys.path[0] = os.getcwd() if order.is_module else os.path.dirname(os.path.abspath(order.script))
+        try:
+            with DeviceMode():  # type: ignore[no-untyped-call]
+                if order.is_module:
+                    runpy.run_module(order.script, run_name="__main__", alter_sys=True)
+                else:
+                    runpy.run_path(order.script, run_name="__main__")
+        except BaseException as failure:
+            if os.getpid() != self._process:
+                raise  # a child that the script has forked ends as it would
+            if isinstance(failure, Refusal):
+                return str(failure)
+            if not isinstance(failure, SystemExit):
+                traceback.print_exc()
+                return _of(failure, places.of(failure))
+            end = f"exited with {failure.code!r}"
+        count = len(self._steps.marks)
+        if count < 3:
+            return (
+                f"the script {end} after {count} optimizer steps, recording needs 3; "
+                "give it more steps by its own arguments"
+            )
+        return ""
 
 
 def _install(order: RankOrder, steps: Steps, purposes: Purposes) -> None:
@@ -67,34 +108,6 @@ def _install(order: RankOrder, steps: Steps, purposes: Purposes) -> None:
         module.install()
     shims.install(order.shims)
     limits.install(str(Path(order.result).parent))
-
-
-def _run(order: RankOrder, steps: Steps) -> str:
-    """Run the script; return why nothing was recorded, empty if something was."""
-    sys.argv = [order.script, *order.arguments]
-    sys.path[0] = os.getcwd() if order.is_module else os.path.dirname(os.path.abspath(order.script))
-    end = "ended"
-    try:
-        with DeviceMode():  # type: ignore[no-untyped-call]
-            if order.is_module:
-                runpy.run_module(order.script, run_name="__main__", alter_sys=True)
-            else:
-                runpy.run_path(order.script, run_name="__main__")
-    except Enough:
-        return ""
-    except Refusal as refused:
-        return str(refused)
-    except SystemExit as exit:
-        end = f"exited with {exit.code!r}"
-    except BaseException as failure:
-        traceback.print_exc()
-        return _of(failure, places.of(failure))
-    if len(steps.marks) < 3:
-        return (
-            f"the script {end} after {len(steps.marks)} optimizer steps, recording needs 3; "
-            "give it more steps by its own arguments"
-        )
-    return ""
 
 
 def _of(failure: BaseException, place: str | None) -> str:
