@@ -130,7 +130,7 @@ def replace():
         self, *args, **{**more, "device_id": torch.device("cpu"), "sync_module_states": False}
     )
     cast, scale = torch.autocast.__init__, torch.amp.GradScaler.__init__
-    torch.autocast.__init__ = lambda self, device, **more: cast(self, "cpu", **more)
+    torch.autocast.__init__ = lambda self, device_type, **more: cast(self, "cpu", **more)
     torch.amp.GradScaler.__init__ = lambda self, device, **more: scale(self, "cpu", **more)
     stage = pipelining.PipelineStage.__init__
     pipelining.PipelineStage.__init__ = lambda self, *args, **more: stage(self, *map(on_cpu, args), **more)

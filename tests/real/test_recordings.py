@@ -51,20 +51,22 @@ def record(script, arguments, ranks, folder):
         per_node=ranks, steps=4, timeout_s=200, with_source=False,
     )  # fmt: skip
     (folder / "mail").mkdir()
-    with RankProcesses(lambda rank: job.order(folder, rank), folder, 200, lambda _: None) as processes:
+    with RankProcesses(lambda rank: job.order(folder, rank), folder, 400, lambda _: None) as processes:
         processes.record(range(ranks))
         return processes.parts
 
 
-def run(script, arguments, ranks, folder):
-    """Run the script for real; return the steps of each rank."""
+def run(script, arguments, ranks, folder, by="tests.real.gloo_rank"):
+    """Run the script for real; return what the module ``by`` writes of each rank."""
     command = [
         *(sys.executable, "-m", "ringside.real.launch.loopback", "--rdzv-backend", "loopback"),
         *("--rdzv-endpoint", "127.0.0.1:0", "--rdzv-id", "truth", "--local-addr", "127.0.0.1"),
-        *("--nproc-per-node", str(ranks), str(HERE / "gloo_rank.py"), str(folder)),
+        *("--nproc-per-node", str(ranks), "-m", by, str(folder)),
         *(str(HERE / "scripts" / script), *arguments),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=500, cwd=HERE.parents[1],
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(ranks)]
 
