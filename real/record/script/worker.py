@@ -13,7 +13,7 @@ import torch
 from ringside.real.record.calls import batches, ddp, groups, mailbox, objects, started
 from ringside.real.record.part import RankOrder, RankPart
 from ringside.real.record.rules import regions, samples
-from ringside.real.record.script import attention, cuda, device, limits, places, tensors
+from ringside.real.record.script import attention, chunks, cuda, device, limits, places, tensors
 from ringside.real.record.script.mode import DeviceMode
 from ringside.real.record.script.purposes import Purposes
 from ringside.real.record.script.refusal import Refusal
@@ -104,6 +104,7 @@ def _install(order: RankOrder, steps: Steps, purposes: Purposes) -> None:
     tensors.install()
     attention.install()
     regions.install()
+    chunks.install()
     for module in (groups, objects, batches, ddp, started, steps, purposes, samples):
         module.install()
     shims.install(order.shims)

@@ -1,0 +1,41 @@
+"""Chunks of a parameter as FSDP asks for them: it makes one for each rank and keeps its own."""
+
+from collections.abc import Sequence
+from typing import Any, overload
+
+import torch
+from torch.distributed.fsdp._fully_shard import _fsdp_common
+
+from ringside.real.record.script.patches import everywhere
+
+
+def install() -> None:
+    """Replace PyTorch's function, which makes all chunks: thousands for each parameter of a large job."""
+    everywhere(_fsdp_common._chunk_with_empty, Chunks)
+
+
+class Chunks(Sequence[torch.Tensor]):
+    """What ``torch.chunk`` returns, with empty tensors up to ``count``; each is made when it is asked for."""
+
+    def __init__(self, tensor: torch.Tensor, num_chunks: int, dim: int) -> None:
+        self._tensor = tensor
+        self._count = num_chunks
+        self._dim = dim
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> torch.Tensor: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[torch.Tensor]: ...
+    def __getitem__(self, place: Any) -> Any:
+        """Return a chunk."""
+        if isinstance(place, slice):
+            return [self[one] for one in range(self._count)[place]]
+        extent = self._tensor.size(self._dim)
+        size = -(-extent // self._count)
+        begin = range(self._count)[place] * size
+        if begin >= extent > 0:
+            return self._tensor.new_empty(0)
+        return self._tensor.narrow(self._dim, begin, min(size, extent - begin))
