@@ -37,6 +37,16 @@ _FREE = {
 }
 """Operators of aten that ask nothing of the device."""
 
+_VIEWS = {
+    getattr(torch.ops.aten, name)
+    for name in (
+        *("view", "_unsafe_view", "t", "transpose", "permute", "expand", "slice", "select", "split"),
+        *("split_with_sizes", "unbind", "squeeze", "unsqueeze", "as_strided", "detach", "alias"),
+        *("view_as_complex", "view_as_real", "_reshape_alias"),
+    )
+}
+"""Operators whose results are always new tensors of their argument's storage."""
+
 _WITH_OPTIONS = ("scaled_dot_product", "convolution")
 """Operators whose arguments besides tensors change their work."""
 
@@ -109,8 +119,11 @@ def _on_device(func: Any, args: Any, kwargs: Any, tensors: list[Any], fakes: lis
         args, kwargs = tree_map(values.fake_of, (args, kwargs))
         fakes = values.tensors_in((*args, *kwargs.values()))
     try:
-        with values.FAKE:
-            result = func(*args, **kwargs)
+        if packet in _VIEWS:
+            result = values.view(func, args, kwargs, fakes[0].fake_device)
+        else:
+            with values.FAKE:
+                result = func(*args, **kwargs)
     except (DynamicOutputShapeException, DataDependentOutputException):
         return _by_numbers(func, args, kwargs, fakes)
     except (UnsupportedOperatorException, NotImplementedError):

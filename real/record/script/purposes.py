@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import torch
@@ -35,8 +36,9 @@ class Purposes:
         """Look at what optimizers and modules hold."""
         for optimizer in self._optimizers:
             self._tell("optimizer", tree_leaves([list(one.values()) for one in optimizer.state.values()]))
+        is_module = cache(lambda kind: issubclass(kind, torch.nn.Module))
         for module in gc.get_objects():
-            if issubclass(type(module), torch.nn.Module):
+            if is_module(type(module)):
                 own = vars(module)
                 self._tell("parameters", (own.get("_parameters") or {}).values())
                 self._tell("buffers", (own.get("_buffers") or {}).values())
