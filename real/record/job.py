@@ -79,7 +79,9 @@ def _checked(
     first = next(one for one, own in alike.items() if last in own)
     if first == last:
         return alike
-    processes.record([last])
+    # in a small job, or one with messages, this rank may have to be recorded whole: for itself or its peers
+    is_alone = job.ranks > FEW and len(alike) == 1
+    processes.record([last], like=processes.parts[first] if is_alone else None)
     differs = difference(processes.parts[first], processes.parts[last])
     if not differs:
         return alike

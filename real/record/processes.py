@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -68,13 +69,14 @@ class RankProcesses:
                 process.kill()
                 process.wait()
 
-    def record(self, ranks: Iterable[int]) -> None:
+    def record(self, ranks: Iterable[int], like: RankPart | None = None) -> None:
         """Record these ranks and those for which they wait.
 
+        Ranks that should equal ``like`` take a step less: its entries are known to repeat.
         Raise RecordingError if one cannot be, UnfinishedError if there is no time left.
         """
         for rank in ranks:
-            self._start(rank)
+            self._start(rank, like)
         while self._running:
             self._start_asked()
             for rank, process in list(self._running.items()):
@@ -94,10 +96,12 @@ class RankProcesses:
         for file in (self._folder / "mail").glob(f"{_ASKED}*"):
             self._start(int(file.name.removeprefix(_ASKED)))
 
-    def _start(self, rank: int) -> None:
+    def _start(self, rank: int, like: RankPart | None = None) -> None:
         if rank in self._running or rank in self.parts:
             return
         order = self._order(rank)
+        if like is not None and like.recorded is not None:
+            order = replace(order, like=(like.steps, len(like.recorded.entries)))
         path = self._folder / f"order{rank}.json"
         order.write(path)
         python = (sys.executable, "-P", "-m")

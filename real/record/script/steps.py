@@ -6,6 +6,7 @@ some packages step one for each part of the parameters.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -24,15 +25,17 @@ class Mark:
 
 
 class Steps:
-    """The steps of a script so far; ``end`` is called at the backward after the steady one.
+    """The steps of a script so far; ``end`` is called where the last one is steady, or enough are recorded.
 
-    At most ``at_most`` are recorded.
+    At most ``at_most`` are recorded. ``like`` are the steps of the rank that this one should equal, and the
+    entries of its last.
     """
 
-    def __init__(self, at_most: int, end: Callable[[], None]) -> None:
+    def __init__(self, at_most: int, end: Callable[[], None], like: tuple[int, int] | None = None) -> None:
         self.marks: list[Mark] = []
         self._end = end
         self._at_most = at_most
+        self._like = like
         self._first: Any = None
         self._is_over = False
 
@@ -65,6 +68,16 @@ class Steps:
         elif optimizer is self._first or type(optimizer) is type(self._first):
             self.marks.append(mark)
         self._is_over = False
+        if self._is_whole():
+            self._end()
+
+    def _is_whole(self) -> bool:
+        """Return whether the last step equals the one before it, or that of the rank that it should equal."""
+        entries = [after.entries - before.entries for before, after in pairwise(self.marks)]
+        if self._like is not None:
+            steps, last = self._like
+            return len(self.marks) >= max(steps - 1, 2) and entries[-1] == last
+        return len(entries) > 1 and entries[-1] == entries[-2] and not self.difference()
 
     def bounds(self) -> tuple[Mark, Mark]:
         """Return begin and end of the last step."""

@@ -35,7 +35,7 @@ class Worker:
         self._order = order
         self._process = os.getpid()
         self._purposes = Purposes()
-        self._steps = Steps(order.steps, self.end)
+        self._steps = Steps(order.steps, self.end, order.like)
 
     def run(self) -> None:
         """Run the script until enough steps are recorded."""

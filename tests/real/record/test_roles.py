@@ -83,7 +83,7 @@ class Recorded:
         self.all = parts
         self.parts = {}
 
-    def record(self, ranks):
+    def record(self, ranks, like=None):
         self.parts.update({rank: self.all[rank] for rank in ranks})
 
 
