@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import torch
 from torch.nn.parallel import distributed as ddp
 
 from ringside.real.record.calls.record import end_of_backward
 from ringside.real.record.script.refusal import refusal
+from ringside.real.record.script.patches import Function, around_backward
 
 
 class _Logger:
@@ -45,12 +45,13 @@ def install() -> None:
         self.logger = _Logger(self.logger)
 
     wrapper.__init__ = made
-    graph: Any = torch.autograd.graph
-    run = graph._engine_run_backward
+    around_backward(_ended)
 
+
+def _ended(run: Function) -> Function:
     def backward(*args: Any, **kwargs: Any) -> Any:
         result = run(*args, **kwargs)
         end_of_backward()
         return result
 
-    graph._engine_run_backward = vars(torch.autograd)["_engine_run_backward"] = backward
+    return backward

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from ringside.real.record.script.patches import Function, around_backward
 from ringside.real.record.script.tape import TAPE, Posted
 from ringside.sim.recorded.job import Action, PeerMessage
 
@@ -42,16 +42,16 @@ class Steps:
     def install(self) -> None:
         """See optimizers step, and backwards begin."""
         register_optimizer_step_post_hook(self._stepped)
-        graph: Any = torch.autograd.graph
-        run = graph._engine_run_backward
+        around_backward(self._begun)
 
+    def _begun(self, run: Function) -> Function:
         def backward(*args: Any, **kwargs: Any) -> Any:
             self._is_over = bool(self.marks)
             if self.is_enough():
                 self._end()
             return run(*args, **kwargs)
 
-        graph._engine_run_backward = vars(torch.autograd)["_engine_run_backward"] = backward
+        return backward
 
     def is_enough(self) -> bool:
         """Return whether the last two steps are equal, or as many are recorded as may be."""
