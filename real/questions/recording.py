@@ -43,6 +43,10 @@ class ScriptRecording(Question):
         "A module that registers shims of packages; repeat for more.",
         metavar="MODULE", factory=tuple, parse=_parse_command, repeats=True,
     )  # fmt: skip
+    without: Sequence[str] = option(
+        "A package that the job does without, of which there is a shim; repeat for more.",
+        metavar="PACKAGE", factory=tuple, parse=_parse_command, repeats=True,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,7 +79,7 @@ class ScriptRecording(Question):
         job = ScriptJob(
             script=script, is_module=self.module, arguments=tuple(arguments), ranks=self.ranks,
             per_node=self.per_node, steps=self.steps, timeout_s=self.timeout, with_source=self.with_source,
-            shims=tuple(self.shim), samples=self.samples,
+            shims=tuple(self.shim), without=tuple(self.without), samples=self.samples,
         )  # fmt: skip
         return Recording(self, record_job(job, on_rank))
 

@@ -30,6 +30,7 @@ class ScriptJob:
     with_source: bool
     shims: tuple[str, ...] = ()
     samples: int | None = None
+    without: tuple[str, ...] = ()
 
     def order(self, folder: Path, rank: int) -> RankOrder:
         """Return the order of a rank."""
@@ -37,6 +38,7 @@ class ScriptJob:
             script=self.script, is_module=self.is_module, arguments=self.arguments, rank=rank,
             ranks=self.ranks, per_node=self.per_node, steps=self.steps, with_source=self.with_source,
             mail=str(folder / "mail"), result=str(folder / f"rank{rank}.json"), shims=self.shims,
+            without=self.without,
         )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ class RankOrder:
     """One rank to record: the script, or module, with its arguments, and the job that it believes to be in.
 
     ``mail`` is the folder through which ranks exchange objects, ``result`` the file of the `RankPart`.
-    ``shims`` are modules of the user's that register more of them.
+    ``shims`` are modules of the user's that register more of them, ``without`` packages that get none.
     ``like`` are the steps that a rank which it should equal took until they were steady, and the entries of
     the last.
     """
@@ -30,6 +30,7 @@ class RankOrder:
     mail: str
     result: str
     shims: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
     like: tuple[int, int] | None = None
 
     def write(self, path: Path) -> None:

@@ -107,7 +107,7 @@ def _install(order: RankOrder, steps: Steps, purposes: Purposes) -> None:
     chunks.install()
     for module in (groups, objects, batches, ddp, started, steps, purposes, samples):
         module.install()
-    shims.install(order.shims)
+    shims.install(order.shims, order.without)
     limits.install(str(Path(order.result).parent))
 
 

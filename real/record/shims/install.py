@@ -1,6 +1,6 @@
 """Put all shims in place, those of the user's too."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from importlib import import_module
 
 from ringside.real.record.script.refusal import Refusal
@@ -10,8 +10,8 @@ from ringside.real.record.shims.registry import SHIMS, register
 _OWN = (apex, flash_attn, transformer_engine, triton)
 
 
-def install(modules: Iterable[str]) -> None:
-    """Make the modules of all shims; ``modules`` register more of them, and replace ours."""
+def install(modules: Iterable[str], without: Collection[str] = ()) -> None:
+    """Make the modules of all shims but those ``without``; ``modules`` register more, and replace ours."""
     kernels.install()
     for one in _OWN:
         register(one.PACKAGE, one.make)
@@ -20,5 +20,9 @@ def install(modules: Iterable[str]) -> None:
             import_module(name)
         except ImportError as error:
             raise Refusal(f"shims of {name}: {error}; write a module on PYTHONPATH") from None
-    for make in SHIMS.values():
-        make()
+    unknown = sorted(set(without) - SHIMS.keys())
+    if unknown:
+        raise Refusal(f"there is no shim of {unknown[0]}; do `without` {', '.join(sorted(SHIMS))}")
+    for package, make in SHIMS.items():
+        if package not in without:
+            make()
