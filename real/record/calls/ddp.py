@@ -1,12 +1,18 @@
 """DistributedDataParallel: its C++ reducer calls collectives as it is; a few checks of it read memory."""
 
+from contextlib import suppress
 from typing import Any
 
+import torch
 from torch.nn.parallel import distributed as ddp
 
 from ringside.real.record.calls.record import end_of_backward
 from ringside.real.record.script.refusal import refusal
 from ringside.real.record.script.patches import Function, around_backward
+from ringside.real.record.script.refusal import refusal
+
+_TIMED = 10
+"""Forwards that DDP's reducer times, and each hundredth after them, ``reducer.hpp``."""
 
 
 class _Logger:
@@ -43,9 +49,28 @@ def install() -> None:
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
         make(self, *args, **kwargs)
         self.logger = _Logger(self.logger)
+        if torch._C._has_cuda:
+            _past_timers(self.reducer)
 
     wrapper.__init__ = made
+    if torch._C._has_cuda:
+        wrapper._set_static_graph = _refuse_static_graph
     around_backward(_ended)
+
+
+def _past_timers(reducer: Any) -> None:
+    """Count forwards until the reducer times none: a build for CUDA asks the driver for the time."""
+    for _ in range(_TIMED + 1):
+        with suppress(RuntimeError):  # which it does when it has counted
+            reducer.prepare_for_forward()
+    reducer._set_ddp_runtime_logging_sample_rate(2**31 - 1)
+
+
+def _refuse_static_graph(self: Any) -> None:
+    raise refusal(
+        "DistributedDataParallel with static_graph asks a build of PyTorch for CUDA for its driver",
+        "record with a build for CPU, or without static_graph",
+    )
 
 
 def _ended(run: Function) -> Function:
