@@ -84,3 +84,11 @@ def test_every_call_of_every_rank_is_that_of_a_real_run(case, ranks, tmp_path):
         steps = real[rank][parts[rank].steps - 2 : -1]  # from the first that the recording found steady
         assert len(steps) > 1
         assert all(step == steady for step in steps)
+
+
+@pytest.mark.slow
+def test_optimizers_go_through_lists_as_on_cuda(tmp_path):
+    (part,) = record("ddp.py", [], 1, tmp_path).values()
+    names = {action.name for action in part.recorded.actions if action.kind == "operator"}
+    assert "aten._foreach_addcdiv_" in names
+    assert "aten.addcdiv_" not in names

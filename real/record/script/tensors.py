@@ -8,6 +8,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._device import _device_constructors
 from torch.utils._pytree import tree_map
 
+from torch.optim import optimizer
+from torch.utils import _foreach_utils
+
 from ringside.real.record.script import values
 from ringside.real.record.script.tape import TAPE
 
@@ -43,6 +46,8 @@ def install() -> None:
     torch.__future__.set_swap_module_params_on_conversion(
         True
     )  # a parameter that moves stays the same object
+    for own in (optimizer, _foreach_utils):  # on CUDA, optimizers and norms go through lists by default
+        vars(own)["_foreach_supported_types"].append(FakeTensor)
     torch.utils.swap_tensors = _swap
     tensor: Any = torch.Tensor
     tensor.pin_memory = lambda self, *_: self
