@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         DisturbanceValidation as DisturbanceValidation,
     )
     from ringside.validation.questions.emulated_validation import MemoryValidation as MemoryValidation
+    from ringside.validation.questions.emulated_validation import RecordingValidation as RecordingValidation
     from ringside.validation.questions.emulated_validation import TrainingValidation as TrainingValidation
     from ringside.validation.questions.explanation import Explanation as Explanation
     from ringside.validation.questions.job_profile import JobProfile as JobProfile
@@ -131,6 +132,7 @@ else:
         "TrainingMeasurement": "ringside.real.questions.training_measurement",
         "TrainingStep": "ringside.sim.training.ddp.step",
         "MemoryValidation": "ringside.validation.questions.emulated_validation",
+        "RecordingValidation": "ringside.validation.questions.emulated_validation",
         "TrainingValidation": "ringside.validation.questions.emulated_validation",
         "WhatIf": "ringside.validation.questions.what_if",
         "beside": "ringside.validation.questions.beside",

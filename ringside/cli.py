@@ -50,6 +50,7 @@ COMMANDS = {
     "validate ddp": "Predict, then measure, steps of DistributedDataParallel on emulated networks.",
     "validate memory": "Predict, then measure, peaks of memory of small training jobs.",
     "validate training": "Predict, then measure, steps of FSDP and pipelines on emulated networks.",
+    "validate recordings": "Record scripts, predict their steps, then really run them while operators sleep.",
     "validate disturbances": "Predict, then measure, disturbed steps on emulated networks, in quantiles.",
     "demo": "Measure, calibrate, compare and draw on this machine, end to end, in under three minutes.",
 }

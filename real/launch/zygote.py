@@ -31,6 +31,7 @@ def _serve(order: Order) -> dict[str, int] | None:
     parent = os.getpid()
     if any(order.homes):
         import_module("ringside.real.emulate.namespaces")  # once, not in every rank; it needs pyroute2
+    import_module(order.worker)
     ranks = {}
     for rank in range(len(order.homes)):
         child = os.fork()

@@ -12,10 +12,11 @@ from typing import Any, ClassVar, TypeVar
 from ringside.sim.questions.question import Question, option
 from ringside.validation import compare_ddp
 from ringside.validation.compare_ddp import ComparedSteps
-from ringside.validation.emulated import collectives, disturbances, strategies, training
+from ringside.validation.emulated import collectives, disturbances, recordings, strategies, training
 from ringside.validation.emulated.collectives import MeasuredCase
 from ringside.validation.emulated.disturbances import ComparedDraws, DisturbedCase
 from ringside.validation.emulated.plan import FULL, MBIT, SHORT, num_cells, only
+from ringside.validation.emulated.recordings import ComparedScript, ScriptCase
 from ringside.validation.emulated.strategies import StrategyCase
 from ringside.validation.emulated.training import Check, StepCase
 from ringside.validation.training import compare, memory, memory_plan
@@ -217,6 +218,42 @@ class TrainingValidations(CheckedValidations):
     def rows(self) -> list[dict[str, Any]]:
         """The cases in plain values."""
         return [compare.row_of(case.name, one) for case, one in self.cases]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordingValidation(Validation):
+    """How well steps of recorded scripts are predicted."""
+
+    schema: ClassVar[str] = "validate recordings"
+
+    short: bool = option("Two scripts in some three minutes, instead of ten in some ten.", default=False)
+    family: Sequence[str] = _family("Only this script; repeat for more.")
+
+    def _plan(self) -> Sequence[ScriptCase]:
+        return recordings.only(recordings.SHORT if self.short else recordings.CASES, self.family)
+
+    def ask(
+        self, *, on_case: Callable[[ScriptCase, ComparedScript], None] = lambda *_: None
+    ) -> "RecordingValidations":
+        """Judge every script; call ``on_case`` with each as soon as it is measured."""
+        cases: list[tuple[ScriptCase, ComparedScript]] = []
+        recordings.judge(self.plan, _both(cases, on_case))
+        return RecordingValidations(self, cases)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingValidations(CheckedValidations):
+    """The answer: a row for each script, and the checks over all."""
+
+    @property
+    def checks(self) -> Sequence[Check]:
+        """The figures with their limits."""
+        return recordings.checks([one for _, one in self.cases])
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The scripts in plain values."""
+        return [recordings.row_of(case.name, one) for case, one in self.cases]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import weakref
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,9 @@ from ringside.sim.recorded.job import COMPUTE, Action, HostWait
 
 HOST = "host"
 """The lane of waits of the host."""
+
+OnPost = Callable[[int, Action, str, Sequence[int]], None]
+"""What to do with an entry: its number, action and lane, and the entries that it waits for."""
 
 _ROUND = 512
 """Bytes to which PyTorch rounds a tensor of CUDA memory, kMinBlockSize of ``CUDACachingAllocator.cpp``."""
@@ -53,6 +56,8 @@ class Tape:
     batch: int | None = None
     """The number of the batch of messages that is being posted."""
     batches: int = 0
+    on_post: OnPost | None = None
+    """What carries out entries as they are posted."""
 
     def __post_init__(self) -> None:
         self.default = self.current = Line(COMPUTE)
@@ -91,7 +96,10 @@ class Tape:
         if self.with_places and (text := places.caller()):
             place = self.places.setdefault(text, len(self.places))
         known = self.actions.setdefault(action, len(self.actions))
-        self.entries.append(Posted(known, lane, tuple(sorted(after)), place))
+        posted = Posted(known, lane, tuple(sorted(after)), place)
+        self.entries.append(posted)
+        if self.on_post is not None:
+            self.on_post(len(self.entries) - 1, action, lane, posted.after)
 
     def reached(self) -> set[int]:
         """Return the last entries of all lines."""

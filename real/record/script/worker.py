@@ -4,9 +4,11 @@ import os
 import runpy
 import sys
 import traceback
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -40,7 +42,7 @@ class Worker:
     def run(self) -> None:
         """Run the script until enough steps are recorded."""
         try:
-            _install(self._order, self._steps, self._purposes)
+            install(self._order, (self._steps, self._purposes))
             error = self._run()
         except (device.DeviceError, Refusal) as failure:
             error = str(failure)
@@ -68,14 +70,8 @@ class Worker:
     def _run(self) -> str:
         """Run the script; return why nothing was recorded, empty if something was."""
         order, end = self._order, "ended"
-        sys.argv = [order.script, *order.arguments]
-        sys.path[0] = os.getcwd() if order.is_module else os.path.dirname(os.path.abspath(order.script))
         try:
-            with DeviceMode():  # type: ignore[no-untyped-call]
-                if order.is_module:
-                    runpy.run_module(order.script, run_name="__main__", alter_sys=True)
-                else:
-                    runpy.run_path(order.script, run_name="__main__")
+            run_script(order)
         except BaseException as failure:
             if os.getpid() != self._process:
                 raise  # a child that the script has forked ends as it would
@@ -94,7 +90,8 @@ class Worker:
         return ""
 
 
-def _install(order: RankOrder, steps: Steps, purposes: Purposes) -> None:
+def install(order: RankOrder, observers: Iterable[Any]) -> None:
+    """Put the device and all else that a script meets in place; ``observers`` install themselves too."""
     index = order.rank % order.per_node
     torch.set_num_threads(1)
     device.install(index, order.per_node)
@@ -105,10 +102,21 @@ def _install(order: RankOrder, steps: Steps, purposes: Purposes) -> None:
     attention.install()
     regions.install()
     chunks.install()
-    for module in (groups, objects, batches, ddp, started, steps, purposes, samples):
+    for module in (groups, objects, batches, ddp, started, *observers, samples):
         module.install()
     shims.install(order.shims, order.without)
     limits.install(str(Path(order.result).parent))
+
+
+def run_script(order: RankOrder) -> None:
+    """Run the script to its end."""
+    sys.argv = [order.script, *order.arguments]
+    sys.path[0] = os.getcwd() if order.is_module else os.path.dirname(os.path.abspath(order.script))
+    with DeviceMode():  # type: ignore[no-untyped-call]
+        if order.is_module:
+            runpy.run_module(order.script, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(order.script, run_name="__main__")
 
 
 def _of(failure: BaseException, place: str | None) -> str:

@@ -18,7 +18,7 @@ from ringside.validation.emulated.plan import MBIT, Tolerance
 from ringside.validation.questions.emulated_validation import CollectiveValidation, CollectiveValidations
 
 COLLECTIVES = "collectives"
-OTHERS = ("ddp", "training", "memory", "disturbances")
+OTHERS = ("ddp", "training", "recordings", "memory", "disturbances")
 """Other validations, each a command of its own."""
 
 HEADS = (

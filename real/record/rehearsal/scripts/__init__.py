@@ -1,0 +1,1 @@
+"""Training scripts as users write them, for torchrun, ``cuda`` and NCCL: small, in every common layout."""
