@@ -7,7 +7,6 @@ import torch
 from torch.nn.parallel import distributed as ddp
 
 from ringside.real.record.calls.record import end_of_backward
-from ringside.real.record.script.refusal import refusal
 from ringside.real.record.script.patches import Function, around_backward
 from ringside.real.record.script.refusal import refusal
 

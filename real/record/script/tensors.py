@@ -5,11 +5,10 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._device import _device_constructors
-from torch.utils._pytree import tree_map
-
 from torch.optim import optimizer
 from torch.utils import _foreach_utils
+from torch.utils._device import _device_constructors
+from torch.utils._pytree import tree_map
 
 from ringside.real.record.script import values
 from ringside.real.record.script.tape import TAPE
