@@ -24,7 +24,6 @@ from ringside.real.record.processes import environment
 from ringside.real.record.rehearsal.device import SleepingDevice
 from ringside.real.record.rehearsal.gloo import GlooExchange
 from ringside.real.record.rehearsal.job import RehearsalJob
-from ringside.real.record.script.steps import Enough
 from ringside.real.record.script.tape import TAPE
 from ringside.real.record.script.worker import install, run_script
 from ringside.sim.recorded.job import Operator
@@ -32,6 +31,10 @@ from ringside.sim.recorded.job import Operator
 _AHEAD_S = 0.005
 _SWITCH_S = 0.0005
 """Seconds after which threads that run Python let others: lanes wake while the host posts."""
+
+
+class Enough(BaseException):
+    """All steps that count have run; the script goes no further, whatever exceptions it catches."""
 
 
 class Rehearsal:

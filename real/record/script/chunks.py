@@ -11,10 +11,10 @@ from ringside.real.record.script.patches import everywhere
 
 def install() -> None:
     """Replace PyTorch's function, which makes all chunks: thousands for each parameter of a large job."""
-    everywhere(_fsdp_common._chunk_with_empty, Chunks)
+    everywhere(_fsdp_common._chunk_with_empty, AskedChunks)
 
 
-class Chunks(Sequence[torch.Tensor]):
+class AskedChunks(Sequence[torch.Tensor]):
     """What ``torch.chunk`` returns, with empty tensors up to ``count``; each is made when it is asked for."""
 
     def __init__(self, tensor: torch.Tensor, num_chunks: int, dim: int) -> None:

@@ -1,7 +1,7 @@
 """What each storage of the device is for."""
 
 import gc
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -36,7 +36,7 @@ class Purposes:
         """Look at what optimizers and modules hold."""
         for optimizer in self._optimizers:
             self._tell("optimizer", tree_leaves([list(one.values()) for one in optimizer.state.values()]))
-        is_module = cache(lambda kind: issubclass(kind, torch.nn.Module))
+        is_module: Callable[[Any], bool] = cache(lambda kind: issubclass(kind, torch.nn.Module))
         for module in gc.get_objects():
             if is_module(type(module)):
                 own = vars(module)
