@@ -43,7 +43,8 @@ def _opened(arguments: Any, scratch: str) -> None:
     try:
         text = os.path.realpath(os.fspath(path))
         if isinstance(text, str) and not text.startswith((scratch, "/dev/", "/proc/", "/tmp/torchinductor")):
-            TAPE.notes[f"the script writes {os.path.basename(text)}"] += 1
+            what = os.path.basename(text) if TAPE.with_places else "files, which --with-source names"
+            TAPE.notes[f"the script writes {what}"] += 1
     finally:
         _quiet = False
 

@@ -149,7 +149,7 @@ for _ in range(5): step()
 """
     answer = ask(written(BEGIN + lines, "script.py"))
     assert "the script asks for the network, which recording denies it" in answer.notes
-    assert "the script writes left.txt" in answer.notes
+    assert "the script writes files, which --with-source names" in answer.notes
 
 
 @pytest.mark.slow
