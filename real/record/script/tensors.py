@@ -60,6 +60,7 @@ def install() -> None:
     fake.__reduce_ex__ = _reduce
     fake.__copy__ = lambda self: self.detach()
     _device_constructors()  # remembers ``torch.tensor`` as it was
+    torch.jit._builtins._register_builtin(_tensor, "aten::tensor")  # type: ignore[no-untyped-call]
     vars(torch).update(tensor=_tensor, load=_load, set_default_tensor_type=_set_default_type)
     for name, dtype in _LEGACY.items():
         setattr(torch.cuda, f"{name}Tensor", _Legacy(f"{name}Tensor", (), {"dtype": dtype}))
@@ -131,7 +132,7 @@ def _tensor(data: Any, **options: Any) -> torch.Tensor:
     """Do ``torch.tensor``, of a list with tensors of the device too."""
     try:
         return _tensor_before(data, **options)
-    except NotImplementedError:  # C++ reads the numbers of the device itself
+    except RuntimeError:  # C++ reads the numbers of the device itself
         own = tree_map(lambda one: one.item() if isinstance(one, FakeTensor) else one, data)
         return _tensor_before(own, **options)
 

@@ -130,7 +130,7 @@ def test_what_does_not_end_is_ended(lines, says, written, marker):
 def test_nothing_is_left_of_what_a_script_starts(lines, written, marker):
     lines = lines.replace("MARKER", marker)
     answer = ask(written(f"{BEGIN}{lines}\nfor _ in range(5): step()", "script.py"))
-    assert answer.roles[0].operators == 10
+    assert answer.roles[0].operators == 9
 
 
 @pytest.mark.slow
