@@ -51,6 +51,8 @@ def _ranks_of(sampler: Any) -> int | None:
 
 def of_step(steps: Steps) -> int | None:
     """Return the last step's samples of all ranks; None unless one loader gave as many to the one before."""
+    if len(steps.marks) < 3:
+        return None
     first, middle, last = (one.entries for one in steps.marks[-3:])
     before, now = (
         [one for one in _loads if begin <= one.entries < end]
