@@ -60,7 +60,7 @@ def install() -> None:
     fake.__reduce_ex__ = _reduce
     fake.__copy__ = lambda self: self.detach()
     _device_constructors()  # remembers ``torch.tensor`` as it was
-    torch.jit._builtins._register_builtin(_tensor, "aten::tensor")  # type: ignore[no-untyped-call]
+    torch.jit._builtins._register_builtin(_tensor, "aten::tensor")
     vars(torch).update(tensor=_tensor, load=_load, set_default_tensor_type=_set_default_type)
     for name, dtype in _LEGACY.items():
         setattr(torch.cuda, f"{name}Tensor", _Legacy(f"{name}Tensor", (), {"dtype": dtype}))

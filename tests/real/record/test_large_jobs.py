@@ -7,6 +7,9 @@ import pytest
 
 from ringside.real.questions.recording import ScriptRecording
 
+WIDTH = 8192
+"""Columns of the script's layers: every rank has a share of each parameter."""
+
 SCRIPT = Path(__file__).parents[1] / "scripts" / "tensor.py"
 
 
@@ -31,7 +34,7 @@ def test_a_chunk_is_that_of_all_chunks_that_pytorch_makes(shape):
 def recorded(ranks):
     """Return the operators and collectives of rank 0, and the processor seconds of the recording."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    answer = ScriptRecording(command=[str(SCRIPT), "sharded"], ranks=ranks, timeout=280.0).ask()
+    answer = ScriptRecording(command=[str(SCRIPT), "sharded", str(WIDTH)], ranks=ranks, timeout=280.0).ask()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     names = [answer.job.recorded[0].actions[one.action].name for one in answer.job.recorded[0].entries]
     return names, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -20,7 +20,8 @@ from torch.distributed.tensor.parallel import (
 class Layer(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm, self.up, self.down = nn.LayerNorm(64), nn.Linear(64, 128), nn.Linear(128, 64)
+        self.norm = nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
 
     def forward(self, x):
         return self.down(self.up(self.norm(x)).relu())
@@ -30,6 +31,7 @@ dist.init_process_group("nccl")
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 torch.manual_seed(0)
 kind, ranks = sys.argv[1], dist.get_world_size()
+width = int(sys.argv[2]) if len(sys.argv) > 2 else 64
 if kind == "sharded":
     mesh = init_device_mesh("cuda", (ranks // 2, 2), mesh_dim_names=("dp", "tp"))
     own = mesh["tp"]
@@ -50,7 +52,7 @@ for layer in model:
 optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
 share = 8 // ranks if kind == "sequence" else 8
 for _ in range(5):
-    loss = model(torch.randn(4, share, 64, device="cuda")).pow(2).mean()
+    loss = model(torch.randn(4, share, width, device="cuda")).pow(2).mean()
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
