@@ -68,6 +68,8 @@ class Block(NamedTuple):
     @property
     def is_run(self) -> bool:
         """Whether a test runs it."""
+        if self.mark.startswith(NOT_RUN):
+            return False
         return self.language == "console" or self.mark in ("commands", KEYS)
 
 
