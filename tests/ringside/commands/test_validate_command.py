@@ -78,7 +78,7 @@ def test_bad_words_are_refused_before_anything_runs(ringside, refused):
     assert ringside("validate", "weather")[::2] == (
         2,
         "ringside: unknown validation 'weather'; "
-        "write one of collectives, ddp, training, memory, disturbances\n",
+        "write one of collectives, ddp, training, recordings, memory, disturbances\n",
     )  # fmt: skip
     assert "not a picture format" in refused("validate", "--plot", "page.bmp")
 

@@ -27,7 +27,7 @@ def test_the_usual_changes_stand_beside_the_question(rows):
 
 
 def test_half_the_cards_take_twice_as_long_where_cards_are_the_limit(rows):
-    found = rows("all_reduce --cluster dgx-h100:4 --size 1G --try nic=0.5x")
+    found = rows("all_reduce --cluster dgx-h100:4 --size 1G --algorithm ring --try nic=0.5x")
     assert found["nic=0.5x"]["settings"] == {"nic": "25000000000B/s"}
     assert found["nic=0.5x"]["times"] == pytest.approx(2, rel=0.1)
     assert found["nic=0.5x"]["busiest"] == "cards of a node"
