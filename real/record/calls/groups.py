@@ -42,7 +42,7 @@ class _Partition:
 _partitions: list[_Partition] = []
 _names: dict[Any, str] = {}
 _backends: dict[Any, str] = {}
-_environment = dict(os.environ)
+_environment: dict[str, str] = {}
 """The environment in which the script was started; some scripts write over theirs."""
 _new_group = dist.new_group
 _init = dist.init_process_group
@@ -60,6 +60,7 @@ def recorded() -> tuple[RecordedGroup, ...]:
 
 def install() -> None:
     """Replace the functions that create process groups or return their backend."""
+    _environment.update(os.environ)
     everywhere(dist.init_process_group, _init_process_group)
     everywhere(dist.new_group, _make)
     everywhere(dist.split_group, _split)
