@@ -18,7 +18,7 @@ def _judged(cases) -> list[ComparedScript]:
     return judged
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_two_scripts_take_what_was_predicted() -> None:
     judged = _judged(SHORT)
     assert len(judged) == 2
