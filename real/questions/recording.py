@@ -44,7 +44,7 @@ class ScriptRecording(Question):
         metavar="MODULE", factory=tuple, parse=_parse_command, repeats=True,
     )  # fmt: skip
     without: Sequence[str] = option(
-        "A package that the job does without, of which there is a shim; repeat for more.",
+        "Do not replace this package by its shim; repeat for more.",
         metavar="PACKAGE", factory=tuple, parse=_parse_command, repeats=True,
     )  # fmt: skip
 

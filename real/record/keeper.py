@@ -19,7 +19,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> None:
-    """Run the command, kill what it has left, and end as it did."""
+    """Run the command, kill the processes that it leaves, and exit with its code."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _told)

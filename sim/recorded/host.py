@@ -27,9 +27,9 @@ _NOTHING = Wait()
 class PostedBy:
     """A host that posts operations in their order, and takes ``launch_s`` for each.
 
-    What the host launches begins no sooner, and a lane that has enough to do never waits for it. So only
-    where a lane may be done, by the ``least_s`` of what is on it, an operation is ``after`` the host's
-    launches until then, which are one operation. A wait holds the host, which then begins anew.
+    An operation begins after its launch. A lane with enough work queued never waits for one, so only an
+    operation whose lane may be idle by then, by the ``least_s`` of what it has, is ``after`` a launch. All
+    launches since the last such one are a single operation. A wait holds the host; counting then restarts.
     """
 
     def __init__(self, on_stream: bool, launch_s: float, least_s: Callable[[object], float]) -> None:

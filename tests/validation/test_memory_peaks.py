@@ -6,8 +6,9 @@ pytest.importorskip("torch")
 from ringside.real.training.memory import MeasuredPeak, MemoryJob
 from ringside.sim.training.fsdp_policy import FLAT
 from ringside.sim.training.program import Writing
+from ringside.validation.cases import only
 from ringside.validation.training.memory import ComparedPeak, compare_peak, parallel_job
-from ringside.validation.training.memory_plan import CASES, SHORT, checks, judge, only
+from ringside.validation.training.memory_plan import CASES, SHORT, checks, judge
 
 
 def judged(cases):

@@ -84,15 +84,6 @@ class ComparedDraws:
         }  # fmt: skip
 
 
-def only(names: Sequence[str]) -> tuple[DisturbedCase, ...]:
-    """Return the cases of these names; all without names."""
-    known = [case.name for case in CASES]
-    for name in names:
-        if name not in known:
-            raise ValueError(f"{name!r} is not a case of this plan; write one of {'; '.join(known)}")
-    return tuple(case for case in CASES if not names or case.name in names)
-
-
 def predict(case: DisturbedCase, wires: MeasuredNetwork, draws: int = DRAWS) -> Drawn:
     """Predict the case's steps, from ping-pong on the undisturbed network."""
     calm = loads(wires.topology, "the measured topology")

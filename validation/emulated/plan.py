@@ -104,7 +104,7 @@ def num_cells(plan: Sequence[NetworkCase]) -> int:
     return sum(len(trial.sizes) for scene in plan for trial in scene.trials)
 
 
-def only(plan: Sequence[NetworkCase], families: Sequence[str]) -> tuple[NetworkCase, ...]:
+def of_families(plan: Sequence[NetworkCase], families: Sequence[str]) -> tuple[NetworkCase, ...]:
     """Return the part of a plan that belongs to some families; all of it without any."""
     known = {trial.family: None for scene in plan for trial in scene.trials}
     for family in families:

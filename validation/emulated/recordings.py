@@ -25,7 +25,6 @@ from ringside.sim.recorded.program import Price
 from ringside.sim.recorded.step import RecordedStep, RecordedTraining
 from ringside.sim.workload.devices import device
 from ringside.topologies import Topology, star
-from ringside.topologies.names import one_of
 from ringside.validation.emulated.plan import MBIT
 from ringside.validation.emulated.training import Check
 
@@ -78,15 +77,6 @@ CASES = (
 """The validated cases."""
 
 SHORT = tuple(case for case in CASES if case.name in ("ddp", "1f1b"))
-
-
-def only(cases: Sequence[ScriptCase], names: Sequence[str]) -> tuple[ScriptCase, ...]:
-    """Return the cases of these names; all without names."""
-    known = [case.name for case in cases]
-    for name in names:
-        if name not in known:
-            raise ValueError(f"{name!r} is not a case of this plan; write {one_of(known, name)}")
-    return tuple(case for case in cases if not names or case.name in names)
 
 
 @dataclass(frozen=True, slots=True)

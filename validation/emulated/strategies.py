@@ -14,7 +14,6 @@ from ringside.real.launch.forks import Forks
 from ringside.real.training.job import ExpertLayers, Sleeping, TrainingJob
 from ringside.real.training.record import measure_training
 from ringside.topologies import star
-from ringside.topologies.names import one_of
 from ringside.validation.emulated.plan import MBIT
 from ringside.validation.emulated.training import Check
 from ringside.validation.training.compare import ComparedTraining, compare_training
@@ -82,15 +81,6 @@ CASES = (
 """The validated cases."""
 
 SHORT = tuple(case for case in CASES if case.name in ("fsdp", "1f1b", "zbv", "tensor"))
-
-
-def only(cases: Sequence[StrategyCase], names: Sequence[str]) -> tuple[StrategyCase, ...]:
-    """Return the cases of these names; all without names."""
-    known = [case.name for case in cases]
-    for name in names:
-        if name not in known:
-            raise ValueError(f"{name!r} is not a case of this plan; write {one_of(known, name)}")
-    return tuple(case for case in cases if not names or case.name in names)
 
 
 def judge(cases: Sequence[StrategyCase], on_judged: Callable[[StrategyCase, ComparedTraining], None]) -> None:

@@ -11,11 +11,12 @@ from typing import Any, ClassVar, TypeVar
 
 from ringside.sim.questions.question import Question, option
 from ringside.validation import compare_ddp
+from ringside.validation.cases import only
 from ringside.validation.compare_ddp import ComparedSteps
 from ringside.validation.emulated import collectives, disturbances, recordings, strategies, training
 from ringside.validation.emulated.collectives import MeasuredCase
 from ringside.validation.emulated.disturbances import ComparedDraws, DisturbedCase
-from ringside.validation.emulated.plan import FULL, MBIT, SHORT, num_cells, only
+from ringside.validation.emulated.plan import FULL, MBIT, SHORT, num_cells, of_families
 from ringside.validation.emulated.recordings import ComparedScript, ScriptCase
 from ringside.validation.emulated.strategies import StrategyCase
 from ringside.validation.emulated.training import Check, StepCase
@@ -113,7 +114,7 @@ class CollectiveValidation(Validation):
     family: Sequence[str] = _family("Only this family of cells; repeat for more.")
 
     def _plan(self) -> Sequence[Any]:
-        return only(SHORT if self.short else FULL, self.family)
+        return of_families(SHORT if self.short else FULL, self.family)
 
     def ask(self, *, on_case: Callable[[MeasuredCase], None] = lambda _: None) -> "CollectiveValidations":
         """Carry out the plan; call ``on_case`` with each cell as soon as it is measured."""
@@ -194,7 +195,7 @@ class TrainingValidation(Validation):
     family: Sequence[str] = _family("Only this case; repeat for more.")
 
     def _plan(self) -> Sequence[StrategyCase]:
-        return strategies.only(strategies.SHORT if self.short else strategies.CASES, self.family)
+        return only(strategies.SHORT if self.short else strategies.CASES, self.family)
 
     def ask(
         self, *, on_case: Callable[[StrategyCase, ComparedTraining], None] = lambda *_: None
@@ -230,7 +231,7 @@ class RecordingValidation(Validation):
     family: Sequence[str] = _family("Only this script; repeat for more.")
 
     def _plan(self) -> Sequence[ScriptCase]:
-        return recordings.only(recordings.SHORT if self.short else recordings.CASES, self.family)
+        return only(recordings.SHORT if self.short else recordings.CASES, self.family)
 
     def ask(
         self, *, on_case: Callable[[ScriptCase, ComparedScript], None] = lambda *_: None
@@ -266,7 +267,7 @@ class MemoryValidation(Validation):
     family: Sequence[str] = _family("Only this job; repeat for more.")
 
     def _plan(self) -> Sequence[MemoryCase]:
-        return memory_plan.only(memory_plan.SHORT if self.short else memory_plan.CASES, self.family)
+        return only(memory_plan.SHORT if self.short else memory_plan.CASES, self.family)
 
     def ask(
         self, *, on_case: Callable[[MemoryCase, ComparedPeaks], None] = lambda *_: None
@@ -301,7 +302,7 @@ class DisturbanceValidation(Validation):
     family: Sequence[str] = _family("Only this case; repeat for more.")
 
     def _plan(self) -> Sequence[DisturbedCase]:
-        return disturbances.only(self.family)
+        return only(disturbances.CASES, self.family)
 
     def ask(
         self, *, on_case: Callable[[DisturbedCase, ComparedDraws], None] = lambda *_: None

@@ -7,7 +7,6 @@ from typing import Any
 
 from ringside.real.training.job import SmallDecoder, SmallGpt
 from ringside.real.training.memory import MemoryJob, measure_alone, measure_together
-from ringside.topologies.names import one_of
 from ringside.validation.emulated.training import Check
 from ringside.validation.training.memory import ComparedPeaks, compare_peak
 
@@ -80,15 +79,6 @@ CASES = (
 """The validated cases."""
 
 SHORT = tuple(case for case in CASES if case.name in ("fsdp", "fsdp gpt", "ddp", "tensor sequence"))
-
-
-def only(cases: Sequence[MemoryCase], names: Sequence[str]) -> tuple[MemoryCase, ...]:
-    """Return the cases of these names; all without names."""
-    known = [case.name for case in cases]
-    for name in names:
-        if name not in known:
-            raise ValueError(f"{name!r} is not a case of this plan; write {one_of(known, name)}")
-    return tuple(case for case in cases if not names or case.name in names)
 
 
 def judge(cases: Sequence[MemoryCase], on_judged: Callable[[MemoryCase, ComparedPeaks], None]) -> None:

@@ -22,7 +22,7 @@ def register(package: str, make: Callable[[], None]) -> None:
 class _Shim(types.ModuleType):
     """A module in place of one that is not here: what is not shimmed fails when it is called.
 
-    A name that begins with a capital letter is a class, of which nothing is an instance.
+    A name with a capital letter is a class without instances.
     """
 
     def __getattr__(self, name: str) -> Any:

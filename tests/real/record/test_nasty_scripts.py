@@ -97,15 +97,15 @@ def marker(monkeypatch):
 
 def left(marker):
     """Return the command lines of a test's processes, but for the test's own."""
-    found = []
+    commands = []
     for one in psutil.process_iter():
         try:
             is_ours = marker in one.cmdline() or one.environ().get("MARKER") == marker
         except psutil.Error:
             continue
         if is_ours and one.pid != os.getpid():
-            found.append(one.cmdline())
-    return found
+            commands.append(one.cmdline())
+    return commands
 
 
 def ask(file, timeout=200.0):

@@ -40,10 +40,10 @@ def test_a_product_in_float32_says_whether_it_may_be_in_tf32(tmp_path, settings)
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     (recorded,) = record(str(script), *settings, ranks=1).recorded
-    said = {"aten.mm": [], "aten.convolution": []}
+    allowed = {"aten.mm": [], "aten.convolution": []}
     for entry in recorded.entries:
         action = recorded.actions[entry.action]
-        if getattr(action, "name", "") in said:
-            said[action.name].append(dict(action.options)["allow_tf32"])
-    assert said["aten.mm"] == [products for products, _ in settings.values()]
-    assert said["aten.convolution"] == [convolutions for _, convolutions in settings.values()]
+        if getattr(action, "name", "") in allowed:
+            allowed[action.name].append(dict(action.options)["allow_tf32"])
+    assert allowed["aten.mm"] == [products for products, _ in settings.values()]
+    assert allowed["aten.convolution"] == [convolutions for _, convolutions in settings.values()]

@@ -1,4 +1,4 @@
-"""Jobs that do without packages of which there are shims."""
+"""``record --without``: packages that their shims do not replace."""
 
 import pytest
 

@@ -9,6 +9,7 @@ from ringside.sim.disturbance import Drawn
 from ringside.sim.training.ddp.step import MeasuredNetwork
 from ringside.topologies import star
 from ringside.topologies.file import dumps
+from ringside.validation.cases import only
 from ringside.validation.emulated.disturbances import (
     BANDWIDTH,
     CASES,
@@ -17,7 +18,6 @@ from ringside.validation.emulated.disturbances import (
     RANKS,
     ComparedDraws,
     checks,
-    only,
     predict,
 )
 
@@ -48,9 +48,9 @@ def test_a_case_passes_where_median_and_p95_are_near() -> None:
 
 
 def test_an_unknown_case_is_refused() -> None:
-    assert [case.name for case in only(["jitter 0.3"])] == ["jitter 0.3"]
+    assert [case.name for case in only(CASES, ["jitter 0.3"])] == ["jitter 0.3"]
     with pytest.raises(ValueError, match="is not a case of this plan; write one of slow rank"):
-        only(["storm"])
+        only(CASES, ["storm"])
 
 
 def test_ranks_are_told_what_disturbs_them(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ import pytest
 
 pytest.importorskip("torch")
 from ringside.real.emulate import available
-from ringside.validation.emulated.strategies import CASES, SHORT, WORST, StrategyCase, checks, judge, only
+from ringside.validation.cases import only
+from ringside.validation.emulated.strategies import CASES, SHORT, WORST, StrategyCase, checks, judge
 from ringside.validation.training.compare import ComparedTraining
 
 pytestmark = [

@@ -16,7 +16,7 @@ from ringside.validation.emulated.plan import (
     CollectiveCase,
     NetworkCase,
     num_cells,
-    only,
+    of_families,
 )
 from tests.made_up import CELL
 
@@ -103,10 +103,10 @@ def test_a_small_plan_is_predicted_from_ping_pong_and_measured() -> None:
 
 
 def test_a_plan_can_be_cut_to_some_families() -> None:
-    cut = only(FULL, ["shared uplinks"])
+    cut = of_families(FULL, ["shared uplinks"])
     assert {trial.family for scene in cut for trial in scene.trials} == {"shared uplinks"}
     assert [scene.oversubscription for scene in cut] == [1, 2, 4]
     assert num_cells(cut) == 18
-    assert only(FULL, []) == FULL
+    assert of_families(FULL, []) == FULL
     with pytest.raises(ValueError, match="'spines' is not a family of this plan; write one of ring"):
-        only(FULL, ["spines"])
+        of_families(FULL, ["spines"])

@@ -48,9 +48,9 @@ def test_each_source_counts_once_whatever_its_rows() -> None:
 
 
 def test_families_have_factors_of_their_own_and_share_deviations() -> None:
-    found = deviations([row("a", "te", 1.1), row("b", "eager", 1.5), row("c", "compile", 1.5)])
-    assert found.factors == pytest.approx({"te": 1.1, "others": 1.5})
-    assert found.within == 0.0
+    fitted = deviations([row("a", "te", 1.1), row("b", "eager", 1.5), row("c", "compile", 1.5)])
+    assert fitted.factors == pytest.approx({"te": 1.1, "others": 1.5})
+    assert fitted.within == 0.0
     apart = deviations(
         [row(name, "te", exp(shift)) for name, shift in zip("abc", (-0.1, 0.0, 0.1), strict=True)]
     )
@@ -75,10 +75,10 @@ def test_an_interval_is_as_wide_as_sources_with_the_same_stack_and_gpu_differ() 
     """Where there are none it is as wide as all others tell."""
     near = [row(name, "te", ratio) for name, ratio in zip("abcde", (1.0, 1.01, 0.99, 1.0, 1.02), strict=True)]
     far = [row(name, "jax", ratio) for name, ratio in zip("fghij", (1.3, 0.8, 1.1, 0.8, 1.2), strict=True)]
-    found = deviations([*near, *far])
-    widths = [found.width(row("new", stack, 1.0)) for stack in ("te", "eager", "jax")]
+    fitted = deviations([*near, *far])
+    widths = [fitted.width(row("new", stack, 1.0)) for stack in ("te", "eager", "jax")]
     assert 1 < widths[0] < widths[1] < widths[2]
-    assert {setup: sources for setup, (sources, _) in found.alike.items()} == {
+    assert {setup: sources for setup, (sources, _) in fitted.alike.items()} == {
         ("te", "h100"): 5, ("jax", "h100"): 5,
     }  # fmt: skip
 
@@ -98,8 +98,8 @@ def test_more_sources_that_differ_as_much_narrow_an_interval_to_the_normal_one(
 
 def test_quantiles_of_student_s_t() -> None:
     """Abramowitz and Stegun, table 26.10, nine of ten below."""
-    found = [student(freedom) for freedom in (4, 5, 10, 30, 10**6)]
-    assert found == pytest.approx([1.533, 1.476, 1.372, 1.310, 1.2816], abs=6e-4)
+    fitted = [student(freedom) for freedom in (4, 5, 10, 30, 10**6)]
+    assert fitted == pytest.approx([1.533, 1.476, 1.372, 1.310, 1.2816], abs=6e-4)
 
 
 @given(st.lists(st.lists(st.floats(-1, 1), min_size=1, max_size=4), min_size=1, max_size=6))
@@ -138,10 +138,10 @@ def test_a_stack_that_is_not_named_has_a_wider_interval_and_tells_nothing() -> N
 
 def test_a_row_has_the_traits_of_its_question() -> None:
     (step,) = (one for one in simumax.steps() if (one.model, one.tensor) == ("llama3-70b", 4))
-    found = alone("simumax", "a step", 2.0, 1.0, step.training(None))
-    assert found.traits == {"gpu": "b200", "stack": "te", "precision": "bf16", "source": "simumax"}
-    assert family(found) == "te"
-    assert residual(found) == pytest.approx(log(2))
+    fitted = alone("simumax", "a step", 2.0, 1.0, step.training(None))
+    assert fitted.traits == {"gpu": "b200", "stack": "te", "precision": "bf16", "source": "simumax"}
+    assert family(fitted) == "te"
+    assert residual(fitted) == pytest.approx(log(2))
 
 
 def test_printed_shares_of_the_peak_follow_from_the_steps() -> None:
