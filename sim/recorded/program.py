@@ -1,10 +1,11 @@
 """A recorded job as a `Program`: every rank of the job does what the recorded rank that stands for it does.
 
 A lane of a rank is a stream or a group's own. Groups are the same parts of their partitions, peers have the
-same places in a group. The steps of ranks that are alike differ in nothing else, so they have one role.
+same places in a group. The steps of ranks that are alike differ in nothing else.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ringside.sim.collective import ITEMSIZE, Collective
@@ -50,6 +51,12 @@ def free(_: Operator) -> float:
     return 0.0
 
 
+def _numbered(roles: Iterable[Hashable]) -> list[int]:
+    """Return the roles as numbers from 0, in the order of their first ranks."""
+    numbers: dict[Hashable, int] = {}
+    return [numbers.setdefault(role, len(numbers)) for role in roles]
+
+
 @dataclass(frozen=True, slots=True)
 class Playing:
     """Makes the operations of a job's ranks by a library's rules; operators take ``factor`` x ``price``.
@@ -74,10 +81,48 @@ class Playing:
             self._parts[group.name] = of
 
     def program(self) -> Program:
-        """Return the job's step; ranks that are alike have one role."""
-        return Program(
-            title(self.job), self.job.ranks, self.operations, role=self.job.representatives.__getitem__
+        """Return the job's step, with its ranks' roles."""
+        return Program(title(self.job), self.job.ranks, self.operations, role=self._roles().__getitem__)
+
+    def _roles(self) -> list[int]:
+        """Return a number for each rank, equal for those that do the same with ranks that do the same.
+
+        Alike ranks begin with one role, but for the roots of calls. Roles are then split until the groups and
+        the peers of all ranks of a role have the same roles.
+        """
+        calls: dict[int, list[GroupCall]] = {}
+        messages: dict[int, list[PeerMessage]] = {}
+        for one in self.job.recorded:
+            calls[one.rank] = [action for action in one.actions if isinstance(action, GroupCall)]
+            messages[one.rank] = [action for action in one.actions if isinstance(action, PeerMessage)]
+        stands = self.job.representatives
+        names = {rank: sorted({call.group for call in own}) for rank, own in calls.items()}
+        rooted = {rank: [call for call in own if call.root is not None] for rank, own in calls.items()}
+        groups = [[self.group(name, rank) for name in names[stands[rank]]] for rank in range(self.job.ranks)]
+        peers = [
+            [self._peer(stands[rank], rank, message) for message in messages[stands[rank]]]
+            for rank in range(self.job.ranks)
+        ]
+        roles = _numbered(
+            (stands[rank], *(self._root(stands[rank], rank, call) == rank for call in rooted[stands[rank]]))
+            for rank in range(self.job.ranks)
         )
+        while True:
+            mixes = {
+                group: tuple(sorted(Counter(roles[rank] for rank in group.ranks).items()))
+                for group in dict.fromkeys(group for own in groups for group in own)
+            }
+            finer = _numbered(
+                (
+                    roles[rank],
+                    tuple(mixes[group] for group in groups[rank]),
+                    tuple(roles[peer] for peer in peers[rank]),
+                )
+                for rank in range(self.job.ranks)
+            )
+            if max(finer) == max(roles):
+                return roles
+            roles = finer
 
     def operations(self, rank: int) -> Sequence[Operation]:
         """Return the operations of a rank."""
@@ -112,9 +157,7 @@ class Playing:
                 group = self.group(action.group, rank)
                 if len(group.ranks) == 1:
                     return Compute(0.0)  # which exchanges nothing
-                root = 0
-                if action.root is not None:
-                    root = self.group(action.group, recorded.rank).ranks.index(action.root)
+                root = group.ranks.index(self._root(recorded.rank, rank, action))
                 dtype = action.dtype if action.dtype in ITEMSIZE else None
                 collective = Collective(
                     action.collective, len(group.ranks), action.nbytes, root=root, dtype=dtype,
@@ -132,6 +175,11 @@ class Playing:
                 )
             case HostWait():
                 return Wait()
+
+    def _root(self, recorded: int, rank: int, call: GroupCall) -> int:
+        """Return the root of a call of a rank, at the same place in its group as the recorded rank's."""
+        place = self.group(call.group, recorded).ranks.index(call.root) if call.root is not None else 0
+        return self.group(call.group, rank).ranks[place]
 
     def group(self, name: str, rank: int) -> Group:
         """Return a rank's group of that name."""

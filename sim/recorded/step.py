@@ -114,11 +114,11 @@ class RecordedTraining:
 
         Raise `ringside.sim.libraries.library.LawError` if it breaks a bound.
         """
-        simulation, by_rank = self.simulation, {one.rank: one for one in self.job.recorded}
-        stages = []
-        for index, rank in enumerate(simulation.played):
-            alike = len(by_rank[self.job.representatives[rank]].alike)
-            stages.append(time_of_role(simulation, index, alike, dimension, (), self._memory(index)))
+        simulation, alike = self.simulation, Counter(self.roles)
+        stages = [
+            time_of_role(simulation, index, alike[rank], dimension, (), self._memory(index))
+            for index, rank in enumerate(simulation.played)
+        ]
         step_s = simulation.makespan_s
         for stage in stages:
             busiest = max(stage.communication_by_s.values(), default=0.0)

@@ -31,14 +31,25 @@ ACTIONS = st.one_of(
         nbytes=st.sampled_from([4, 1 << 12, 1 << 20, 1 << 26]),
         dtype=st.just("float32"),
     ),
+    st.builds(
+        GroupCall,
+        group=st.just("world"),
+        name=st.just("broadcast"),
+        collective=st.sampled_from(["broadcast", "reduce"]),
+        nbytes=st.sampled_from([4, 1 << 20]),
+        dtype=st.just("float32"),
+        root=st.sampled_from([0, 5, 15]),
+    ),
     st.just(HostWait("item")),
 )
 
 
 @st.composite
 def jobs(draw: st.DrawFn) -> RecordedJob:
-    """Draw a job whose ranks all do the same; a group's calls are on one lane."""
-    one = Recording(0, tuple(range(RANKS)))
+    """Draw a job whose ranks all do the same, but that one may read a number; a group's calls are on one lane."""
+    reads = draw(st.one_of(st.none(), st.sampled_from([0, 3, 9])))
+    others = tuple(rank for rank in range(RANKS) if rank != reads)
+    one = Recording(others[0], others)
     one.held = {"parameters": draw(st.integers(0, 1 << 30))}
     for number, action in enumerate(draw(st.lists(ACTIONS, min_size=1, max_size=20))):
         lane = draw(st.sampled_from(LANES))
@@ -49,7 +60,12 @@ def jobs(draw: st.DrawFn) -> RecordedJob:
         one.post(action, lane, tuple(after), memory)
     machines = tuple(tuple(range(first, first + MACHINE)) for first in range(0, RANKS, MACHINE))
     groups = [RecordedGroup("world", (tuple(range(RANKS)),)), RecordedGroup("tp", machines)]
-    return job_of([one.done()], groups, samples=draw(st.one_of(st.none(), st.integers(1, 1000))))
+    recorded = [one.done()]
+    if reads is not None:
+        one.rank, one.alike = reads, (reads,)
+        one.post(HostWait("item"))
+        recorded.append(one.done())
+    return job_of(recorded, groups, samples=draw(st.one_of(st.none(), st.integers(1, 1000))))
 
 
 LIBRARIES = cache(lambda ranks: Libraries("nccl", "dgx-h100:2", {}, ranks))
@@ -88,14 +104,16 @@ def test_every_rank_plays_what_its_representative_does(job: RecordedJob) -> None
 @given(jobs())
 @settings(deadline=None, max_examples=25)
 def test_a_wait_that_a_lane_implies_changes_nothing(job: RecordedJob) -> None:
-    (one,) = job.recorded
-    last: dict[str, int] = {}
-    entries = []
-    for number, entry in enumerate(one.entries):
-        after = {*entry.after, last[entry.lane]} if entry.lane in last else set(entry.after)
-        entries.append(replace(entry, after=tuple(sorted(after))))
-        last[entry.lane] = number
-    waiting = replace(job, recorded=(replace(one, entries=tuple(entries)),))
+    recorded = []
+    for one in job.recorded:
+        last: dict[str, int] = {}
+        entries = []
+        for number, entry in enumerate(one.entries):
+            after = {*entry.after, last[entry.lane]} if entry.lane in last else set(entry.after)
+            entries.append(replace(entry, after=tuple(sorted(after))))
+            last[entry.lane] = number
+        recorded.append(replace(one, entries=tuple(entries)))
+    waiting = replace(job, recorded=tuple(recorded))
     assert training(waiting).step().step_s == training(job).step().step_s
 
 
@@ -113,16 +131,18 @@ def test_one_rank_stands_for_all_where_groups_share_no_links(job: RecordedJob) -
 @settings(deadline=None, max_examples=25)
 def test_parts_of_a_step_add_up_to_it(job: RecordedJob) -> None:
     step = training(job).step()
-    (stage,) = step.stages
-    assert stage.busy_s + stage.exposed_s + stage.bubble_s == pytest.approx(step.step_s, abs=1e-12)
+    assert sum(stage.ranks for stage in step.stages) == job.ranks
+    for stage in step.stages:
+        assert stage.busy_s + stage.exposed_s + stage.bubble_s == pytest.approx(step.step_s, abs=1e-12)
 
 
 @given(jobs())
 @settings(deadline=None, max_examples=25)
 def test_memory_ends_with_what_was_held_and_all_changes(job: RecordedJob) -> None:
-    (one,) = job.recorded
+    step = training(job).step()
+    one = next(one for one in job.recorded if step.stages[0].rank in one.alike)
     changes = sum(nbytes for entry in one.entries for _, nbytes in entry.memory)
-    use = training(job).step().stages[0].memory
+    use = step.stages[0].memory
     assert use.curve[-1][1] == sum(one.held.values()) + changes
     assert use.peak.nbytes == sum(use.peak.by_pool.values()) >= max(nbytes for _, nbytes in use.curve)
     assert [moment for moment, _ in use.curve] == sorted({moment for moment, _ in use.curve})
