@@ -45,30 +45,34 @@ def on_ranks(job: RecordedJob, ranks: int) -> RecordedJob:
     if not 1 <= ranks <= MAX_RANKS:
         raise JobFileError(f"{title(job)} on {ranks} ranks; write 1 to {MAX_RANKS}")
     check_job(job)
-    reason = next(_reasons(job, ranks), None)
+    reason = next((reason for one in job.recorded for reason in _reasons(job, one, ranks)), None)
     if reason:
         raise JobFileError(
             f"{title(job)} was recorded on {job.ranks} ranks: {reason}; record it on {ranks} ranks"
         )
-    (one,) = job.recorded
-    ratio = job.ranks / ranks
-    sharded = bool(_sharing(job))
+    apart = {one.rank for one in job.recorded if one.alike == (one.rank,)} if len(job.recorded) > 1 else set()
+    others = tuple(rank for rank in range(ranks) if rank not in apart)
     samples = None if job.samples is None else job.samples * ranks // job.ranks
     said = f"recorded on {job.ranks} ranks; each of {ranks} is taken to do the same on data of its own"
     return replace(
         job, ranks=ranks, samples=samples, notes=(*job.notes, said),
         groups=tuple(_resized(group, job.ranks, ranks) for group in job.groups if _kind(group, job.ranks)),
-        recorded=(_sharded(one, ratio, tuple(range(ranks))) if sharded
-                  else replace(one, alike=tuple(range(ranks))),),
+        recorded=tuple(
+            _resized_rank(job, replace(one, alike=one.alike if one.rank in apart else others), ranks)
+            for one in job.recorded
+        ),
     )  # fmt: skip
 
 
-def _reasons(job: RecordedJob, ranks: int) -> Iterator[str]:
-    """Yield why a job cannot be rewritten."""
-    if len(job.recorded) > 1:
+def _resized_rank(job: RecordedJob, one: RecordedRank, ranks: int) -> RecordedRank:
+    return _sharded(one, job.ranks / ranks) if _sharing(job, one) else one
+
+
+def _reasons(job: RecordedJob, one: RecordedRank, ranks: int) -> Iterator[str]:
+    """Yield why a rank of a job cannot be rewritten."""
+    if len(job.recorded) > 2 or sum(len(other.alike) > 1 for other in job.recorded) > 1:
         yield f"they have {len(job.recorded)} roles"
         return
-    (one,) = job.recorded
     if one.rank >= ranks:
         yield f"rank {one.rank} stands for them"
     if any(isinstance(action, PeerMessage) for action in one.actions):
@@ -92,15 +96,14 @@ def _reasons(job: RecordedJob, ranks: int) -> Iterator[str]:
     )
     if other:
         yield f"the bytes of {other.name} in group {other.group} depend on the number of ranks"
-    yield from _unsharded(job, ranks)
+    yield from _unsharded(job, one, ranks)
 
 
-def _unsharded(job: RecordedJob, ranks: int) -> Iterator[str]:
+def _unsharded(job: RecordedJob, one: RecordedRank, ranks: int) -> Iterator[str]:
     """Yield why gathers and scatters cannot be those of sharded parameters."""
-    sharing = _sharing(job)
+    sharing = _sharing(job, one)
     if not sharing:
         return
-    (one,) = job.recorded
     if len({call.group for call in sharing}) > 1:
         yield "parameters are sharded in several groups that grow"
         return
@@ -122,12 +125,12 @@ def _unsharded(job: RecordedJob, ranks: int) -> Iterator[str]:
         yield "what a step scatters are not the gradients of all parameters that a rank holds"
 
 
-def _sharing(job: RecordedJob) -> list[GroupCall]:
+def _sharing(job: RecordedJob, one: RecordedRank) -> list[GroupCall]:
     """Return the distinct gathers and scatters of groups that grow."""
     growing = {group.name for group in job.groups if (_kind(group, job.ranks) or ("",))[0] == "grows"}
     return [
         action
-        for action in job.recorded[0].actions
+        for action in one.actions
         if isinstance(action, GroupCall) and action.group in growing and action.collective not in SAME
     ]
 
@@ -159,7 +162,7 @@ def _resized(group: RecordedGroup, before: int, ranks: int) -> RecordedGroup:
     return replace(group, partition=tuple(partition))
 
 
-def _sharded(one: RecordedRank, ratio: float, alike: tuple[int, ...]) -> RecordedRank:
+def _sharded(one: RecordedRank, ratio: float) -> RecordedRank:
     """Return a rank whose shards are ``ratio`` times as large."""
 
     def resized(pool: str, nbytes: int) -> int:
@@ -169,7 +172,7 @@ def _sharded(one: RecordedRank, ratio: float, alike: tuple[int, ...]) -> Recorde
         return replace(own, memory=tuple((pool, resized(pool, nbytes)) for pool, nbytes in own.memory))
 
     return replace(
-        one, alike=alike, held={pool: resized(pool, nbytes) for pool, nbytes in one.held.items()},
+        one, held={pool: resized(pool, nbytes) for pool, nbytes in one.held.items()},
         actions=tuple(_of_shards(action, ratio) for action in one.actions),
         entries=tuple(map(entry, one.entries)),
     )  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.recorded.file import read_job
-from ringside.sim.recorded.job import GroupCall, JobFileError, RecordedGroup, RecordedJob
+from ringside.sim.recorded.job import Entry, GroupCall, HostWait, JobFileError, RecordedGroup, RecordedJob
 from ringside.sim.recorded.ranks import on_ranks
 from ringside.sim.recorded.step import RecordedTraining
 from ringside.sim.training.parallel import simulate_parallel
@@ -45,6 +45,20 @@ def test_samples_grow_with_ranks_and_back() -> None:
     assert there.recorded[0].held == job.recorded[0].held
     assert replace(on_ranks(there, 16), notes=job.notes) == job
     assert on_ranks(job, 16) is job
+
+
+@pytest.mark.parametrize("tp", [1, 8])
+def test_a_rank_that_is_apart_stays_so(tp: int) -> None:
+    def logging(ranks: int) -> RecordedJob:
+        job = decoder(ranks, layers=2, per_layer=40, tp=tp)
+        (one,) = job.recorded
+        wait = Entry(len(one.actions), "host", (len(one.entries) - 1,))
+        first = replace(
+            one, alike=(0,), actions=(*one.actions, HostWait("item")), entries=(*one.entries, wait)
+        )
+        return replace(job, recorded=(first, replace(one, rank=1, alike=tuple(range(1, ranks)))))
+
+    assert replace(on_ranks(logging(64), 256), notes=()) == logging(256)
 
 
 def calling(*calls: GroupCall, group: tuple[tuple[int, ...], ...] | None = None) -> RecordedJob:
