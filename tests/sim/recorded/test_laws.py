@@ -46,7 +46,7 @@ ACTIONS = st.one_of(
 
 @st.composite
 def jobs(draw: st.DrawFn) -> RecordedJob:
-    """Draw a job whose ranks all do the same, but that one may read a number; a group's calls are on one lane."""
+    """Draw a job of equal ranks, but that one may read a number; a group's calls are on one lane."""
     reads = draw(st.one_of(st.none(), st.sampled_from([0, 3, 9])))
     others = tuple(rank for rank in range(RANKS) if rank != reads)
     one = Recording(others[0], others)
