@@ -72,6 +72,8 @@ if TYPE_CHECKING:
     from ringside.validation.questions.emulated_validation import RecordingValidation as RecordingValidation
     from ringside.validation.questions.emulated_validation import TrainingValidation as TrainingValidation
     from ringside.validation.questions.explanation import Explanation as Explanation
+    from ringside.validation.questions.health import HealthGate as HealthGate
+    from ringside.validation.questions.health import HealthyBandwidth as HealthyBandwidth
     from ringside.validation.questions.job_profile import JobProfile as JobProfile
     from ringside.validation.questions.layout_search import LayoutSearch as LayoutSearch
     from ringside.validation.questions.scorecard import Scorecard as Scorecard

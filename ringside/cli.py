@@ -40,6 +40,7 @@ COMMANDS = {
     "record": "Record an unmodified training script as a job, without a GPU.",
     "calibrate": "Fit a cluster's parameters to measurements.",
     "compare": "Compare predictions with measurements: records and nccl-tests, or measured training steps.",
+    "expect": "Show the bus bandwidth that a healthy cluster reaches; exit 1 for a log below it.",
     "explain": "Explain why a log's bus bandwidth is low, compared with similar machines, and what to try.",
     "pairs": "Find the slow nodes and links, from measurements between every two nodes.",
     "scorecard": "Score predicted collectives or steps on held-out published rows, beside simple rules.",

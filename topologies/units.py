@@ -72,6 +72,17 @@ def parse_rate(text: str) -> float:
     return value
 
 
+def parse_share(text: str) -> float:
+    """Parse a share such as ``10%``; raise ValueError for any other text."""
+    try:
+        value = float(text.removesuffix("%")) / 100
+    except ValueError:
+        value = -1.0
+    if not text.endswith("%") or not 0 <= value < float("inf"):
+        raise ValueError(f"invalid percentage {text!r}; write for example 10%")
+    return value
+
+
 def parse_duration(text: str) -> float:
     """Parse seconds from text such as ``5us``, ``1.5ms``, ``20min``, ``3h`` or ``54d``."""
     advice = "write for example 5us, 1.5ms or 2s"

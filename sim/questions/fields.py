@@ -15,13 +15,14 @@ from ringside.sim.questions.question import Question, argument, choices, option,
 from ringside.topologies.placement import EVEN, SPREADS
 
 
-def _parse_paths(texts: Sequence[str]) -> tuple[Path, ...]:
+def parse_paths(texts: Sequence[str]) -> tuple[Path, ...]:
+    """Return each text as a path."""
     return tuple(map(Path, texts))
 
 
 def files_argument(help: str, metavar: str | None = None) -> Any:
     """Define a field of one or more files."""
-    return argument(help, metavar=metavar, parse=_parse_paths, repeats=True)
+    return argument(help, metavar=metavar, parse=parse_paths, repeats=True)
 
 
 def placement_option() -> Any:

@@ -104,18 +104,20 @@ class Comparison(ByCalibration):
             f"schedules played on the {self.network} network" if self.network != "fifo" else "",
             *measured.fallbacks,
         ]
-        return ComparisonAnswer(self, measured, comparisons, [note for note in notes if note])
+        return ComparisonAnswer(self, measured, calibration, comparisons, [note for note in notes if note])
 
 
 @dataclass(frozen=True)
 class ComparisonAnswer:
     """The answer: a row for each record, and the errors of each set of rows.
 
-    ``notes`` name the evidence for the machine and the source of the predictions, a sentence each.
+    ``calibration`` is the question's own, read and scaled by the anchor. ``notes`` name the evidence for the
+    machine and the source of the predictions, a sentence each.
     """
 
     question: Comparison
     measured: Measurements
+    calibration: Calibration | str | None
     comparisons: Comparisons
     notes: Sequence[str]
 

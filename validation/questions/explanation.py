@@ -24,27 +24,27 @@ class Explanation(ByCalibration):
 
     def ask(self) -> "Explained":
         """Try every cause; raise RecordError without measurements to compare with."""
-        measured = self.measured()
-        records, cluster = measured.records, measured.cluster
-        machine = parse_name(cluster).machine
-        calibration = find_calibration(self.calibration, cluster)
-        calibration = shipped(machine) if calibration == AUTO else calibration
-        if not isinstance(calibration, Calibration):
-            raise RecordError(
-                f"no calibration to compare the log with: {why_not(machine)}; write `calibration`"
-            )
-        family: Family
-        if calibration.nccl and any(record.library == Nccl.name for record in records):
-            fitted = calibration.settings_on(cluster)
-            family = NcclFamily(
-                measured.ran, split(cluster)[0], self.settings, calibration.nccl.model, fitted
-            )
-        else:
-            family = ScheduleFamily(measured.ran, cluster, self.settings, calibration)
-        described = (
-            calibration.nccl.described if calibration.nccl else f"the calibration of {calibration.cluster}"
-        )
-        return Explained(measured, judge(family), described)
+        return explained(self.measured(), self.calibration)
+
+
+def explained(measured: Measurements, given: str | Calibration | None) -> "Explained":
+    """Try every cause on measurements, as `Explanation.ask`, with the calibration that a question gives."""
+    records, cluster, settings = measured.records, measured.cluster, measured.settings
+    machine = parse_name(cluster).machine
+    calibration = find_calibration(given, cluster)
+    calibration = shipped(machine) if calibration == AUTO else calibration
+    if not isinstance(calibration, Calibration):
+        raise RecordError(f"no calibration to compare the log with: {why_not(machine)}; write `calibration`")
+    family: Family
+    if calibration.nccl and any(record.library == Nccl.name for record in records):
+        fitted = calibration.settings_on(cluster)
+        family = NcclFamily(measured.ran, split(cluster)[0], settings, calibration.nccl.model, fitted)
+    else:
+        family = ScheduleFamily(measured.ran, cluster, settings, calibration)
+    described = (
+        calibration.nccl.described if calibration.nccl else f"the calibration of {calibration.cluster}"
+    )
+    return Explained(measured, judge(family), described)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from ringside.options import asks
 from ringside.report.page import Page, Table, write_page
 from ringside.sim.record import DDP_SCHEMA, schema_of
 from ringside.topologies.disk import check_outputs
+from ringside.topologies.units import parse_share
 from ringside.validation.compare import Compared, ComparisonSummary, summaries
 from ringside.validation.questions.comparison import Comparison
 
@@ -44,7 +45,7 @@ def command(
     json: options.Json = False,
 ) -> None:
     """Compare predictions with measurements: records and nccl-tests, or measured training steps."""
-    limit = None if max_error is None else percent(max_error)
+    limit = None if max_error is None else parse_share(max_error)
     inputs: list[Path | str] = [*question.files, str(question.calibration or ""), str(question.anchor or "")]
     check_outputs([plot, html], inputs=inputs)
     schemas = {schema_of(file) for file in question.files}
@@ -121,17 +122,6 @@ def headline(sums: Mapping[str, ComparisonSummary]) -> str:
                 f"nine of ten within {s.p90_factor:.2f}x, worst {s.worst_factor:.2f}x{noise}."
             )
     return "There are no rows to compare."
-
-
-def percent(text: str) -> float:
-    """Parse a share such as ``10%``."""
-    try:
-        value = float(text.removesuffix("%")) / 100
-    except ValueError:
-        value = -1.0
-    if not text.endswith("%") or not 0 <= value < float("inf"):
-        raise ValueError(f"invalid percentage {text!r}; write for example 10%")
-    return value
 
 
 def summary_lines(sums: Mapping[str, ComparisonSummary]) -> list[str]:

@@ -157,15 +157,16 @@ def _content(verdict: LogVerdict) -> dict[str, Any]:
         "clear": verdict.clear,
         "slower": verdict.slower,
         "typical": verdict.typical,
-        "causes": [_cause(one) for one in verdict.named],
-        "tried": [_cause(one) for one in verdict.tried],
+        "causes": [cause_content(one) for one in verdict.named],
+        "tried": [cause_content(one) for one in verdict.tried],
         "told": _settings_content(verdict.unusual),
         "cannot_tell": [line.removeprefix("- ") for line in _unknown(verdict)],
         "rows": [_row(verdict, place) for place in range(len(verdict.records))],
     }
 
 
-def _cause(one: CauseFit) -> dict[str, Any]:
+def cause_content(one: CauseFit) -> dict[str, Any]:
+    """Return a cause for JSON."""
     return {
         "cause": one.cause.key,
         "value": one.value,

@@ -1,0 +1,155 @@
+"""``ringside expect``: the bus bandwidth that a healthy machine shows, and a gate for logs."""
+
+from typing import Any
+
+import typer
+
+from ringside import console, options
+from ringside.commands.explain.command import cause_content, sentence
+from ringside.options import asks_one_of
+from ringside.sim.questions.question import options_of
+from ringside.topologies.units import format_size
+from ringside.validation.floors import RunVerdict
+from ringside.validation.questions.health import (
+    HealthGate,
+    HealthVerdict,
+    HealthyBandwidth,
+    HealthyBandwidths,
+)
+
+HEADS = (
+    *(("size", "(B)"), ("expected", "(GB/s)"), ("floor", "(GB/s)")),
+    *(("algorithm", ""), ("protocol", "")),
+)
+GATE_HEADS = (
+    *(("size", "(B)"), ("ranks", ""), ("collective", ""), ("measured", "(GB/s)"), ("floor", "(GB/s)")),
+    *(("expected", "(GB/s)"), ("below", ""), ("nodes", "")),
+)
+
+
+@asks_one_of(HealthyBandwidth, HealthGate)
+def command(
+    values: dict[str, Any],
+    context: typer.Context,
+    force: options.Force = False,
+    all_columns: options.All = False,
+    json: options.Json = False,
+) -> None:
+    """Show the bus bandwidth that a healthy cluster reaches; exit 1 for a log below it."""
+    is_gate = "files" in values
+    question = HealthGate if is_gate else HealthyBandwidth
+    names = {one.name for one in options_of(question)}
+    others = {one.name for one in (*options_of(HealthGate), *options_of(HealthyBandwidth))} - names
+    if misplaced := sorted(console.given(context) & others):
+        raise ValueError(
+            f"`{misplaced[0]}` does not apply {'to' if is_gate else 'without'} --gate; remove it"
+        )
+    if not is_gate and not {"collective", "cluster"} <= values.keys():
+        raise ValueError(
+            "write a collective and `cluster`, such as all_reduce --cluster dgx-h100:2, or a log: --gate LOG"
+        )
+    asked = question(**{name: value for name, value in values.items() if name in names})
+    if isinstance(asked, HealthGate):
+        answer = console.ask(asked, "predicting")
+        _print_verdict(answer, as_json=json)
+        if not answer.is_healthy:
+            raise typer.Exit(1)
+    else:
+        with console.simulating("predicting"):
+            _print(asked.ask(), as_json=json)
+
+
+def _print(answer: HealthyBandwidths, *, as_json: bool) -> None:
+    if as_json:
+        content = {"inputs": answer.inputs, "notes": answer.notes, "rows": answer.rows}
+        console.print_json(answer.question.schema, content)
+        return
+    question, rows = answer.question, answer.rows
+    best = max(rows, key=lambda row: row["expected_busbw"])
+    floor = "-" if best["floor_busbw"] is None else f"{best['floor_busbw'] / 1e9:.4g} GB/s"
+    headline = (
+        f"a healthy {question.cluster} reaches {best['expected_busbw'] / 1e9:.4g} GB/s of bus bandwidth in "
+        f"{question.collective} of {format_size(best['size_bytes'])}; floor {floor}, below which "
+        f"{question.false_alarms:.1%} of healthy runs lie"
+    )
+    heads = [*([("nodes", "")] if question.nodes else []), *HEADS]
+    cells = [
+        (
+            *([row["num_nodes"]] if question.nodes else []),
+            *(row["size_bytes"], row["expected_busbw"] / 1e9, _floor(row)),
+            *(row["algorithm"], row["protocol"]),
+        )
+        for row in rows
+    ]
+    console.print_table([headline, *answer.notes], heads, cells)
+
+
+def _floor(row: dict[str, Any]) -> console.Cell:
+    return "-" if row["floor_busbw"] is None else row["floor_busbw"] / 1e9
+
+
+def _print_verdict(answer: HealthVerdict, *, as_json: bool) -> None:
+    if as_json:
+        content = {
+            "inputs": answer.inputs,
+            "healthy": answer.is_healthy,
+            "runs": [_run_content(run) for run in answer.runs],
+            "certain": answer.is_certain,
+            "causes": [cause_content(one) for one in answer.causes],
+            "notes": answer.notes,
+            "rows": answer.rows,
+        }
+        console.print_json(answer.question.schema, content)
+        return
+    cells = [
+        (
+            *(row["size_bytes"], row["ranks"], row["collective"], row["measured_busbw"] / 1e9, _floor(row)),
+            *(row["expected_busbw"] / 1e9, _mark(row), row["num_nodes"] or "-"),
+        )
+        for row in answer.rows
+    ]
+    console.print_table([*verdict_lines(answer), *answer.notes], GATE_HEADS, cells)
+
+
+def _mark(row: dict[str, Any]) -> str:
+    if not row["below"]:
+        return ""
+    return "yes" if row["decides"] else "(yes)"
+
+
+def verdict_lines(answer: HealthVerdict) -> list[str]:
+    """Return the verdict in sentences, the answer first."""
+    rate = f"{answer.question.false_alarms:.1%} of healthy runs do not"
+    if answer.is_healthy:
+        return [f"healthy: every run reaches its floors ({rate})"]
+    lines = [
+        f"below the floor: {run.record.collective} on {run.record.ranks} ranks takes {run.slower:.2f}x as "
+        f"long as expected in {_sizes(run)}"
+        for run in answer.runs
+        if run.below
+    ]
+    if not answer.causes:
+        return [*lines, "no single known cause explains it"]
+    certain = "cause" if answer.is_certain else "perhaps, because similar machines vary as much"
+    for one in answer.causes:
+        lines += [f"{certain}: {sentence(one)}", f"  to decide: {one.cause.settle}"]
+        certain = "or"
+    return lines
+
+
+def _sizes(run: RunVerdict) -> str:
+    sizes = sorted(row.compared.record.nbytes for row in run.below)
+    return f"{len(run.below)} of {len(run.rows)} rows, {format_size(sizes[0])} to {format_size(sizes[-1])}"
+
+
+def _run_content(run: RunVerdict) -> dict[str, Any]:
+    record = run.record
+    return {
+        "source": record.source,
+        "collective": record.collective,
+        "num_nodes": record.num_nodes or None,
+        "ranks": record.ranks,
+        "rows": len(run.rows),
+        "below": len(run.below),
+        "slower": run.slower,
+    }
