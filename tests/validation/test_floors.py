@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringside.validation.compare import Compared
-from ringside.validation.floors import LARGE, SMALL, FlooredRow, floored, slack, verdicts
+from ringside.validation.floors import LARGE, SMALL, floored, own_times, slack, verdicts
 from ringside.validation.published import published
-from ringside.validation.scorecard.floored import floor_score
+from ringside.validation.scorecard.floored import floor_scores
 from tests.made_up import record
 
 RATES = st.floats(1e-4, 0.49)
@@ -53,11 +53,7 @@ def test_the_order_of_rows_changes_nothing(rows, rate, random):
 
 @given(st.lists(compared(), max_size=12), RATES)
 def test_sizes_between_and_rows_without_an_interval_decide_nothing(rows, rate):
-    def decides(row: FlooredRow) -> bool:
-        one = row.compared
-        return one.hi_s > one.predicted_s and not SMALL < one.record.nbytes < LARGE
-
-    kept = [row.compared for row in floored(rows, rate) if decides(row)]
+    kept = [one for one in rows if one.hi_s > one.predicted_s and not SMALL < one.record.nbytes < LARGE]
     assert below(rows, rate) == below(kept, rate)
     assert sum(len(run.rows) for run in verdicts(floored(rows, rate))) == len(kept)
 
@@ -67,15 +63,20 @@ def test_a_run_at_its_expected_times_is_healthy(rows, rate):
     assert not below([slower(one, one.predicted_s / one.record.time_s) for one in rows], rate)
 
 
+@given(st.lists(compared(), min_size=1, max_size=12), RATES)
+def test_a_healthy_log_of_the_site_is_what_its_repetition_is_held_against(rows, rate):
+    own = own_times([one.record for one in rows])
+    for row in floored(rows, rate, own):
+        assert row.expected_s == own[next(kind for kind in own if kind[0] == row.record.nbytes)]
+        assert row.slack == slack(1.0, 1.0, rate)
+
+
 @pytest.mark.proof  # five minutes: 19 fits
 def test_floors_hold_at_sites_that_the_model_has_not_seen(capsys):
-    score = floor_score(published(), 0.02)
+    unseen, beside_others = floor_scores(published(), 0.02)
     with capsys.disabled():
-        print(
-            f"\n{score.alarms} alarms in {score.runs} healthy runs; of {score.large} with large sizes "
-            f"{score.flagged} flagged when slowed 1.7x, {score.flagged_beside_own} when slowed 1.25x beside "
-            "their own healthy run"
-        )
-    assert score.alarms <= 0.03 * score.runs
-    assert score.flagged >= 0.95 * score.large
-    assert score.flagged_beside_own >= 0.8 * score.large
+        print(f"\nwithout its site: {unseen}\nbeside the site's other runs: {beside_others}")
+    assert unseen.alarms <= 0.03 * unseen.runs
+    assert unseen.flagged >= 0.95 * unseen.runs
+    assert beside_others.alarms <= 0.03 * beside_others.runs
+    assert beside_others.flagged >= 0.7 * beside_others.runs

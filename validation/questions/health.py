@@ -15,10 +15,20 @@ from ringside.sim.questions.question import BySize, Question, QuestionError, arg
 from ringside.sim.record import RecordError
 from ringside.topologies.units import format_size, parse_share, parse_size
 from ringside.validation.explain.verdict import CauseFit, LogVerdict
-from ringside.validation.floors import LARGE, SMALL, FlooredRow, RunVerdict, floored, slack, verdicts
+from ringside.validation.floors import (
+    LARGE,
+    SMALL,
+    FlooredRow,
+    RunVerdict,
+    floored,
+    own_times,
+    slack,
+    verdicts,
+)
 from ringside.validation.measurements import Measurements
 from ringside.validation.questions.comparison import ByCalibration, Comparison, ComparisonAnswer
 from ringside.validation.questions.explanation import explained
+from ringside.validation.readers import read_all
 
 LIKELY = 3
 """The number of causes that are listed where none is certain."""
@@ -133,7 +143,8 @@ class HealthGate(WithFloors, ByCalibration):
             files=self.files, cluster=self.cluster, settings=self.settings, calibration=self.calibration,
             anchor=self.anchor,
         ).ask()  # fmt: skip
-        rows = floored(compared.comparisons.compared, self.false_alarms)
+        own = own_times(read_all([self.anchor.path]).records) if self.anchor else {}
+        rows = floored(compared.comparisons.compared, self.false_alarms, own)
         runs = verdicts(rows)
         if all(row.floor is None for row in rows):
             raise RecordError(
@@ -205,12 +216,12 @@ class HealthVerdict:
         """A row for each record: seconds and bytes/s."""
         return [
             {
-                "size_bytes": row.compared.record.nbytes,
-                "num_nodes": row.compared.record.num_nodes or None,
-                "ranks": row.compared.record.ranks,
-                "collective": row.compared.record.collective,
-                "measured_busbw": row.compared.record.busbw,
-                "expected_busbw": row.compared.predicted_busbw,
+                "size_bytes": row.record.nbytes,
+                "num_nodes": row.record.num_nodes or None,
+                "ranks": row.record.ranks,
+                "collective": row.record.collective,
+                "measured_busbw": row.record.busbw,
+                "expected_busbw": row.expected,
                 "floor_busbw": row.floor,
                 "below": row.is_below,
                 "decides": row.decides,

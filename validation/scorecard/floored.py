@@ -1,7 +1,6 @@
 """Public logs of healthy machines held against their floors, as they are and slowed.
 
-Each is predicted without its site. Then a log of the site is known: the model is anchored by the healthy run,
-and the same run is judged slowed.
+Each is predicted without its site; then with the other runs of its site as the anchor, where there are any.
 """
 
 from collections.abc import Sequence
@@ -10,69 +9,67 @@ from dataclasses import dataclass, replace
 from ringside.sim.libraries.nccl.measured import MeasuredModel
 from ringside.sim.record import Record
 from ringside.validation.compare import Compared
-from ringside.validation.floors import LARGE, floored, verdicts
+from ringside.validation.floors import LARGE, FlooredRow, Own, floored, own_times, verdicts
 from ringside.validation.nccl.fit import fit
 from ringside.validation.nccl.observed import NcclRow, choose
 from ringside.validation.scorecard.collectives import ANOTHER, splits
 
-SLOWED, SLOWED_BESIDE_OWN = 1.7, 1.25
-"""Factors on times of `LARGE` or more, where the site is unknown, and where its healthy run is the anchor."""
+SLOWED, SLOWED_BESIDE_OTHERS = 1.7, 1.25
+"""Factors on times of `LARGE` or more, where the site is unknown, and where its other runs are the anchor."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FloorScore:
-    """Runs of sites that the model has not seen.
+    """Runs with rows of `LARGE` or more: how many are below their floors, healthy and slowed."""
 
-    ``alarms`` of all ``runs`` are below their floors; of the ``large`` ones with rows of `LARGE` or more
-    ``flagged`` are, slowed by `SLOWED`, and ``flagged_beside_own``, slowed by `SLOWED_BESIDE_OWN`, where the
-    healthy run is the anchor.
-    """
+    runs: int = 0
+    alarms: int = 0
+    flagged: int = 0
 
-    runs: int
-    alarms: int
-    large: int
-    flagged: int
-    flagged_beside_own: int
+    def judge(self, compared: Sequence[Compared], factor: float, false_alarms: float, own: Own) -> None:
+        """Count a healthy run, and the same one slowed by a factor."""
+        slowed = [_slowed(one, factor) for one in compared]
+        self.runs += 1
+        self.alarms += _is_below(floored(compared, false_alarms, own))
+        self.flagged += _is_below(floored(slowed, false_alarms, own))
 
 
-def floor_score(records: Sequence[Record], false_alarms: float) -> FloorScore:
-    """Judge every run by a fit without its site; machines of one site have none."""
-    alarms, large, flagged, beside_own = list[bool](), 0, 0, 0
+def floor_scores(records: Sequence[Record], false_alarms: float) -> tuple[FloorScore, FloorScore]:
+    """Judge every run by a fit without its site, and by one that the site's other runs anchor."""
+    unseen, beside_others = FloorScore(), FloorScore()
     for split in splits(records):
         if split.name != ANOTHER:
             continue
         model = fit(split.fitted, pooled=split.pooled, network=split.network).model
         for run in dict.fromkeys(row.run for row in split.judged):
             rows = [row for row in split.judged if row.run == run]
-            chosen = choose(rows, model.facts)
-            rows = [rows[place] for place in chosen.kept]
-            if not _decided(compared := _compared(model, rows)):
+            others = [row for row in split.judged if row.run != run]
+            if max(row.record.nbytes for row in rows) < LARGE or not choose(rows, model.facts).tasks:
                 continue
-            alarms.append(_is_below(compared, 1.0, false_alarms))
-            if max(row.record.nbytes for row in rows) >= LARGE:
-                own = model.anchored(chosen.tasks, [row.record.time_s for row in rows])
-                large += 1
-                flagged += _is_below(compared, SLOWED, false_alarms)
-                beside_own += _is_below(_compared(own, rows), SLOWED_BESIDE_OWN, false_alarms)
-    return FloorScore(len(alarms), sum(alarms), large, flagged, beside_own)
+            unseen.judge(_compared(model, rows), SLOWED, false_alarms, {})
+            if choose(others, model.facts).tasks:
+                own = own_times([row.record for row in others])
+                anchored = _compared(_anchored(model, others), rows)
+                beside_others.judge(anchored, SLOWED_BESIDE_OTHERS, false_alarms, own)
+    return unseen, beside_others
+
+
+def _anchored(model: MeasuredModel, rows: Sequence[NcclRow]) -> MeasuredModel:
+    chosen = choose(rows, model.facts)
+    return model.anchored(chosen.tasks, [rows[place].record.time_s for place in chosen.kept])
 
 
 def _compared(model: MeasuredModel, rows: Sequence[NcclRow]) -> list[Compared]:
-    tasks = choose(rows, model.facts).tasks
-    if not tasks:
-        return []
-    times = model.predict(tasks)
+    chosen = choose(rows, model.facts)
+    times = model.predict(chosen.tasks)
     ends = zip(times.time_s, times.lo_s, times.hi_s, strict=True)
-    return [Compared(row.record, *map(float, of), "") for row, of in zip(rows, ends, strict=True)]
+    return [
+        Compared(rows[place].record, *map(float, of), "") for place, of in zip(chosen.kept, ends, strict=True)
+    ]
 
 
-def _decided(compared: Sequence[Compared]) -> bool:
-    return bool(verdicts(floored(compared, 0.5)))
-
-
-def _is_below(compared: Sequence[Compared], factor: float, false_alarms: float) -> bool:
-    slowed = [_slowed(one, factor) for one in compared]
-    return any(run.below for run in verdicts(floored(slowed, false_alarms)))
+def _is_below(rows: Sequence[FlooredRow]) -> bool:
+    return any(run.below for run in verdicts(rows))
 
 
 def _slowed(one: Compared, factor: float) -> Compared:

@@ -37,8 +37,8 @@ def command(
 ) -> None:
     """Show the bus bandwidth that a healthy cluster reaches; exit 1 for a log below it."""
     is_gate = "files" in values
-    question = HealthGate if is_gate else HealthyBandwidth
-    names = {one.name for one in options_of(question)}
+    kind = HealthGate if is_gate else HealthyBandwidth
+    names = {one.name for one in options_of(kind)}
     others = {one.name for one in (*options_of(HealthGate), *options_of(HealthyBandwidth))} - names
     if misplaced := sorted(console.given(context) & others):
         raise ValueError(
@@ -48,15 +48,15 @@ def command(
         raise ValueError(
             "write a collective and `cluster`, such as all_reduce --cluster dgx-h100:2, or a log: --gate LOG"
         )
-    asked = question(**{name: value for name, value in values.items() if name in names})
-    if isinstance(asked, HealthGate):
-        answer = console.ask(asked, "predicting")
+    question = kind(**{name: value for name, value in values.items() if name in names})
+    if isinstance(question, HealthGate):
+        answer = console.ask(question, "predicting")
         _print_verdict(answer, as_json=json)
         if not answer.is_healthy:
             raise typer.Exit(1)
     else:
         with console.simulating("predicting"):
-            _print(asked.ask(), as_json=json)
+            _print(question.ask(), as_json=json)
 
 
 def _print(answer: HealthyBandwidths, *, as_json: bool) -> None:
@@ -138,7 +138,7 @@ def verdict_lines(answer: HealthVerdict) -> list[str]:
 
 
 def _sizes(run: RunVerdict) -> str:
-    sizes = sorted(row.compared.record.nbytes for row in run.below)
+    sizes = sorted(row.record.nbytes for row in run.below)
     return f"{len(run.below)} of {len(run.rows)} rows, {format_size(sizes[0])} to {format_size(sizes[-1])}"
 
 

@@ -11,7 +11,7 @@ import pytest
 from ringside.sim.record import write
 from ringside.validation.readers import read
 
-TOP = Path(__file__).parents[3]
+TOP = Path(__file__).parents[2]
 PUBLISHED = TOP / "validation" / "published"
 RUN = PUBLISHED / "abci2_a100_all_reduce_n4_r32.json"
 LOG = TOP / "tests" / "validation" / "data" / "v2.19_nccl_debug.log"
