@@ -62,9 +62,10 @@ def _anchored(model: MeasuredModel, rows: Sequence[NcclRow]) -> MeasuredModel:
 def _compared(model: MeasuredModel, rows: Sequence[NcclRow]) -> list[Compared]:
     chosen = choose(rows, model.facts)
     times = model.predict(chosen.tasks)
-    ends = zip(times.time_s, times.lo_s, times.hi_s, strict=True)
+    ends = zip(times.time_s.tolist(), times.lo_s.tolist(), times.hi_s.tolist(), strict=True)
     return [
-        Compared(rows[place].record, *map(float, of), "") for place, of in zip(chosen.kept, ends, strict=True)
+        Compared(rows[place].record, time_s, lo_s, hi_s, "")
+        for place, (time_s, lo_s, hi_s) in zip(chosen.kept, ends, strict=True)
     ]
 
 
