@@ -18,15 +18,15 @@ NOTE = "top-k choices are balanced: every expert has as many tokens"
 
 aten = torch.ops.aten
 
-_CHOICES = {aten.topk.default: 1, aten.max.dim: 1, aten.argmax.default: 0}
+CHOICES = {aten.topk.default: 1, aten.max.dim: 1, aten.argmax.default: 0}
 """Operators that choose, and which of their results are the places."""
 
 
 def choose(func: Any, args: Any, kwargs: Any, result: Any) -> None:
     """Know the places that an operator chooses among several of each row."""
-    if func not in _CHOICES or not args[0].is_floating_point():
+    if func not in CHOICES or not args[0].is_floating_point():
         return
-    places = (result if isinstance(result, tuple) else (result,))[_CHOICES[func]]
+    places = (result if isinstance(result, tuple) else (result,))[CHOICES[func]]
     given = dict(zip((one.name for one in func._schema.arguments), args, strict=False)) | kwargs
     dim = given.get("dim", -1)
     if dim is None or args[0].dim() < 2 or dim % args[0].dim() != args[0].dim() - 1:

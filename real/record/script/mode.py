@@ -23,7 +23,7 @@ from ringside.real.record.calls import host, record
 from ringside.real.record.calls.schemas import is_call
 from ringside.real.record.rules import routing
 from ringside.real.record.rules.regions import REGIONS
-from ringside.real.record.script import places, transfers, values
+from ringside.real.record.script import answers, places, transfers, values
 from ringside.real.record.script.refusal import refusal
 from ringside.real.record.script.tape import TAPE
 from ringside.sim.recorded.job import Operator, Shaped
@@ -50,9 +50,7 @@ _VIEWS = {
 _WITH_OPTIONS = ("scaled_dot_product", "convolution")
 """Operators whose arguments besides tensors change their work."""
 
-
-_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "addmm_", "baddbmm_", "_addmm_activation")
-"""Operators of aten that cuBLAS computes in TensorFloat-32, where the script allows it."""
+_DEVICE = torch.ops.prim.device.default
 
 _WRAPS = "_c10d_functional::_wrap_tensor_autograd"
 """What makes a functional collective's result wait at its first use, from PyTorch 2.13 on.
@@ -70,12 +68,24 @@ ASSUMED = "a shape depends on numbers of the device; assumed: masks hide nothing
 class DeviceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The dispatch mode of a script."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return that calls need no guard against ``torch.compile``, which compiles nothing here."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not all(one is FakeTensor or one is torch.Tensor or one is torch.nn.Parameter for one in types):
-            return NotImplemented
+        if func is _DEVICE and type(args[0]) is FakeTensor:
+            return args[0].device  # C++ asks this more often than all else together
+        for one in types:
+            if one is not FakeTensor and one is not torch.Tensor and one is not torch.nn.Parameter:
+                return NotImplemented
         if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
             return func(*args, **kwargs)
+        if _is_plain(func) or transfers.stays(func, args, kwargs):
+            asked = answers.question(func, args, kwargs)
+            if asked is not None and asked.fakes:
+                return _answered(asked, func, args, kwargs)
         tensors = values.tensors_in((*args, *kwargs.values()))
         fakes = [one for one in tensors if isinstance(one, FakeTensor)]
         device = kwargs.get("device")
@@ -100,7 +110,35 @@ def _on_host(func: Any, args: Any, kwargs: Any, device: torch.device | None) -> 
     return func(*args, **kwargs)
 
 
-def _on_device(func: Any, args: Any, kwargs: Any, tensors: list[Any], fakes: list[Any]) -> Any:
+@cache
+def _is_plain(func: Any) -> bool:
+    """Return whether an operator does no more than to make tensors of the device, or to change them."""
+    packet = func._overloadpacket
+    return packet not in transfers.TRANSFERS and func not in routing.CHOICES and not is_call(func)
+
+
+def _answered(asked: answers.Question, func: Any, args: Any, kwargs: Any) -> Any:
+    """Return the answer to a question, as it was remembered if it was asked before."""
+    fakes = asked.fakes
+    known = answers.ANSWERS.get(asked.key)
+    if known is None:
+        return _on_device(func, args, kwargs, fakes, fakes, asked)
+    _wait_for_flights(fakes)
+    result = known.again(fakes)
+    if known.has_numbers or values.has_decided():
+        values.compute_twins(func, args, kwargs, fakes, result)
+    outputs = _written(func, args, kwargs, result)
+    for one in outputs:
+        TAPE.keep(one.untyped_storage())
+    if known.operator is not None:
+        REGIONS.see(TAPE.post(known.operator), fakes, outputs)
+    return result
+
+
+def _on_device(
+    func: Any, args: Any, kwargs: Any, tensors: list[Any], fakes: list[Any],
+    asked: answers.Question | None = None,
+) -> Any:  # fmt: skip
     packet = func._overloadpacket
     _wait_for_flights(fakes)
     if packet is torch.ops._c10d_functional.wait_tensor:
@@ -130,7 +168,10 @@ def _on_device(func: Any, args: Any, kwargs: Any, tensors: list[Any], fakes: lis
         return _by_host(func, args, kwargs, fakes)
     values.compute_twins(func, args, kwargs, fakes, result)
     routing.choose(func, args, kwargs, result)
-    _post(func, args, kwargs, tensors, result)
+    operator = _post(func, args, kwargs, tensors, result)
+    again = answers.question(func, args, kwargs) if asked is not None else None
+    if asked is not None and again is not None and again.key == asked.key:  # else it has resized an argument
+        answers.remember(asked, func, result, operator)
     return result
 
 
@@ -177,31 +218,22 @@ def _by_host(func: Any, args: Any, kwargs: Any, fakes: list[Any]) -> Any:
     return result
 
 
-def _post(func: Any, args: Any, kwargs: Any, inputs: list[Any], result: Any) -> None:
+def _post(func: Any, args: Any, kwargs: Any, inputs: list[Any], result: Any) -> Operator | None:
+    """Put an operator on the tape; return what is there, None if it asks nothing of the device."""
     outputs = _written(func, args, kwargs, result)
     if not outputs and not any(map(values.is_on_device, inputs)):
-        return
+        return None
     for one in outputs:
         TAPE.keep(one.untyped_storage())
     name = func._overloadpacket.__name__
     if func.is_view or func.namespace == "prim" or (func.namespace == "aten" and name in _FREE):
-        return
+        return None
     options = _options(func, args, kwargs) if any(part in name for part in _WITH_OPTIONS) else ()
-    if inputs and inputs[0].dtype == torch.float32 and (name in _PRODUCTS or "convolution" in name):
-        options = (*options, ("allow_tf32", _allows_tf32(is_convolution=name not in _PRODUCTS)))
-    entry = TAPE.post(Operator(str(func._overloadpacket), shaped(inputs), shaped(outputs), options))
-    REGIONS.see(entry, inputs, outputs)
-
-
-def _allows_tf32(*, is_convolution: bool) -> bool:
-    """Return whether the script lets cuDNN or cuBLAS compute in TensorFloat-32 now.
-
-    All ways to say so end in these two: ``allow_tf32``, ``set_float32_matmul_precision``, and
-    ``fp32_precision`` of all backends, which the older flags cannot be read after. cuDNN's default is True.
-    """
-    backends: Any = torch.backends
-    own = backends.cudnn.conv if is_convolution else backends.cuda.matmul
-    return bool(own.fp32_precision == "tf32")
+    if inputs and inputs[0].dtype == torch.float32 and answers.is_product(func):
+        options = (*options, ("allow_tf32", answers.allows_tf32(func)))
+    operator = Operator(str(func._overloadpacket), shaped(inputs), shaped(outputs), options)
+    REGIONS.see(TAPE.post(operator), inputs, outputs)
+    return operator
 
 
 def _written(func: Any, args: Any, kwargs: Any, result: Any) -> list[torch.Tensor]:

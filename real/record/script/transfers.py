@@ -92,3 +92,11 @@ TRANSFERS: dict[Any, Callable[[Any, Any, Any], Handled]] = {
     aten._pin_memory: lambda func, args, kwargs: (True, args[0]),
 }
 """The operators by PyTorch's name, as ``(func, args, kwargs)``."""
+
+
+def stays(func: Any, args: Any, kwargs: Any) -> bool:
+    """Return whether an operator copies within the device."""
+    device = kwargs.get("device")
+    if func is aten._to_copy.default:
+        return values.is_on_device(args[0]) and (device is None or device.type == "cuda")
+    return func is aten.copy_.default and all(map(values.is_on_device, args[:2]))

@@ -1,0 +1,201 @@
+"""What operators return, remembered: the layers of a model ask the same of the device again and again.
+
+A fake mode finds it out in Python, which took most of a recording's time. An answer is up to the operator and
+what it is given: numbers and, of tensors, sizes, places and types.
+"""
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from ringside.real.record.script import values
+from ringside.sim.recorded.job import Operator
+
+_META = torch.device("meta")
+
+_REMEMBERED = ("aten", "fsdp")
+"""Namespaces whose operators return the same kinds of tensors for the same kinds."""
+
+_NOT_REMEMBERED = ("set_", "resize_", "resize_as_", "lift", "lift_fresh", "lift_fresh_copy")
+"""Operators of aten that change what a tensor's storage is, or take a tensor over as it is."""
+
+_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "addmm_", "baddbmm_", "_addmm_activation")
+"""Operators of aten that cuBLAS computes in TensorFloat-32, where the script allows it."""
+
+_PLAIN = {
+    *(int, float, bool, complex, str, type(None)),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format),
+}
+
+
+class Question(NamedTuple):
+    """An operator's call as far as its answer is up to it, and the fake tensors that it is given."""
+
+    key: Hashable
+    fakes: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A tensor that an operator returns; ``owner`` is the argument whose storage it has, or has a new one."""
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    offset: int
+    is_conj: bool
+    is_neg: bool
+    owner: int | None
+
+    def again(self, fakes: Sequence[Any]) -> Any:
+        """Return another tensor like this one."""
+        if self.owner is None:
+            own = torch.empty_strided(self.size, self.stride, dtype=self.dtype, device=_META)
+        else:
+            own = torch.empty(0, dtype=self.dtype, device=_META)
+            own.set_(fakes[self.owner].untyped_storage(), self.offset, self.size, self.stride)
+        if self.is_conj:
+            torch._C._set_conj(own, True)
+        if self.is_neg:
+            torch._C._set_neg(own, True)
+        return values.fake(own, self.device)
+
+
+@dataclass(slots=True)
+class Answer:
+    """What an operator returns: tensors that it makes, or arguments by their number, or what is no tensor."""
+
+    kind: type[list[Any]] | type[tuple[Any, ...]] | None
+    items: list[Any]
+    has_numbers: bool
+    """Whether numbers of the result may be known, or those of an argument change."""
+    operator: Operator | None
+    """What the call puts on the tape, None for nothing."""
+
+    def again(self, fakes: Sequence[Any]) -> Any:
+        """Return the answer to another question like the first."""
+        result = [
+            one.again(fakes) if type(one) is _Made else fakes[one.place] if type(one) is _Given else one
+            for one in self.items
+        ]
+        return result[0] if self.kind is None else result if self.kind is list else tuple(result)
+
+
+class _Given(NamedTuple):
+    """An argument that is returned."""
+
+    place: int
+
+
+ANSWERS: dict[Hashable, Answer] = {}
+"""Those of this process."""
+
+
+def question(func: Any, args: Any, kwargs: Any) -> Question | None:
+    """Return the question that a call is; None if its answer is up to more than can be compared."""
+    if func.namespace not in _REMEMBERED or func._overloadpacket.__name__ in _NOT_REMEMBERED:
+        return None
+    parts: list[Any] = [func, torch.get_default_dtype(), torch.is_inference_mode_enabled()]
+    if is_product(func):
+        parts.append(allows_tf32(func))
+    fakes: list[Any] = []
+    with torch._C.DisableTorchFunctionSubclass():
+        if not _add(args, parts, fakes):
+            return None
+        for name, value in kwargs.items():
+            parts.append(name)
+            if not _add((value,), parts, fakes):
+                return None
+    return Question(tuple(parts), fakes)
+
+
+def _add(some: Iterable[Any], parts: list[Any], fakes: list[Any]) -> bool:
+    """Add arguments to a question; return whether they can be compared."""
+    for one in some:
+        kind = type(one)
+        if kind is FakeTensor:
+            if one.layout is not torch.strided or one.constant is not None:
+                return False
+            fakes.append(one)
+            parts.append(_seen(one))
+        elif kind in _PLAIN:
+            parts.append((kind, one))  # as 1, 1.0 and True are equal
+        elif isinstance(one, list | tuple):
+            parts.append(len(one))
+            if not _add(one, parts, fakes):
+                return False
+        else:
+            return False
+    return True
+
+
+def _seen(one: Any) -> tuple[Any, ...]:
+    return (
+        one.shape, one.stride(), one.dtype, one.fake_device, one.storage_offset(), one.requires_grad,
+        one.is_conj(), one.is_neg(),
+    )  # fmt: skip
+
+
+@cache
+def is_product(func: Any) -> bool:
+    """Return whether TensorFloat-32 may compute an operator."""
+    name = func._overloadpacket.__name__
+    return name in _PRODUCTS or "convolution" in name
+
+
+def allows_tf32(func: Any) -> bool:
+    """Return whether the script lets cuDNN or cuBLAS compute an operator in TensorFloat-32 now.
+
+    All ways to say so end in these two: ``allow_tf32``, ``set_float32_matmul_precision``, and
+    ``fp32_precision`` of all backends, which the older flags cannot be read after. cuDNN's default is True.
+    """
+    backends: Any = torch.backends
+    is_convolution = func._overloadpacket.__name__ not in _PRODUCTS
+    own = backends.cudnn.conv if is_convolution else backends.cuda.matmul
+    return bool(own.fp32_precision == "tf32")
+
+
+def remember(asked: Question, func: Any, result: Any, operator: Any) -> None:
+    """Remember what an operator returned and put on the tape, if another such call would return the same."""
+    kind = type(result) if isinstance(result, list | tuple) else None
+    items = list(result) if kind else [result]
+    storages = [one.untyped_storage()._cdata for one in asked.fakes]
+    answered, made = [], set()
+    for one in items:
+        item = one if one is None or type(one) is int else _item(one, asked.fakes, storages)
+        if isinstance(item, _Made) and item.owner is None:
+            made.add(one.untyped_storage()._cdata)
+        if one is not None and item is None:
+            return
+        answered.append(item)
+    new = [one for one in answered if isinstance(one, _Made) and one.owner is None]
+    if kind not in (None, list, tuple) or len(made) < len(new):
+        return
+    tensors = [one for one in items if isinstance(one, FakeTensor)]
+    has_numbers = func._schema.is_mutable or not tensors or values.may_be_known(tensors)
+    ANSWERS[asked.key] = Answer(kind, answered, has_numbers, operator)
+
+
+def _item(one: Any, fakes: Sequence[Any], storages: Sequence[int]) -> Any:
+    """Return a tensor of a result as an answer has it; None if it cannot be made again."""
+    for place, fake in enumerate(fakes):
+        if one is fake:
+            return _Given(place)
+    if type(one) is not FakeTensor or one.layout is not torch.strided or one.requires_grad:
+        return None
+    if one.constant is not None:
+        return None
+    storage = one.untyped_storage()
+    owner = storages.index(storage._cdata) if storage._cdata in storages else None
+    made = _Made(
+        tuple(one.shape), one.stride(), one.dtype, one.fake_device, one.storage_offset(), one.is_conj(),
+        one.is_neg(), owner,
+    )  # fmt: skip
+    if owner is None and made.again(()).untyped_storage().nbytes() != storage.nbytes():
+        return None
+    return made
