@@ -41,7 +41,11 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A tensor that an operator returns; ``owner`` is the argument whose storage it has, or has a new one."""
+    """A tensor that an operator returns.
+
+    ``owner`` is the place of what has its storage, among the arguments and then the answer's ``storages``;
+    None for one of its own.
+    """
 
     size: tuple[int, ...]
     stride: tuple[int, ...]
@@ -52,13 +56,13 @@ class _Made:
     is_neg: bool
     owner: int | None
 
-    def again(self, fakes: Sequence[Any]) -> Any:
+    def again(self, owners: Sequence[Any]) -> Any:
         """Return another tensor like this one."""
         if self.owner is None:
             own = torch.empty_strided(self.size, self.stride, dtype=self.dtype, device=_META)
         else:
             own = torch.empty(0, dtype=self.dtype, device=_META)
-            own.set_(fakes[self.owner].untyped_storage(), self.offset, self.size, self.stride)
+            own.set_(owners[self.owner].untyped_storage(), self.offset, self.size, self.stride)
         if self.is_conj:
             torch._C._set_conj(own, True)
         if self.is_neg:
@@ -72,6 +76,8 @@ class Answer:
 
     kind: type[list[Any]] | type[tuple[Any, ...]] | None
     items: list[Any]
+    storages: list[int]
+    """Bytes of new storages that results share, or do not fill."""
     has_numbers: bool
     """Whether numbers of the result may be known, or those of an argument change."""
     operator: Operator | None
@@ -79,8 +85,11 @@ class Answer:
 
     def again(self, fakes: Sequence[Any]) -> Any:
         """Return the answer to another question like the first."""
+        owners = fakes
+        if self.storages:
+            owners = [*fakes, *(torch.empty(one, dtype=torch.uint8, device=_META) for one in self.storages)]
         result = [
-            one.again(fakes) if type(one) is _Made else fakes[one.place] if type(one) is _Given else one
+            one.again(owners) if type(one) is _Made else fakes[one.place] if type(one) is _Given else one
             for one in self.items
         ]
         return result[0] if self.kind is None else result if self.kind is list else tuple(result)
@@ -160,42 +169,56 @@ def allows_tf32(func: Any) -> bool:
     return bool(own.fp32_precision == "tf32")
 
 
-def remember(asked: Question, func: Any, result: Any, operator: Any) -> None:
+def remember(asked: Question, func: Any, result: Any, operator: Operator | None) -> None:
     """Remember what an operator returned and put on the tape, if another such call would return the same."""
     kind = type(result) if isinstance(result, list | tuple) else None
     items = list(result) if kind else [result]
-    storages = [one.untyped_storage()._cdata for one in asked.fakes]
-    answered, made = [], set()
-    for one in items:
-        item = one if one is None or type(one) is int else _item(one, asked.fakes, storages)
-        if isinstance(item, _Made) and item.owner is None:
-            made.add(one.untyped_storage()._cdata)
-        if one is not None and item is None:
-            return
-        answered.append(item)
-    new = [one for one in answered if isinstance(one, _Made) and one.owner is None]
-    if kind not in (None, list, tuple) or len(made) < len(new):
+    tensors = [one for one in items if isinstance(one, torch.Tensor)]
+    given = set(map(id, asked.fakes))
+    if kind not in (None, list, tuple) or not all(id(one) in given or _can_be_made(one) for one in items):
         return
-    tensors = [one for one in items if isinstance(one, FakeTensor)]
+    owners = [one.untyped_storage()._cdata for one in asked.fakes]
+    storages = []
+    for one in tensors:
+        storage = one.untyped_storage()
+        if storage._cdata not in owners and not _is_alone(one, tensors):
+            owners.append(storage._cdata)
+            storages.append(storage.nbytes())
+    answered = [_item(one, asked.fakes, owners) if isinstance(one, torch.Tensor) else one for one in items]
     has_numbers = func._schema.is_mutable or not tensors or values.may_be_known(tensors)
-    ANSWERS[asked.key] = Answer(kind, answered, has_numbers, operator)
+    ANSWERS[asked.key] = Answer(kind, answered, storages, has_numbers, operator)
 
 
-def _item(one: Any, fakes: Sequence[Any], storages: Sequence[int]) -> Any:
-    """Return a tensor of a result as an answer has it; None if it cannot be made again."""
-    for place, fake in enumerate(fakes):
-        if one is fake:
-            return _Given(place)
-    if type(one) is not FakeTensor or one.layout is not torch.strided or one.requires_grad:
-        return None
-    if one.constant is not None:
-        return None
+def _can_be_made(one: Any) -> bool:
+    """Return whether an answer can have this: a tensor that is up to what `_Made` has, or no tensor."""
+    return (
+        one is None
+        or type(one) is int
+        or (
+            type(one) is FakeTensor
+            and one.layout is torch.strided
+            and not one.requires_grad
+            and one.constant is None
+        )
+    )
+
+
+def _is_alone(one: torch.Tensor, tensors: Sequence[torch.Tensor]) -> bool:
+    """Return whether a tensor has a storage of its own, and fills it."""
     storage = one.untyped_storage()
-    owner = storages.index(storage._cdata) if storage._cdata in storages else None
-    made = _Made(
+    others = [other for other in tensors if other.untyped_storage()._cdata == storage._cdata]
+    alike = torch.empty_strided(one.shape, one.stride(), dtype=one.dtype, device=_META)
+    is_filled = not one.storage_offset() and alike.untyped_storage().nbytes() == storage.nbytes()
+    return len(others) == 1 and is_filled
+
+
+def _item(one: Any, fakes: Sequence[Any], owners: Sequence[int]) -> Any:
+    """Return a tensor of a result as an answer has it."""
+    for place, given in enumerate(fakes):
+        if one is given:
+            return _Given(place)
+    storage = one.untyped_storage()._cdata
+    return _Made(
         tuple(one.shape), one.stride(), one.dtype, one.fake_device, one.storage_offset(), one.is_conj(),
-        one.is_neg(), owner,
+        one.is_neg(), owners.index(storage) if storage in owners else None,
     )  # fmt: skip
-    if owner is None and made.again(()).untyped_storage().nbytes() != storage.nbytes():
-        return None
-    return made

@@ -1,17 +1,33 @@
-"""Chunks of a parameter as FSDP asks for them: it makes one for each rank and keeps its own."""
+"""Chunks of a parameter as FSDP and DTensor ask for them: these make one for each rank and keep their own."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from functools import cache, wraps
 from typing import Any, overload
 
 import torch
 from torch.distributed.fsdp._fully_shard import _fsdp_common
+from torch.distributed.tensor import placement_types
 
 from ringside.real.record.script.patches import everywhere
 
 
 def install() -> None:
-    """Replace PyTorch's function, which makes all chunks: thousands for each parameter of a large job."""
+    """Replace PyTorch's functions that make all chunks: thousands for each parameter of a large job."""
     everywhere(_fsdp_common._chunk_with_empty, AskedChunks)
+    placement: Any = placement_types._StridedShard
+    placement.local_shard_size_and_offset = once(placement.local_shard_size_and_offset)
+
+
+def once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that is asked once for each of its arguments: it is up to these alone."""
+    known = cache(function)
+
+    @wraps(function)
+    def asked(*args: Any, **kwargs: Any) -> Any:
+        return deepcopy(known(*args, **kwargs))
+
+    return asked
 
 
 class AskedChunks(Sequence[torch.Tensor]):

@@ -84,25 +84,30 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return func(*args, **kwargs)
         if _is_plain(func) or transfers.stays(func, args, kwargs):
             asked = answers.question(func, args, kwargs)
-            if asked is not None and asked.fakes:
+            if asked is not None and (asked.fakes or _is_made_there(kwargs)):
                 return _answered(asked, func, args, kwargs)
         tensors = values.tensors_in((*args, *kwargs.values()))
         fakes = [one for one in tensors if isinstance(one, FakeTensor)]
-        device = kwargs.get("device")
-        device = torch.device(device) if device is not None else None
-        if not fakes and (device is None or device.type != "cuda"):
-            return _on_host(func, args, kwargs, device)
+        if not fakes and not _is_made_there(kwargs):
+            return _on_host(func, args, kwargs)
         return _on_device(func, args, kwargs, tensors, fakes)
 
 
-def _on_host(func: Any, args: Any, kwargs: Any, device: torch.device | None) -> Any:
+def _is_made_there(kwargs: Any) -> bool:
+    """Return whether an operator is asked for tensors of the device."""
+    device = kwargs.get("device")
+    return device is not None and torch.device(device).type == "cuda"
+
+
+def _on_host(func: Any, args: Any, kwargs: Any) -> Any:
     if func._overloadpacket is torch.ops.aten.is_pinned:
         return True  # DDP asserts it of what it has just pinned
     if kwargs.get("pin_memory"):
         kwargs = {**kwargs, "pin_memory": False}
     if is_call(func):
         return host.answer(func, args, kwargs)
-    if device is None or device.type == "cpu":
+    device = kwargs.get("device")
+    if device is None or torch.device(device).type == "cpu":
         size = args[0] if args and isinstance(args[0], list | tuple) else ()
         if size and all(isinstance(one, int) for one in size) and torch.Size(size).numel() >= LARGE:
             with values.FAKE:
