@@ -15,8 +15,8 @@ class RankOrder:
 
     ``mail`` is the folder through which ranks exchange objects, ``result`` the file of the `RankPart`.
     ``shims`` are modules of the user's that register more of them, ``without`` packages that get none.
-    ``like`` are the steps that a rank which it should equal took until they were steady, and the entries of
-    the last.
+    ``like`` are the optimizer steps that a rank which it should equal took until they were steady, those of
+    its last step, and the entries of that.
     """
 
     script: str
@@ -31,7 +31,7 @@ class RankOrder:
     result: str
     shims: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
-    like: tuple[int, int] | None = None
+    like: tuple[int, int, int] | None = None
 
     def write(self, path: Path) -> None:
         """Write the order for `read`."""
@@ -47,13 +47,14 @@ class RankOrder:
 class RankPart:
     """What a rank recorded: its step with the groups in it, or in ``error`` why there is none.
 
-    ``steps`` are the optimizer steps that the script took, ``samples`` those of a step of all ranks, None if
-    it does not say.
+    ``steps`` are the optimizer steps that the script took, ``period`` those of the recorded step. ``samples``
+    are those of a step of all ranks, None if it does not say.
     """
 
     rank: int
     torch: str
     steps: int = 0
+    period: int = 1
     recorded: RecordedRank | None = None
     groups: tuple[RecordedGroup, ...] = ()
     samples: int | None = None

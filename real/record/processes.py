@@ -101,7 +101,7 @@ class RankProcesses:
             return
         order = self._order(rank)
         if like is not None and like.recorded is not None:
-            order = replace(order, like=(like.steps, len(like.recorded.entries)))
+            order = replace(order, like=(like.steps, like.period, len(like.recorded.entries)))
         path = self._folder / f"order{rank}.json"
         order.write(path)
         python = (sys.executable, "-P", "-m")

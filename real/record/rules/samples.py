@@ -53,7 +53,7 @@ def of_step(steps: Steps) -> int | None:
     """Return the last step's samples of all ranks; None unless one loader gave as many to the one before."""
     if len(steps.marks) < 3:
         return None
-    first, middle, last = (one.entries for one in steps.marks[-3:])
+    first, middle, last = (one.entries for one in steps.bounds())
     before, now = (
         [one for one in _loads if begin <= one.entries < end]
         for begin, end in ((first, middle), (middle, last))

@@ -23,7 +23,7 @@ def recorded_step(
 ) -> tuple[RecordedRank, tuple[RecordedGroup, ...]]:
     """Return the last step of a rank, and its job's groups."""
     purposes.look()
-    begin, end = steps.bounds()
+    _, begin, end = steps.bounds()
     step = _fused(begin, end)
     actions = _Numbers(list(TAPE.actions))
     places = _Numbers(list(map(_short, TAPE.places)))

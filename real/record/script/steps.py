@@ -1,15 +1,17 @@
 """Where steps end, and the steady one: the last, if it equals the one before it.
 
-A step ends with the last optimizer step before the next backward: some scripts have several optimizers, and
-some packages step one for each part of the parameters.
+A step ends with the last optimizer step before the next backward, as some packages step one optimizer for
+each part of the parameters. Where optimizers take turns, as in a GAN, it is as many such ends as repeat.
 """
 
+import gc
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from ringside.real.record.script.patches import Function, around_backward
 from ringside.real.record.script.tape import TAPE, Posted
@@ -18,25 +20,34 @@ from ringside.sim.recorded.job import Action, PeerMessage
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The end of a step: the number of entries, and of changes of memory."""
+    """The end of an optimizer step: the number of entries, and of changes of memory.
+
+    ``turns`` are the optimizer steps since the last one of each optimizer that stepped, 0 for its first.
+    """
 
     entries: int
     memory: int
+    turns: tuple[int, ...] = ()
 
 
 class Steps:
     """The steps of a script so far; ``end`` is called where the last one is steady, or enough are recorded.
 
-    At most ``at_most`` are recorded. ``like`` are the steps of the rank that this one should equal, and the
-    entries of its last.
+    At most ``at_most`` are recorded, each as long as an optimizer waits for its next turn. ``like`` are the
+    optimizer steps of the rank that this one should equal, those of its last step, and the entries of that.
     """
 
-    def __init__(self, at_most: int, end: Callable[[], None], like: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self, at_most: int, end: Callable[[], None], like: tuple[int, int, int] | None = None
+    ) -> None:
         self.marks: list[Mark] = []
+        self.period = 0
+        """The optimizer steps of a step: the fewest that repeat; 0 if none do."""
         self._end = end
         self._at_most = at_most
         self._like = like
-        self._first: Any = None
+        self._stepped_at: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        """The number of the mark at which an optimizer stepped last."""
         self._is_over = False
 
     def install(self) -> None:
@@ -47,47 +58,87 @@ class Steps:
     def _begun(self, run: Function) -> Function:
         def backward(*args: Any, **kwargs: Any) -> Any:
             self._is_over = bool(self.marks)
-            if self.is_enough():
+            longest = max((one for mark in self.marks for one in mark.turns), default=0)
+            if len(self.marks) >= (self._at_most + 1) * max(longest, 1):
                 self._end()
             return run(*args, **kwargs)
 
         return backward
 
-    def is_enough(self) -> bool:
-        """Return whether the last two steps are equal, or as many are recorded as may be."""
-        if len(self.marks) < 3:
-            return False
-        return len(self.marks) > self._at_most or not self.difference()
-
     def _stepped(self, optimizer: Any, *_: Any) -> None:
-        if self._first is None:
-            self._first = optimizer
-        mark = Mark(len(TAPE.entries), len(TAPE.memory))
+        turns: tuple[int, ...] = ()
         if self.marks and not self._is_over:
-            self.marks[-1] = mark
-        elif optimizer is self._first or type(optimizer) is type(self._first):
-            self.marks.append(mark)
+            turns = self.marks.pop().turns
         self._is_over = False
+        number = len(self.marks)
+        turn = number - self._stepped_at.get(optimizer, number)
+        self._stepped_at[optimizer] = number
+        self.marks.append(Mark(len(TAPE.entries), len(TAPE.memory), (*turns, turn)))
+        self.period = self._repeating()
         if self._is_whole():
             self._end()
 
     def _is_whole(self) -> bool:
         """Return whether the last step equals the one before it, or that of the rank that it should equal."""
-        entries = [after.entries - before.entries for before, after in pairwise(self.marks)]
         if self._like is not None:
-            steps, last = self._like
-            return len(self.marks) >= max(steps - 1, 2) and entries[-1] == last
-        return len(entries) > 1 and entries[-1] == entries[-2] and not self.difference()
+            steps, period, entries = self._like
+            if len(self.marks) in (steps - period, steps) and len(self.marks) > period:
+                begin, end = self.marks[-1 - period], self.marks[-1]
+                if end.entries - begin.entries == entries:
+                    self.period = period
+                    return True
+        return bool(self.period) and not self._waiting()
 
-    def bounds(self) -> tuple[Mark, Mark]:
-        """Return begin and end of the last step."""
-        return self.marks[-2], self.marks[-1]
+    def _repeating(self) -> int:
+        """Return the fewest optimizer steps that equal as many before them, with one of each optimizer.
+
+        All so far are a multiple of it: the step ends where the script's loop does, on all ranks.
+        """
+        steps = [(after.entries - before.entries, after.turns) for before, after in pairwise(self.marks)]
+        since_all = len(self.marks) - min(self._stepped_at.values(), default=0)
+        for period in range(since_all, len(steps) // 2 + 1):
+            if len(self.marks) % period or steps[-period:] != steps[-2 * period : -period]:
+                continue
+            if not self._change(period):
+                return period
+        return 0
+
+    def _waiting(self) -> list[Any]:
+        """Return optimizers that have not stepped yet, but may: a GAN's first ones may step several times."""
+        return [
+            one
+            for one in gc.get_objects()
+            if issubclass(type(one), Optimizer)
+            and one not in self._stepped_at
+            and any(
+                own.requires_grad for group in vars(one).get("param_groups", ()) for own in group["params"]
+            )
+        ]
+
+    def bounds(self) -> tuple[Mark, Mark, Mark]:
+        """Return where the step before the last begins, if there is one, where the last does, and its end."""
+        period = self.period or 1
+        return self.marks[max(-1 - 2 * period, -len(self.marks))], self.marks[-1 - period], self.marks[-1]
+
+    def notes(self) -> list[str]:
+        """Return what to know of the step besides."""
+        notes = [f"a step is {self.period} optimizer steps"] if self.period > 1 else []
+        waiting = sorted({type(one).__name__ for one in self._waiting()})
+        if waiting:
+            notes.append(f"optimizers that have not stepped are not in the step: {', '.join(waiting)}")
+        return notes
 
     def difference(self) -> str:
         """Return how the last step differs from the one before it, in a sentence; empty if it does not."""
+        if self.period:
+            return ""
         if len(self.marks) < 3:
             return "only one step was recorded"
-        first, middle, last = self.marks[-3:]
+        return self._change(1) or "not all optimizers step in it"
+
+    def _change(self, period: int) -> str:
+        """Return how the last step of so many optimizer steps differs from the one before it."""
+        first, middle, last = (self.marks[-1 - number * period] for number in (2, 1, 0))
         before = TAPE.entries[first.entries : middle.entries]
         after = TAPE.entries[middle.entries : last.entries]
         actions = list(TAPE.actions)

@@ -60,12 +60,15 @@ class Worker:
     def _part(self, error: str) -> RankPart:
         part = RankPart(
             rank=self._order.rank, torch=torch.__version__, steps=len(self._steps.marks),
-            notes=tuple(dict.fromkeys(TAPE.notes)), error=error,
+            period=self._steps.period or 1, notes=tuple(dict.fromkeys(TAPE.notes)), error=error,
         )  # fmt: skip
         if error:
             return part
         recorded, own = recorded_step(self._order.rank, self._steps, self._purposes)
-        return replace(part, recorded=recorded, groups=own, samples=samples.of_step(self._steps))
+        return replace(
+            part, recorded=recorded, groups=own, samples=samples.of_step(self._steps),
+            notes=(*self._steps.notes(), *part.notes),
+        )  # fmt: skip
 
     def _run(self) -> str:
         """Run the script; return why nothing was recorded, empty if something was."""
