@@ -151,7 +151,9 @@ def startup_s(collective: Collective, graph: Topology, latency: float) -> float:
     """Return the seconds before a collective's first message leaves, on ranks that begin at different times.
 
     All-gather sends before it announces a receive (allgather.cc): where the successor has already
-    announced, the announcement queues after half a part, or its window, at its own port.
+    announced, the announcement queues behind half a part. Of two ranks the successor is also who waits for
+    it, on the socket that has the half part before it (`Pair::send` of tcp/pair.cc); of more it waits on
+    another one, so at most a window at the same port is ahead.
     It queues after the whole message where more than two ranks each send to the next.
     """
     if collective.ranks == 1:
@@ -164,8 +166,8 @@ def startup_s(collective: Collective, graph: Topology, latency: float) -> float:
         return RENDEZVOUS * latency
     ports = (link["bandwidth"] for rank in ranks(graph) for _, _, link in graph.out_edges(rank, data=True))
     slowest: float = min(ports)
-    window: float = graph.graph.get("window", first)
-    return RENDEZVOUS * latency + min(first, window) / slowest
+    ahead: float = first if collective.ranks == 2 else min(first, graph.graph.get("window", first))
+    return RENDEZVOUS * latency + ahead / slowest
 
 
 BUILDS = {

@@ -81,3 +81,14 @@ def test_a_broadcasts_messages_share_the_senders_port() -> None:
     graph.graph.update(segment=1000, window=10_000)
     found = simulate(gloo.broadcast(Collective("broadcast", 8, nbytes)), graph).time_s
     assert found == pytest.approx(6 * nbytes / BANDWIDTH, rel=0.02)
+
+
+@pytest.mark.parametrize("nbytes", [10**5, 10**6, 10**7])
+def test_an_all_gather_loses_half_a_part_on_two_ranks_and_a_window_on_more(nbytes: int) -> None:
+    for ranks in (2, 3, 4, 8):
+        graph = star(ranks, BANDWIDTH, LATENCY)
+        graph.graph.update(segment=1000, window=10_000)
+        collective = Collective("all_gather", ranks, nbytes)
+        half = nbytes / (2 * ranks)
+        lost = half if ranks == 2 else min(half, 10_000)
+        assert gloo.startup_s(collective, graph, LATENCY) == pytest.approx(LATENCY + lost / BANDWIDTH)
