@@ -18,6 +18,11 @@ CASES = [
     ("decoder.py hsdp bfloat16 foreach", 4),
     ("decoder.py tp", 2),
     ("decoder.py sp foreach", 2),
+    ("convolutions.py", 2),
+    ("vision.py", 4),
+    ("encoder.py", 4),
+    ("columns.py", 2),
+    ("embeddings.py", 3),
 ]
 """Scripts with their arguments, and ranks."""
 
