@@ -32,7 +32,7 @@ _PLAIN = {
 }
 
 
-class Question(NamedTuple):
+class AskedOperator(NamedTuple):
     """An operator's call as far as its answer is up to it, and the fake tensors that it is given."""
 
     key: Hashable
@@ -71,7 +71,7 @@ class _Made:
 
 
 @dataclass(slots=True)
-class Answer:
+class OperatorAnswer:
     """What an operator returns: tensors that it makes, or arguments by their number, or what is no tensor."""
 
     kind: type[list[Any]] | type[tuple[Any, ...]] | None
@@ -101,11 +101,11 @@ class _Given(NamedTuple):
     place: int
 
 
-ANSWERS: dict[Hashable, Answer] = {}
+ANSWERS: dict[Hashable, OperatorAnswer] = {}
 """Those of this process."""
 
 
-def question(func: Any, args: Any, kwargs: Any) -> Question | None:
+def question(func: Any, args: Any, kwargs: Any) -> AskedOperator | None:
     """Return the question that a call is; None if its answer is up to more than can be compared."""
     if func.namespace not in _REMEMBERED or func._overloadpacket.__name__ in _NOT_REMEMBERED:
         return None
@@ -120,7 +120,7 @@ def question(func: Any, args: Any, kwargs: Any) -> Question | None:
             parts.append(name)
             if not _add((value,), parts, fakes):
                 return None
-    return Question(tuple(parts), fakes)
+    return AskedOperator(tuple(parts), fakes)
 
 
 def _add(some: Iterable[Any], parts: list[Any], fakes: list[Any]) -> bool:
@@ -169,7 +169,7 @@ def allows_tf32(func: Any) -> bool:
     return bool(own.fp32_precision == "tf32")
 
 
-def remember(asked: Question, func: Any, result: Any, operator: Operator | None) -> None:
+def remember(asked: AskedOperator, func: Any, result: Any, operator: Operator | None) -> None:
     """Remember what an operator returned and put on the tape, if another such call would return the same."""
     kind = type(result) if isinstance(result, list | tuple) else None
     items = list(result) if kind else [result]
@@ -186,7 +186,7 @@ def remember(asked: Question, func: Any, result: Any, operator: Operator | None)
             storages.append(storage.nbytes())
     answered = [_item(one, asked.fakes, owners) if isinstance(one, torch.Tensor) else one for one in items]
     has_numbers = func._schema.is_mutable or not tensors or values.may_be_known(tensors)
-    ANSWERS[asked.key] = Answer(kind, answered, storages, has_numbers, operator)
+    ANSWERS[asked.key] = OperatorAnswer(kind, answered, storages, has_numbers, operator)
 
 
 def _can_be_made(one: Any) -> bool:

@@ -122,7 +122,7 @@ def _is_plain(func: Any) -> bool:
     return packet not in transfers.TRANSFERS and func not in routing.CHOICES and not is_call(func)
 
 
-def _answered(asked: answers.Question, func: Any, args: Any, kwargs: Any) -> Any:
+def _answered(asked: answers.AskedOperator, func: Any, args: Any, kwargs: Any) -> Any:
     """Return the answer to a question, as it was remembered if it was asked before."""
     fakes = asked.fakes
     known = answers.ANSWERS.get(asked.key)
@@ -142,7 +142,7 @@ def _answered(asked: answers.Question, func: Any, args: Any, kwargs: Any) -> Any
 
 def _on_device(
     func: Any, args: Any, kwargs: Any, tensors: list[Any], fakes: list[Any],
-    asked: answers.Question | None = None,
+    asked: answers.AskedOperator | None = None,
 ) -> Any:  # fmt: skip
     packet = func._overloadpacket
     _wait_for_flights(fakes)
