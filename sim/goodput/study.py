@@ -6,7 +6,7 @@ written between are counted.
 """
 
 import math
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -38,11 +38,17 @@ class Strike(NamedTuple):
     """A failure: seconds since the one before, its cause, and the node it hits.
 
     ``place`` runs from 0, the job's first node, to 1; a failure of a node outside of the job has no effect.
+    A lost node is away for ``repair_s``, by default as long as the job's others.
     """
 
     gap_s: float
     cause: Cause
     place: float = 0.0
+    repair_s: float | None = None
+
+
+Strikes = Callable[[np.random.Generator], Iterable[Strike]]
+"""Draws the failures of a life."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +101,8 @@ class _Run:
 
     def strike(self, strikes: Iterable[Strike]) -> Steps:
         """Strike the nodes of the job with failures."""
-        for number, (gap, cause, place) in enumerate(strikes):
-            yield self.env.timeout(gap)
+        for number, strike in enumerate(strikes):
+            yield self.env.timeout(strike.gap_s)
             if not self.process.is_alive:
                 return
             if number == MOST_STRIKES:
@@ -104,8 +110,8 @@ class _Run:
                     f"after {number:,} failures {self._saved_s / self.job.work_s:.1%} of the work is done; "
                     "write a shorter interval, faster repairs, more spares, rarer failures or less work"
                 )
-            if self._waiting is None and place * self._whole < self._replicas:
-                self.process.interrupt(cause)
+            if self._waiting is None and strike.place * self._whole < self._replicas:
+                self.process.interrupt(strike)
 
     def _possible(self) -> int:
         """Return the number of whole replicas that could run now."""
@@ -119,7 +125,7 @@ class _Run:
         while True:
             try:
                 if stopped:
-                    noticed = restart.noticed_s(stopped.cause) if stopped.cause else 0.0
+                    noticed = restart.noticed_s(stopped.cause.cause) if stopped.cause else 0.0
                     yield from self._gather(noticed + restart.stop_s)
                     begin = [
                         (RECOVERY, self._meeting_s()), (START, restart.start_s), (RESTORE, restart.load_s)
@@ -131,17 +137,18 @@ class _Run:
                 self._notice(stop.cause)
                 stopped = stop
 
-    def _notice(self, cause: Cause | None) -> None:
-        """Record the cause that stopped the job; a lost node returns when it is repaired."""
-        if cause:
-            self._blamed = cause
-            self.failures[cause.name] += 1
-            if cause.loses_node:
+    def _notice(self, strike: Strike | None) -> None:
+        """Record the failure that stopped the job; a lost node returns when it is repaired."""
+        if strike:
+            self._blamed = strike.cause
+            self.failures[strike.cause.name] += 1
+            if strike.cause.loses_node:
                 self._broken += 1
-                self.env.process(self._repair())
+                own_s = self.job.restart.repair_s
+                self.env.process(self._repair(own_s if strike.repair_s is None else strike.repair_s))
 
-    def _repair(self) -> Steps:
-        yield self.env.timeout(self.job.restart.repair_s)
+    def _repair(self, repair_s: float) -> Steps:
+        yield self.env.timeout(repair_s)
         self._broken -= 1
         if self._waiting:
             if self._possible() and not self._waiting.triggered:
@@ -188,7 +195,8 @@ class _Run:
             passed_s, cycle_s = self.env.now - begin, self.interval_s + write_s
             count = max(0, math.floor((passed_s - persist_s) / cycle_s))
             self._keep(count * self.interval_s, count, speed)
-            self._spend(WASTED, passed_s - count * cycle_s, stop.cause or self._blamed)
+            cause = stop.cause.cause if stop.cause else self._blamed
+            self._spend(WASTED, passed_s - count * cycle_s, cause)
             raise
         self._keep(left_s, count, speed)
         self._spend(SAVE, persist_s, None)
@@ -246,10 +254,13 @@ class Goodput:
         return {name: share for name, share in self.spent.items() if name != PRODUCTIVE}
 
 
-def study(job: LongJob, interval_s: float, *, trials: int = 100, seed: int = 0) -> Goodput:
+def study(
+    job: LongJob, interval_s: float, *, trials: int = 100, seed: int = 0, strikes: Strikes | None = None
+) -> Goodput:
     """Simulate ``trials`` lives of the job; the same seed gives the same lives.
 
-    Raise ValueError where the lives, or one of them, would take too long to simulate.
+    ``strikes`` draws failures; by default they are independent, at the rates of the job's causes. Raise
+    ValueError where the lives, or one of them, would take too long to simulate.
     """
     check_trials(trials, seed)
     wall = formulas.expected_wall(job, interval_s)
@@ -260,8 +271,8 @@ def study(job: LongJob, interval_s: float, *, trials: int = 100, seed: int = 0) 
             "rarer failures or fewer trials"
         )
     lives = [
-        live(job, interval_s, random_strikes(job, np.random.default_rng([seed, number])))
-        for number in range(trials)
+        live(job, interval_s, strikes(rng) if strikes else random_strikes(job, rng))
+        for rng in (np.random.default_rng([seed, number]) for number in range(trials))
     ]
     walls = np.array([one.wall_s for one in lives])
     mean = float(walls.mean())

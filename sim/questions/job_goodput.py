@@ -4,16 +4,21 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
+from ringside.sim.faults.file import read_faults
+from ringside.sim.faults.law import learn
 from ringside.sim.goodput.formulas import best_interval, daly, young
 from ringside.sim.goodput.job import DAY_S, Cause, Checkpoints, LongJob, causes_of_mtbf
 from ringside.sim.goodput.published import TYPICAL, Published, published
 from ringside.sim.goodput.study import Goodput, around, check_trials, study
+from ringside.sim.questions.job_faults import JobFaults
 from ringside.sim.questions.question import Question, QuestionError, argument, option
 from ringside.topologies.units import format_span, parse_duration, shown
 
 WORK_S = 30 * DAY_S
+WHOLE = 0.99
 GPUS_PER_NODE = 8
 _PERIODS_S = {"hour": 3600.0, "day": DAY_S, "week": 7 * DAY_S, "year": 365 * DAY_S}
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,2})?"
@@ -55,6 +60,17 @@ class JobGoodput(Question):
         metavar="[CAUSE=]RATE", default=(), parse=tuple, repeats=True,
     )  # fmt: skip
     mtbf: float | None = _duration("Mean time between failures of the whole job: 3h")
+    faults: str | None = option(
+        "Recorded faults of a cluster's nodes, JSON or CSV, in place of failure rates.",
+        metavar="FILE", default=None,
+    )  # fmt: skip
+    watched: int | None = option(
+        "--faults: the cluster's nodes, where its file does not say.", metavar="NODES", default=None
+    )
+    whole: float | None = option(
+        "--faults: share of the time for which spares keep the job whole.",
+        metavar="SHARE", default=None, default_text="0.99",
+    )  # fmt: skip
     work: float | None = _duration("Training time without failures: 54d", _published_or(WORK_S))
     checkpoint: float | None = _duration("Pause of training for a checkpoint: 30s")
     persist: float | None = _duration("Asynchronous: time until a restart can use a checkpoint: 2min.", "0s")
@@ -66,7 +82,7 @@ class JobGoodput(Question):
     )
     load: float | None = _duration("Time to read a checkpoint.", _published_or(TYPICAL.load_s))
     repair: float | None = _duration("Time to repair a lost node.", _published_or(TYPICAL.repair_s))
-    spares: int | None = option("Spare nodes.", default=None, default_text="0")
+    spares: int | None = option("Spare nodes.", default=None, default_text="0; with --faults by --whole")
     replica: int | None = option(
         "Elastic: continue with whole replicas of this many nodes.", metavar="NODES", default=None
     )
@@ -83,27 +99,53 @@ class JobGoodput(Question):
         """The published training; None for a custom job."""
         return None if self.training is None else published(self.training)
 
+    @cached_property
+    def job_faults(self) -> JobFaults | None:
+        """The recorded faults and their law, for the job and its spares; None without a file."""
+        if self.faults is None:
+            if given := self.changed("watched", "whole"):
+                raise QuestionError(
+                    f"`{given[0]}` is of recorded faults; write `faults` too, or leave it out"
+                )
+            return None
+        if given := self.changed("failures", "mtbf", "repair"):
+            raise QuestionError(
+                f"`faults` has failures and repairs, and so has `{given[0]}`; remove one of them"
+            )
+        share = WHOLE if self.whole is None else self.whole
+        if not 0 < share < 1:
+            raise QuestionError(f"`whole` {share:g}; write a share of the time such as 0.99")
+        history = read_faults(self.faults, self.watched)
+        law, nodes, spares = learn(history), self.nodes, self.spares
+        if nodes is None and self.known:
+            nodes = self.known.job.nodes
+        if nodes is None:
+            nodes = law.largest_job(share) if spares is None else law.nodes - spares
+        if spares is None:
+            spares = law.spares(nodes, share)
+        return JobFaults(history=history, law=law, nodes=nodes, spares=spares, seed=self.seed)
+
     def job(self) -> LongJob:
         """Return the published job with changed fields, or a custom job."""
-        known = self.known
+        known, faults = self.known, self.job_faults
         if known is None:
             self._check_complete()
         old = known.job if known else _BLANK
         sized = replace(
             old,
-            nodes=old.nodes if self.nodes is None else self.nodes,
-            spares=old.spares if self.spares is None else self.spares,
+            nodes=faults.nodes if faults else old.nodes if self.nodes is None else self.nodes,
+            spares=faults.spares if faults else old.spares if self.spares is None else self.spares,
             replica_nodes=old.replica_nodes if self.replica is None else self.replica,
         )
         starting = _given(
             detect_s=self.detect, timeout_s=self.timeout, start_s=self.restart, load_s=self.load,
-            repair_s=self.repair,
+            repair_s=faults.repair_s if faults else self.repair,
         )  # fmt: skip
         if self.restart is not None:
             starting |= {"stop_s": 0.0, "rendezvous_s": 0.0}  # restart includes them
         return replace(
             sized,
-            causes=self._causes(sized),
+            causes=faults.causes if faults else self._causes(sized),
             checkpoints=replace(old.checkpoints, **_given(write_s=self.checkpoint, persist_s=self.persist)),
             restart=replace(old.restart, **starting),
             work_s=old.work_s if self.work is None else self.work,
@@ -119,8 +161,10 @@ class JobGoodput(Question):
         wanted = [job.check_interval(one) for one in self.interval] or [best_s]
         intervals = [job.check_interval(self._whole_steps(one)) for one in wanted]
 
+        strikes = partial(self.job_faults.strikes, job) if self.job_faults else None
+
         def lived(interval_s: float) -> Goodput:
-            goodput = study(job, interval_s, trials=self.trials, seed=self.seed)
+            goodput = study(job, interval_s, trials=self.trials, seed=self.seed, strikes=strikes)
             on_interval(interval_s)
             return goodput
 
@@ -133,10 +177,12 @@ class JobGoodput(Question):
         return max(1, round(interval_s / self.step)) * self.step if self.step else interval_s
 
     def _check_complete(self) -> None:
-        if self.nodes is None:
+        if self.faults is None and self.nodes is None:
             raise QuestionError("no node count; write `nodes` 128, or the name of a published training")
-        if self.mtbf is None and not self.failures:
-            raise QuestionError("no failure rate; write `failures` 6.5/1000node-days, or `mtbf` 8h")
+        if self.faults is None and self.mtbf is None and not self.failures:
+            raise QuestionError(
+                "no failure rate; write `failures` 6.5/1000node-days, `mtbf` 8h, or a file of `faults`"
+            )
         if self.checkpoint is None:
             raise QuestionError("no checkpoint duration; write for example `checkpoint` 30s")
 
@@ -212,9 +258,12 @@ class JobGoodputs:
         lost = sum(cause.per_node_s for cause in job.causes if cause.loses_node) * job.nodes
         if not lost:
             return []
+        together = " and that faults come one by one, but these come together"
         return [
             f"a node is lost every {format_span(1 / lost)} and repaired after "
             f"{format_span(job.restart.repair_s)}; the formula assumes that no node is missing"
+            + together
+            * (self.question.job_faults is not None)
         ]
 
     @property

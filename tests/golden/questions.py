@@ -130,12 +130,13 @@ CALIBRATE = f"""
 {PUBLISHED}/abci2_a100_all_reduce_n2_r16.json --cluster abci-a100
 """
 
-GOODPUT = """
+GOODPUT = f"""
 llama3-405b --trials 10
 bloom-176b --interval 3h --step 100s --trials 10
 rsc-1 --nodes 256 --spares 0 --replica 8 --checkpoint 10s --persist 2min --trials 10
 --nodes 16 --mtbf 3h --checkpoint 30s --work 10d --trials 10 --seed 5
 --nodes 4 --failures 0/day --checkpoint 3s --trials 10
+--faults {PUBLISHED}/faults/infinitehbd.json --checkpoint 30s --nodes 300 --work 10d --trials 10
 """
 
 SCORECARD = """

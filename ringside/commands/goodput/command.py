@@ -4,9 +4,11 @@ import typer
 
 from ringside import console, options
 from ringside.options import asks
+from ringside.sim.faults.law import RELAPSE_S
 from ringside.sim.goodput.formulas import best_interval, daly, young
 from ringside.sim.goodput.published import PUBLISHED
 from ringside.sim.goodput.study import Goodput
+from ringside.sim.questions.job_faults import SHARES, JobFaults
 from ringside.sim.questions.job_goodput import JobGoodput, JobGoodputs, facts
 from ringside.topologies.disk import check_outputs
 from ringside.topologies.units import format_span
@@ -47,6 +49,8 @@ def command(
         known = question.known
         of = {"source": known.source, "assumed": known.assumed, "reported": known.reported} if known else None
         content = {"inputs": answer.inputs, "published": of, **facts(answer.job)}
+        if faults := question.job_faults:
+            content["faults"] = faults.content()
         console.print_json("goodput", {**content, "notes": answer.notes, "rows": answer.rows})
     else:
         _print(answer)
@@ -72,6 +76,8 @@ def _list(*, as_json: bool) -> None:
 
 
 def _print(answer: JobGoodputs) -> None:
+    if answer.question.job_faults:
+        _print_faults(answer.question.job_faults)
     job, known = answer.job, answer.question.known
     write, persist = job.checkpoints.write_s, job.checkpoints.persist_s
     fails = f"a failure every {format_span(job.mtbf_s)}" if job.rate else "no failures"
@@ -111,6 +117,40 @@ def _print(answer: JobGoodputs) -> None:
             for one in worst
         ]
         console.print_table([], (("cause", ""), ("failures", "a life"), ("of the time", "(%)")), rows)
+
+
+def _print_faults(faults: JobFaults) -> None:
+    """Write nodes down, as recorded and by the law, spares, and repairs by kind."""
+    content, law = faults.content(), faults.law
+    spread = content["expected"]
+    lines = [
+        *([f"source: {content['source']}"] if content["source"] else []),
+        f"{content['faults']} faults of {content['nodes_with_faults']} of {law.nodes} nodes in "
+        f"{format_span(law.span_s)}, {content['per_1000_node_days']:.3g} in 1000 node-days",
+        f"{law.relapse:.0%} of repairs are followed by another fault of the node within "
+        f"{format_span(RELAPSE_S)}, beyond what chance gives",
+        f"node-days down: {content['recorded']['node_days']:.4g}; nine of ten as long records drawn from "
+        f"the law have {spread['p5_node_days']:.4g} to {spread['p95_node_days']:.4g}",
+        f"{faults.nodes} nodes with {faults.spares} spares are whole for {content['whole']:.1%} of the time",
+    ]
+    heads = (("nodes down", ""), ("mean", ""), *((f"{share:.0%}", "of the time") for share in SHARES))
+    rows = [
+        (name.replace(" ", "_"), *(content[key][one] for one in ("mean", "p50", "p90", "p99")))
+        for name, key in (("recorded", "recorded"), ("by the law", "expected"))
+    ]
+    spares = ["-" if row["spares"] is None else row["spares"] for row in content["spares"]]
+    console.print_table(lines, heads, [*rows, ("spares_needed", "-", *spares)])
+    print("#")
+    heads = (("kind", ""), ("faults", ""), ("repair", "mean"), ("50 %", ""), ("90 %", ""))
+    kinds = [
+        (
+            one["name"].replace(" ", "_"), one["faults"],
+            *(format_span(one[key]).replace(" ", "") for key in ("mean_s", "p50_s", "p90_s")),
+        )
+        for one in content["kinds"]
+    ]  # fmt: skip
+    console.print_table([], heads, kinds)
+    print("#")
 
 
 def _row(one: Goodput) -> tuple[console.Cell, ...]:

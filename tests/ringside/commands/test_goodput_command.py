@@ -1,6 +1,7 @@
 """`ringside goodput`: its output, its options and its error messages."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -86,6 +87,47 @@ def test_rates_are_read_in_every_unit(text, per_node_day):
     assert cause.per_node_s * DAY_S == pytest.approx(per_node_day)
     assert cause.hangs == text.endswith("hang")
     assert cause.loses_node == text.endswith("lost")
+
+
+RECORD = Path(__file__).parents[3] / "validation/published/faults/infinitehbd.json"
+RECORDED = f"goodput --faults {RECORD} --checkpoint 30s --trials 10 --work 10d"
+
+
+def test_recorded_faults_say_what_is_down_and_what_spares_are_for(printed, json_of):
+    out = printed(RECORDED)
+    assert "313 faults of 159 of 400 nodes in 174 d, 4.49 in 1000 node-days" in out
+    assert "358 nodes with 42 spares are whole for 99.1% of the time" in out
+    answer = json_of(f"{RECORDED} --nodes 300 --spares 20")
+    faults = answer["faults"]
+    assert (answer["nodes"], answer["spares"]) == (300, 20)
+    assert faults["recorded"] | {"mean": 0} == {
+        "node_days": 2030.8981,
+        "mean": 0,
+        "p50": 7,
+        "p90": 26,
+        "p99": 32,
+    }
+    assert faults["expected"]["p90"] == 24
+    assert [row["share"] for row in faults["spares"]] == [0.5, 0.9, 0.99]
+    assert faults["spares"][1]["spares"] <= 20
+    assert 0.9 <= faults["whole"] < 0.99
+    assert answer["mtbf_s"] == pytest.approx(86_400_000 / faults["per_1000_node_days"] / 300)
+    assert sum(cause["name"] == "GPU" for cause in answer["causes"]) == 1
+    assert 0.5 < answer["rows"][0]["simulated"] < 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--faults nope.json", "nope.json: No such file or directory"),
+        (f"--faults {RECORD} --mtbf 3h", "--faults has failures and repairs, and so has --mtbf"),
+        (f"--faults {RECORD} --whole 2", "--whole 2; write a share of the time such as 0.99"),
+        (f"--faults {RECORD} --watched 3", "3 nodes, but 159 had faults"),
+        ("--nodes 3 --mtbf 3h --whole 0.9", "--whole is of recorded faults; write --faults too"),
+    ],
+)
+def test_faults_that_say_nothing_are_refused(refused, options, message):
+    assert message in refused(f"goodput --checkpoint 30s {options}")
 
 
 def test_a_file_of_something_else_is_left_alone(refused, tmp_path):
