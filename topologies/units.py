@@ -44,6 +44,9 @@ _RATE_UNITS = {
     for prefix, power in _DECIMAL.items()
     for unit, bits in (("B/s", 1), ("b/s", 8), ("bit/s", 8), ("bps", 8))
 }
+_AMOUNT_UNITS = {
+    prefix: Decimal(10) ** power for prefix, power in (*_DECIMAL.items(), ("B", 9), ("b", 9), ("t", 12))
+}
 _DURATION_UNITS = {
     unit: Decimal(10) ** power
     for unit, power in (("s", 0), ("ms", -3), ("us", -6), ("µs", -6), ("μs", -6), ("ns", -9), ("ps", -12))
@@ -90,6 +93,16 @@ def parse_duration(text: str) -> float:
     if value > MAX_DURATION:
         raise ValueError(f"{text!r} is too long; allowed: up to {MAX_DURATION:g} s; {advice}")
     return value
+
+
+def parse_amount(text: str) -> float:
+    """Parse a number of tokens or samples such as ``15T``, ``300B`` or ``1e12``; B is 10**9, as G is."""
+    return float(_parse(text, "an amount", _AMOUNT_UNITS, "write for example 15T, 300B or 1e12"))
+
+
+def format_amount(amount: float) -> str:
+    """Format a number of tokens or samples as people say it, exactly: ``15T``, ``300B``, ``1.2B``."""
+    return _format(amount, (("T", 12), ("B", 9), ("M", 6), ("k", 3), ("", 0)), None).strip().replace(" ", "")
 
 
 def format_size(nbytes: int) -> str:

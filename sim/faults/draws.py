@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ringside.sim.faults.history import FaultHistory, NodeFault, quantile_of
+from ringside.sim.faults.history import FaultHistory, Floats, NodeFault, quantile_of
 from ringside.sim.faults.law import FaultLaw
 
 _TRIES = 50
@@ -75,9 +75,8 @@ def _fresh(law: FaultLaw, nodes: int, rng: np.random.Generator) -> Iterator[floa
             yield now_s
 
 
-def _cumulative_rates(
-    law: FaultLaw, nodes: int, rng: np.random.Generator
-) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _cumulative_rates(law: FaultLaw, nodes: int, rng: np.random.Generator) -> Floats:
     """Return the shares of faults up to each node, with rates from a gamma law."""
     rates = rng.gamma(1 / law.offenders, law.offenders, nodes) if law.offenders > 0 else np.ones(nodes)
-    return np.cumsum(rates) / rates.sum()
+    shares: Floats = np.cumsum(rates) / rates.sum()
+    return shares

@@ -9,13 +9,15 @@ from typing import Any, ClassVar
 
 from ringside.sim.faults.file import read_faults
 from ringside.sim.faults.law import learn
+from ringside.sim.goodput.cost import Cost
 from ringside.sim.goodput.formulas import best_interval, daly, young
 from ringside.sim.goodput.job import DAY_S, Cause, Checkpoints, LongJob, causes_of_mtbf
 from ringside.sim.goodput.published import TYPICAL, Published, published
 from ringside.sim.goodput.study import Goodput, around, check_trials, study
 from ringside.sim.questions.job_faults import JobFaults
-from ringside.sim.questions.question import Question, QuestionError, argument, option
-from ringside.topologies.units import format_span, parse_duration, shown
+from ringside.sim.questions.priced import PricedQuestion
+from ringside.sim.questions.question import QuestionError, argument, option
+from ringside.topologies.units import format_span, parse_amount, parse_duration, shown
 
 WORK_S = 30 * DAY_S
 WHOLE = 0.99
@@ -41,7 +43,7 @@ def _published_or(seconds: float) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobGoodput(Question):
+class JobGoodput(PricedQuestion):
     """Goodput of a long job after failures, checkpoints and restarts; durations are in seconds.
 
     ``training`` names a published training, whose figures other fields replace. ``interval`` is the training
@@ -91,8 +93,27 @@ class JobGoodput(Question):
         metavar="DURATION", default=(), default_text="best", parse=_durations, repeats=True,
     )  # fmt: skip
     step: float | None = _duration("Time of a step: intervals are whole steps.")
+    step_tokens: float | None = option(
+        "--tokens: those of a step: 16M.", metavar="TOKENS", default=None, parse=parse_amount
+    )
     trials: int = option("Monte Carlo draws.", default=40)
     seed: int = option("Random seed.", default=0)
+
+    @property
+    def steps(self) -> int | None:
+        """The steps in which all tokens are trained on; None where they are not given."""
+        if self.tokens is None:
+            if self.step_tokens is not None:
+                raise QuestionError("`step_tokens` needs all tokens; write `tokens` 15T, or leave it out")
+            return None
+        if not self.step or not self.step_tokens:
+            raise QuestionError(
+                "`tokens` needs the time and the tokens of a step; write for example `step` 12s and "
+                "`step_tokens` 16M"
+            )
+        if self.work is not None:
+            raise QuestionError("`tokens` and `work` both say how long to train; remove one of them")
+        return math.ceil(self.tokens / self.step_tokens)
 
     @property
     def known(self) -> Published | None:
@@ -143,12 +164,15 @@ class JobGoodput(Question):
         )  # fmt: skip
         if self.restart is not None:
             starting |= {"stop_s": 0.0, "rendezvous_s": 0.0}  # restart includes them
+        work_s = old.work_s if self.work is None else self.work
+        if self.steps is not None and self.step is not None:
+            work_s = self.steps * self.step
         return replace(
             sized,
             causes=faults.causes if faults else self._causes(sized),
             checkpoints=replace(old.checkpoints, **_given(write_s=self.checkpoint, persist_s=self.persist)),
             restart=replace(old.restart, **starting),
-            work_s=old.work_s if self.work is None else self.work,
+            work_s=work_s,
         )
 
     def ask(self, *, curve: int = 0, on_interval: Callable[[float], None] = lambda _: None) -> "JobGoodputs":
@@ -186,12 +210,18 @@ class JobGoodput(Question):
         if self.checkpoint is None:
             raise QuestionError("no checkpoint duration; write for example `checkpoint` 30s")
 
-    def _causes(self, job: LongJob) -> tuple[Cause, ...]:
+    @property
+    def gpus_a_node(self) -> int:
+        """The GPUs of each node."""
         gpus = self.gpus_per_node
         if gpus is None:
             gpus = self.known.gpus_per_node if self.known else GPUS_PER_NODE
         if not 1 <= gpus <= 1024:
             raise QuestionError(f"`gpus_per_node` {gpus}; write 1 to 1024")
+        return gpus
+
+    def _causes(self, job: LongJob) -> tuple[Cause, ...]:
+        gpus = self.gpus_a_node
         if self.mtbf is not None and self.failures:
             raise QuestionError("`mtbf` and `failures` both set the failure rate; remove one of them")
         if self.mtbf is not None:
@@ -267,9 +297,23 @@ class JobGoodputs:
         ]
 
     @property
+    def costs(self) -> list[Cost]:
+        """What the job costs with each interval; none where neither tokens nor a price are given."""
+        if self.question.tokens is None and self.question.price is None:
+            return []
+        gpus = (self.job.nodes + self.job.spares) * self.question.gpus_a_node
+        return [
+            Cost(wall_s=one.wall_s, gpus=gpus, price=self.question.price, steps=self.question.steps)
+            for one in self.goodputs
+        ]
+
+    @property
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each interval: shares of all time, seconds."""
-        return [asdict(one) for one in self.goodputs]
+        """A row for each interval: shares of all time, seconds, costs."""
+        rows = [asdict(one) for one in self.goodputs]
+        for row, cost in zip(rows, self.costs, strict=False):
+            row["cost"] = cost.content()
+        return rows
 
 
 def facts(job: LongJob) -> dict[str, Any]:

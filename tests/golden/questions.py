@@ -98,6 +98,8 @@ TRAIN = """
 --model bert-large --batch 4 --cluster dgx-a100:16 --precision bfloat16 --sweep bucket-cap-mb=5,25,100
 --model resnet50 --cluster dgx-h100:2
 --model resnet50 --cluster star:8
+--model resnet50 --cluster star:8 --samples 1.2B
+--model gpt2 --cluster dgx-a100:2 --strategy fsdp --batch 4 --micro-batch 2 --tokens 300B --price 2.5
 --model resnet50 --cluster star:4 --library gloo
 --model resnet50 --cluster star:4 --library gloo --network fair
 --model gpt2 --batch 2 --cluster leaf-spine:2 --library ideal
@@ -136,6 +138,7 @@ bloom-176b --interval 3h --step 100s --trials 10
 rsc-1 --nodes 256 --spares 0 --replica 8 --checkpoint 10s --persist 2min --trials 10
 --nodes 16 --mtbf 3h --checkpoint 30s --work 10d --trials 10 --seed 5
 --nodes 4 --failures 0/day --checkpoint 3s --trials 10
+--nodes 16 --mtbf 3h --checkpoint 30s --tokens 1T --step 2s --step-tokens 4M --price 2.5 --trials 10
 --faults {PUBLISHED}/faults/infinitehbd.json --checkpoint 30s --nodes 300 --work 10d --trials 10
 """
 

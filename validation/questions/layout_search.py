@@ -2,13 +2,12 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import takewhile
-from math import prod
 from typing import Any, ClassVar
 
+from ringside.sim.goodput.cost import Cost
 from ringside.sim.questions.question import option, options_of
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import LayoutError
@@ -16,159 +15,27 @@ from ringside.sim.training.layout_mesh import mesh_of
 from ringside.sim.training.memory.room import FITS, TIGHT, TOO_LARGE
 from ringside.sim.training.mesh import Mesh
 from ringside.sim.training.parallel import ParallelTraining
-from ringside.sim.training.pipeline.layer_layout import stage_layers
-from ringside.sim.training.pipeline.schedules import SCHEDULES
 from ringside.sim.training.search.search import Found, LayoutCandidate, Pruned, Searched, search
 from ringside.sim.training.step import ParallelStep
 from ringside.sim.training.tensor.decoder import DecoderOnGpu
-from ringside.sim.workload.decoder import CHECKPOINTING
+from ringside.topologies.catalogue import split
 from ringside.topologies.names import one_of
 from ringside.topologies.placement import placement_notes
 from ringside.validation.questions.layout import ByLayout
 from ringside.validation.questions.training import FORMULA, TrainingOnCluster
+from ringside.validation.training.cost import costs
+from ringside.validation.training.layout_choices import Budget, as_options, check_fixed, layouts
 
 TOP = 5
 """The default number of ranked layouts."""
+
+DEARER = "dearer"
+"""The reason to leave out a layout that another one beats by cost."""
 
 TOKENS = 1 << 24
 """The default maximum of tokens per step: 16 Mi, as in the training of Llama 3 405B."""
 
 LAYOUT_FIELDS = tuple(one.name for one in options_of(ByLayout))
-
-
-SEARCHED_STRATEGIES = ("ddp", "fsdp", "hsdp")
-"""Strategies of current torch; others are searched only if given."""
-
-SEARCHED_SCHEDULES = ("1f1b", "interleaved1f1b", "zb-h1", "zbv")
-"""Schedules without a uniformly better alternative, except for memory."""
-
-MOST_VIRTUAL = 8
-"""Stages per pipeline rank."""
-
-MOST_SAMPLES = 8
-"""Samples per micro-batch."""
-
-MODEL = ("tp", "pp", "cp")
-"""Options whose ranks share the same samples."""
-
-Fixed = Mapping[str, Any]
-"""Values of layout options that are fixed, by name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """The common constraints of layouts: GPUs, GPUs per machine, samples per step, the model's layers."""
-
-    ranks: int
-    machine: int
-    samples: int
-    layers: int
-
-    def batch(self, fixed: Fixed) -> int:
-        """Return the samples per replica; 0 if they do not divide."""
-        shared = prod(fixed.get(name, 1) for name in MODEL)
-        replicas, rest = divmod(self.ranks, shared)
-        return 0 if rest or self.samples % replicas else self.samples // replicas
-
-
-def _strategies(budget: Budget, fixed: Fixed) -> Iterable[str]:
-    return SEARCHED_STRATEGIES
-
-
-def _tensor(budget: Budget, fixed: Fixed) -> Iterable[int]:
-    """Yield divisors of one machine's ranks: across machines tensor parallelism is too slow."""
-    return _divisors(budget.machine)
-
-
-def _pipeline(budget: Budget, fixed: Fixed) -> Iterable[int]:
-    return (count for count in _divisors(max(1, budget.ranks // fixed["tp"])) if count <= budget.layers)
-
-
-def _schedules(budget: Budget, fixed: Fixed) -> Iterable[str | None]:
-    return (None,) if fixed["pp"] == 1 else SEARCHED_SCHEDULES
-
-
-def _virtual(budget: Budget, fixed: Fixed) -> Iterable[int | None]:
-    own = SCHEDULES.get(fixed["schedule"])
-    if own is None or own.stages_a_rank is not None:
-        return (None,)
-    return _doubled(2, min(MOST_VIRTUAL, budget.layers // fixed["pp"])) or (2,)
-
-
-def _micro_batches(budget: Budget, fixed: Fixed) -> Iterable[int]:
-    batch = budget.batch(fixed)
-    return [count for count in _doubled(1, min(MOST_SAMPLES, batch)) if batch % count == 0] or (1,)
-
-
-def _checkpointing(budget: Budget, fixed: Fixed) -> Iterable[str]:
-    return CHECKPOINTING
-
-
-def _sequence_parallel(budget: Budget, fixed: Fixed) -> Iterable[bool]:
-    return (False, True) if fixed["tp"] > 1 else (False,)
-
-
-CHOICES: dict[str, Callable[[Budget, Fixed], Iterable[Any]]] = {
-    "tp": _tensor,
-    "pp": _pipeline,
-    "schedule": _schedules,
-    "virtual": _virtual,
-    "strategy": _strategies,
-    "micro_batch": _micro_batches,
-    "checkpointing": _checkpointing,
-    "sequence_parallel": _sequence_parallel,
-}
-"""The choices of each option of `ByLayout`, given those before it."""
-
-
-def layouts(budget: Budget, fixed: Fixed) -> Iterator[ByLayout]:
-    """Yield all layouts with these options, in a fixed order."""
-    return (ByLayout(**options) for options in _chosen(budget, fixed, {}, [*CHOICES]))
-
-
-def check_fixed(fixed: Fixed) -> None:
-    """Raise ValueError for options that no layout has."""
-    needed: dict[str, Any] = {"tp": 2} if fixed.get("sequence_parallel") else {}
-    if fixed.get("recompute"):
-        needed["checkpointing"] = "selective"
-    if {"schedule", "virtual", "microbatch_group"} & fixed.keys():
-        needed["pp"] = 2
-    if fixed.get("pp_layout"):
-        needed["pp"] = len(stage_layers(fixed["pp_layout"]))
-    ByLayout(**{**needed, **fixed}).layout()
-
-
-def as_options(layout: ByLayout) -> str:
-    """Return the options of ``ringside train`` for a layout."""
-    options = []
-    for one in fields(layout):
-        value = getattr(layout, one.name)
-        if value != one.default:
-            option = f"--{one.name.replace('_', '-')}"
-            if isinstance(value, bool):
-                options.append(option if value else option.replace("--", "--no-", 1))
-            else:
-                options.append(f"{option} {shlex.quote(str(value))}")
-    return " ".join(options)
-
-
-def _chosen(
-    budget: Budget, fixed: Fixed, chosen: dict[str, Any], left: list[str]
-) -> Iterator[dict[str, Any]]:
-    if not left:
-        yield {**fixed, **chosen}
-        return
-    name, *later = left
-    for value in (fixed[name],) if name in fixed else CHOICES[name](budget, chosen):
-        yield from _chosen(budget, fixed, {**chosen, name: value}, later)
-
-
-def _divisors(number: int) -> list[int]:
-    return [count for count in range(1, number + 1) if number % count == 0]
-
-
-def _doubled(first: int, most: int) -> list[int]:
-    return list(takewhile(lambda count: count <= most, (first << power for power in range(64))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,8 +53,19 @@ class LayoutSearch(TrainingOnCluster):
         metavar="NAME", default=(), parse=tuple, repeats=True,
     )  # fmt: skip
 
+    by: str = option(
+        "--search: rank by a step's time, or by cost, on fewer nodes too.",
+        metavar="time|cost", default="time",
+    )  # fmt: skip
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.by not in ("time", "cost"):
+            raise LayoutError(f"`by` {self.by!r}; write time or cost")
+        if self.by == "cost" and self.tokens is None and self.samples is None:
+            raise LayoutError("`by` cost needs an amount to train on; write `tokens` 15T, or `samples` 1.2B")
+        if self.by == "cost" and self.ranks is not None:
+            raise LayoutError("`by` cost searches numbers of nodes; leave `ranks` out")
         for name in self.fixed:
             if name not in LAYOUT_FIELDS:
                 raise LayoutError(f"`fixed` {name!r}; write {one_of(LAYOUT_FIELDS, name)}")
@@ -211,6 +89,9 @@ class LayoutSearch(TrainingOnCluster):
 
     def ask(self, *, on_progress: Callable[[str], None] = lambda _: None) -> "RankedLayouts":
         """Search; ``on_progress`` receives messages. Control-C ends the search with the result so far."""
+        self.wanted_samples(self.model)  # which refuses tokens that cannot be counted
+        if self.by == "cost":
+            return self._cheapest(on_progress)
         fixed = self.fixed_options()
         check_fixed(fixed)
         training, budget = self.parallel(), self._budget()
@@ -224,7 +105,24 @@ class LayoutSearch(TrainingOnCluster):
 
         room = partial(training.room, reserve=self.reserve)
         result = search(candidates(), self.libraries, room, top=self.top, tell=on_progress)
-        return RankedLayouts(self, training, budget, result, options)
+        return RankedLayouts(self, {budget.ranks: training}, budget, result, options)
+
+    def _cheapest(self, on_progress: Callable[[str], None]) -> "RankedLayouts":
+        """Search on all nodes, on half of them, and so on, with the same samples per step.
+
+        The cheapest layouts of all are among the fastest of each number of nodes.
+        """
+        machine, count = split(self.cluster)
+        samples, nodes = self._budget().samples, count or 1
+        counts = [nodes >> power for power in range(nodes.bit_length())]
+        answers: list[RankedLayouts] = []
+        for some in counts:
+            cluster = self.cluster if count is None else f"{machine}:{some}"
+            question = replace(self, cluster=cluster, global_batch=samples, by="time")
+            answers.append(question.ask(on_progress=partial(_tell_on, cluster, on_progress)))
+            if answers[-1].result.left:
+                break
+        return _merged(self, answers)
 
     def _budget(self) -> Budget:
         """Return the GPUs, the samples per step, and the model's layers.
@@ -258,15 +156,41 @@ def _batch(budget: Budget, mesh: Mesh) -> int:
     return batch
 
 
+def _tell_on(cluster: str, on_progress: Callable[[str], None], message: str) -> None:
+    on_progress(f"{cluster}: {message}")
+
+
+def _merged(question: LayoutSearch, answers: "Sequence[RankedLayouts]") -> "RankedLayouts":
+    """Return the cheapest layouts of several numbers of nodes, each named with its cluster."""
+    everything, options = Searched(), dict[str, ByLayout]()
+    best: dict[str, ParallelStep | None] = {}
+    for one in answers:
+        on = f"--cluster {shlex.quote(one.question.cluster)} "
+        options |= {on + name: layout for name, layout in one.options.items()}
+        everything.ranked += [layout._replace(name=on + layout.name) for layout in one.ranked]
+        everything.pruned += [layout._replace(name=on + layout.name) for layout in one.pruned]
+        everything.left += tuple(on + name for name in one.result.left)
+        best |= {everything.ranked[-len(one.ranked)].name: one.best} if one.ranked else {}
+    everything.ranked.sort(key=lambda layout: layout.step_s * layout.job.mesh.ranks)
+    for layout in everything.ranked[question.top :]:
+        reason = f"costs more: {layout.step_s:.6g} s a step on {layout.job.mesh.ranks} GPUs"
+        everything.pruned.append(Pruned(layout.name, DEARER, reason, layout.step_s, layout.peak_nbytes))
+    del everything.ranked[question.top :]
+    everything.best = best[everything.ranked[0].name] if everything.ranked else None
+    trainings = {ranks: training for one in answers for ranks, training in one.trainings.items()}
+    return RankedLayouts(question, trainings, answers[0].budget, everything, options)
+
+
 @dataclass(frozen=True, slots=True)
 class RankedLayouts:
-    """The answer: the layouts that were simulated and fit, the fastest first, and those left out.
+    """The answer: the layouts that were simulated and fit, the best first, and those left out.
 
-    ``options`` are each layout's by its name; all ranked layouts fit into a GPU.
+    ``options`` are each layout's by its name, ``trainings`` those on each number of GPUs; all ranked layouts
+    fit into a GPU.
     """
 
     question: LayoutSearch
-    training: ParallelTraining
+    trainings: Mapping[int, ParallelTraining]
     budget: Budget
     result: Searched
     options: Mapping[str, ByLayout]
@@ -278,7 +202,7 @@ class RankedLayouts:
 
     @property
     def best(self) -> ParallelStep | None:
-        """The fastest layout's step."""
+        """The best layout's step."""
         return self.result.best
 
     @property
@@ -301,27 +225,33 @@ class RankedLayouts:
     @property
     def inputs(self) -> dict[str, Any]:
         """The resolved inputs."""
-        return self.question.understood(self.training.libraries.name)
+        return self.question.understood(self.question.libraries.name)
 
     @property
     def notes(self) -> list[str]:
         """The placement of ranks, and the sources of FLOPs and of collectives, a sentence each."""
-        libraries = self.training.libraries
+        libraries = self.question.libraries
         sentences = placement_notes(self.question.ranks, libraries.placement, libraries.placed)
         sentences += [FORMULA] if self.question.model_on_gpu.precision else []
         if self.best:
-            sentences += [*self.training.notes(self.ranked[0].job.mesh), *self.best.timeline.assumes]
+            mesh = self.ranked[0].job.mesh
+            sentences += [*self.trainings[mesh.ranks].notes(mesh), *self.best.timeline.assumes]
         return sentences
+
+    @property
+    def costs(self) -> list[Cost | None]:
+        """What the training costs with each ranked layout; None if no amount to train on is given."""
+        return [self.question.cost_of(one.step_s, one.job.samples, one.job.mesh.ranks) for one in self.ranked]
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """A row for each ranked layout: its options, seconds, samples/s, bytes."""
-        return [self._row(one) for one in self.ranked]
+        return [self._row(*pair) for pair in zip(self.ranked, self.costs, strict=True)]
 
-    def _row(self, one: Found) -> dict[str, Any]:
+    def _row(self, one: Found, cost: Cost | None) -> dict[str, Any]:
         tokens = one.job.model.tokens
         throughput = one.job.samples / one.step_s
-        room = self.training.room(one.job, self.question.reserve)
+        room = self.trainings[one.job.mesh.ranks].room(one.job, self.question.reserve)
         return {
             "options": f"{one.name} --batch {one.job.batch}",
             "layout": asdict(self.options[one.name]),
@@ -334,6 +264,7 @@ class RankedLayouts:
             "reserve_bytes": room.reserve,
             "margin_bytes": room.margin(one.peak_nbytes),
             "chance": room.chance(one.peak_nbytes),
+            **costs(cost),
         }
 
     def _mfu(self, one: Found) -> float | None:

@@ -26,11 +26,12 @@ from ringside.sim.workload.devices import Device
 from ringside.topologies.placement import placement_notes
 from ringside.topologies.units import format_duration
 from ringside.validation.questions.launched import LaunchedTraining
+from ringside.validation.training.cost import costs
 
 APPLIES = {
     "model", "cluster", "settings", "ranks", "placement", "library", "network", "calibration", "anchor",
     "device", "compute_efficiency", "attention_efficiency", "power_cap", "products", "measured", "spread",
-    "contention", "reserve", *(one.name for one in fields(Disturbances)),
+    "contention", "reserve", "tokens", "samples", "price", *(one.name for one in fields(Disturbances)),
 }  # fmt: skip
 """Options of a recorded step; all else is as its script has it."""
 
@@ -132,6 +133,7 @@ class RecordedOrLaunched(LaunchedTraining):
         """Simulate the recorded step, and the draws of a disturbed one."""
         job, training, libraries = self.recorded, self.recorded_training, self.libraries
         assert job is not None
+        self.cost_of(1.0, job.samples, job.ranks)  # which refuses amounts that cannot be counted
         step = training.step()
         on_step(f"simulated {step.ranks} ranks")
         gpu, fit = self.own_gpu, None
@@ -216,6 +218,7 @@ class StepOfRecording:
             "samples": step.samples,
             "step_s": step.step_s,
             "throughput": step.throughput,
+            **costs(self.question.cost_of(step.step_s, step.samples, step.ranks)),
             "waiting_share": step.bubble_share,
             "exposed_s": step.exposed_s,
             "exposed_by_s": dict(step.exposed_by_s),

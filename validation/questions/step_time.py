@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from ringside.sim.disturbance.study import libraries_under, library_under
+from ringside.sim.goodput.cost import Cost
 from ringside.sim.libraries.find import LIBRARIES
 from ringside.sim.libraries.library import Library
 from ringside.sim.program.groups import process_group
@@ -33,6 +34,7 @@ from ringside.validation.questions.memory import allocated, kept_bytes, lighter,
 from ringside.validation.questions.models import is_timed
 from ringside.validation.questions.recorded import RecordedOrLaunched, StepOfRecording, peak_of
 from ringside.validation.questions.training import TrainingOnCluster
+from ringside.validation.training.cost import costs
 
 REMARKABLE = 0.05
 """The share of a step above which a note mentions the broadcasts of buffers."""
@@ -116,6 +118,7 @@ class StepTime(Disturbances, RecordedOrLaunched):
     ) -> "DataParallelSteps":
         """Simulate a step of DistributedDataParallel on each cluster with each bucket cap."""
         question = self.simple
+        question.wanted_samples(question.model)  # which refuses tokens that cannot be counted
         libraries = [question.bound(one) for one in clusters]
         scaled = question.data_parallel(libraries[0]).scaled(
             libraries, caps, question.global_batch, question.reserve, on_step
@@ -134,6 +137,7 @@ class StepTime(Disturbances, RecordedOrLaunched):
     def _ask_layout(self, on_step: Callable[[str], None]) -> "StepUnderLayout":
         if self.global_batch is not None:
             raise LayoutError("`global_batch` applies to plain DistributedDataParallel alone; leave it out")
+        self.wanted_samples(self.model)
         judged, libraries = self.training.step(self.job, self.reserve), self.libraries
         step = judged.step
         on_step(f"simulated {step.ranks} ranks")
@@ -253,13 +257,21 @@ class DataParallelSteps:
             "chance": self.fit.chance,
             **{name: self.steps[0].figures[name] for name in names},
             **within,
+            **(costs(self.costs[0]) if names else {}),
             **({"disturbed": self.disturbed.content()} if self.disturbed else {}),
         }
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """The steps: seconds, samples, their buckets."""
-        return [dict(one.figures) for one in self.steps]
+        return [dict(one.figures) | costs(cost) for one, cost in zip(self.steps, self.costs, strict=True)]
+
+    @property
+    def costs(self) -> list[Cost | None]:
+        """What the training costs with each step; None if no amount to train on is given."""
+        return [
+            self.question.cost_of(one.step.step_s, one.step.samples, one.step.ranks) for one in self.steps
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,6 +331,7 @@ class StepUnderLayout:
             "mfu": self.mfu,
             "hfu": self.hfu,
             "gpu_hours_per_1e9_tokens": step.gpu_hours_per_1e9_tokens,
+            **costs(self.question.cost_of(step.step_s, step.samples, step.ranks)),
             "bubble_share": step.bubble_share,
             "exposed_s": step.exposed_s,
             "exposed_by_s": step.exposed_by_s,

@@ -8,6 +8,7 @@ from typing import Any
 
 from ringside.sim.calibration import Calibration
 from ringside.sim.compute.doubt import band
+from ringside.sim.goodput.cost import Cost
 from ringside.sim.libraries.find import LIBRARIES, Options, default_library, find_library
 from ringside.sim.libraries.library import Library
 from ringside.sim.program.libraries import Libraries
@@ -29,6 +30,7 @@ from ringside.topologies.units import parse_size
 from ringside.validation.questions.kernels import OF_DECODERS, STACK_OF, OfKernels
 from ringside.validation.questions.layout import ByLayout
 from ringside.validation.questions.models import find_model, is_timed, measured_rate, with_tokens
+from ringside.validation.training.cost import PricedTraining
 
 
 def caps_of(text: str | None) -> tuple[float, ...]:
@@ -189,7 +191,7 @@ FORMULA = "model FLOPs: three times forward's matrix products, attention as the 
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
+class TrainingOnCluster(PricedTraining, ByBuckets, ByLayout, OnCluster, Training):
     """A training on a cluster, and a library for its collectives.
 
     ``library`` ``auto`` is the cluster's default. ``global_batch`` are the samples per step of strong scaling
@@ -318,6 +320,10 @@ class TrainingOnCluster(ByBuckets, ByLayout, OnCluster, Training):
     def bound(self, cluster: str | None = None) -> Library:
         """Return the library of all ranks together, on this cluster or on another of the same machines."""
         return self._bound(cluster or self.cluster, self.ranks, self.placement)
+
+    def cost_of(self, step_s: float, samples: int | None, ranks: int) -> Cost | None:
+        """Return what the training costs in such steps; None if no amount to train on is given."""
+        return self.cost(self.model, step_s, samples, ranks)
 
     def _bound(self, cluster: str, ranks: int | None, placement: str) -> Library:
         name, options = self.library, Options(network=self.network, placement=placement)

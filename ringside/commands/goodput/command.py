@@ -5,13 +5,14 @@ import typer
 from ringside import console, options
 from ringside.options import asks
 from ringside.sim.faults.law import RELAPSE_S
+from ringside.sim.goodput.cost import Cost
 from ringside.sim.goodput.formulas import best_interval, daly, young
 from ringside.sim.goodput.published import PUBLISHED
 from ringside.sim.goodput.study import Goodput
 from ringside.sim.questions.job_faults import SHARES, JobFaults
 from ringside.sim.questions.job_goodput import JobGoodput, JobGoodputs, facts
 from ringside.topologies.disk import check_outputs
-from ringside.topologies.units import format_span
+from ringside.topologies.units import format_amount, format_span
 
 CURVE_POINTS = 9
 
@@ -98,6 +99,7 @@ def _print(answer: JobGoodputs) -> None:
             f"best interval {format_span(best_interval(job))}, by Young "
             f"{format_span(young(write, job.mtbf_s))}, by Daly {format_span(daly(write, job.mtbf_s))}"
         )
+    lines += [_cost_line(answer, *pair) for pair in zip(answer.goodputs, answer.costs, strict=False)]
     console.print_table([*lines, *answer.notes], HEADS, [_row(one) for one in answer.goodputs])
     first = answer.goodputs[0]
     print("#")
@@ -151,6 +153,17 @@ def _print_faults(faults: JobFaults) -> None:
     ]  # fmt: skip
     console.print_table([], heads, kinds)
     print("#")
+
+
+def _cost_line(answer: JobGoodputs, one: Goodput, cost: Cost) -> str:
+    """Return what the job costs with an interval."""
+    amount = "" if cost.steps is None else f"{format_amount(answer.question.tokens or 0)} tokens: "
+    steps = "" if cost.steps is None else f"{cost.steps:,} steps, "
+    spares = ", spare ones too" if answer.job.spares else ""
+    return (
+        f"{amount}{steps}{cost.text()}, failures included; {cost.gpus:,} GPUs{spares}, "
+        f"a checkpoint every {format_span(one.interval_s)}"
+    )
 
 
 def _row(one: Goodput) -> tuple[console.Cell, ...]:

@@ -13,6 +13,7 @@ from ringside.sim.training.memory.room import FITS, TIGHT, MemoryFit
 from ringside.topologies.units import format_duration
 from ringside.validation.questions.step_time import DataParallelSteps, StepTime, StepUnderLayout
 from ringside.validation.questions.training import FORMULA
+from ringside.validation.training.cost import cost_text
 
 HEADS = (
     *(("nodes", ""), ("ranks", ""), ("cap", "(MiB)"), ("step", "(ms)"), ("samples", "(1/s)")),
@@ -147,8 +148,18 @@ class StepsAnswer:
             f"{question.optimizer}{', ' + hook if hook else ''}",
             f"memory of a GPU {gib(steps.fit.nbytes)} of {gib(question.gpu.memory)} ({purposes}): "
             f"{fitting(steps.fit)}",
+            *self._costs(),
             "step = compute + slowed (by collectives beside it) + copy (of buckets) + exposed",
             self._scaling(),
+        ]
+
+    def _costs(self) -> list[str]:
+        """Return what the training costs with each step, where that is asked for."""
+        names = [f"{self.swept[1]} {value:g}: " for value in self.swept[2]] if self.swept else [""]
+        return [
+            name + cost_text(self.steps.question, cost)
+            for name, cost in zip(names, self.steps.costs, strict=True)
+            if cost
         ]
 
 
@@ -349,6 +360,8 @@ class ParallelAnswer:
             + "".join(f", {name} {seconds / step.step_s:.1%}" for name, seconds in step.exposed_by_s.items()),
             self._memory(),
         ]
+        if cost := question.cost_of(step.step_s, step.samples, step.ranks):
+            lines.insert(1, cost_text(question, cost))
         return lines if answer.mfu is None else [*lines, FORMULA]
 
     def _rates(self) -> list[str]:

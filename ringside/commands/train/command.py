@@ -85,6 +85,7 @@ def command(
     ] = False,
     top: int = 0,
     fixed: Sequence[str] = (),
+    by: str = "time",
     memory: Memory = False,
     plot: options.Plot = None,
     plot_memory: PlotMemory = None,
@@ -114,10 +115,14 @@ def command(
             )
         options = {one.name: getattr(question.simple, one.name) for one in options_of(TrainingOnCluster)}
         named = [*(fixed or ()), *(name for name in LAYOUT_FIELDS if name in given)]
-        answer = train_search.run(LayoutSearch(**options, top=top, fixed=named), plot=plot, trace=trace)
+        answer = train_search.run(
+            LayoutSearch(**options, top=top, fixed=named, by=by), plot=plot, trace=trace
+        )
     else:
         if fixed or top != TOP:
             raise ValueError(f"--{'fixed' if fixed else 'top'} is of --search; add it, or leave it out")
+        if by != "time":
+            raise ValueError("--by is of --search; add it, or leave it out")
         answer = _asked(question, sweep, plot, trace)
         if plot_memory or memory:
             answer = _with_memory(answer, plot_memory, shown=memory)

@@ -13,11 +13,14 @@ from ringside import console
 from ringside.commands.train.answer import gib
 from ringside.errors import with_options
 from ringside.report.page import Page, Table
+from ringside.sim.goodput.cost import Cost
 from ringside.sim.training.memory.room import TIGHT, TOO_LARGE
 from ringside.sim.training.search.search import IMPOSSIBLE, Pruned
 from ringside.topologies.disk import write_file
 from ringside.topologies.units import format_duration
-from ringside.validation.questions.layout_search import CHOICES, LayoutSearch, RankedLayouts
+from ringside.validation.questions.layout_search import LayoutSearch, RankedLayouts
+from ringside.validation.training.cost import cost_text
+from ringside.validation.training.layout_choices import CHOICES
 
 SHORT = {"micro_batch": "micro", "checkpointing": "ckpt", "sequence_parallel": "seq-par"}
 """Short heads of columns."""
@@ -80,20 +83,23 @@ class SearchAnswer:
 
     def _table(self) -> tuple[list[tuple[str, str]], list[tuple[console.Cell, ...]]]:
         answer = self.ranked
+        unit = "" if None in answer.costs else "(GPU-h)" if answer.question.price is None else "($)"
         names = [name for name in CHOICES if any(row["layout"][name] for row in answer.rows)]
         heads = [
-            *(("", ""), ("step", "(ms)"), *((SHORT.get(name, name), "") for name in names)),
+            *(("", ""), *((("GPUs", ""), ("days", ""), ("cost", unit)) if unit else ())),
+            *(("step", "(ms)"), *((SHORT.get(name, name), "") for name in names)),
             *(("memory", "(GiB)"), ("margin", "(GiB)"), ("MFU", "(%)"), ("samples", "(1/s)")),
             *(("replicas", ""), ("batch", ""), ("chance", "(%)")),
         ]
         cells = [
             (
-                *(place, row["step_s"] * 1e3, *(_cell(row["layout"][name]) for name in names)),
+                *(place, *((cost.gpus, cost.days, _amount(cost)) if cost else ())),
+                *(row["step_s"] * 1e3, *(_cell(row["layout"][name]) for name in names)),
                 *(row["memory_bytes"] / 2**30, row["margin_bytes"] / 2**30),
                 *("-" if row["mfu"] is None else row["mfu"] * 100, row["throughput"]),
                 *(answer.budget.samples // row["batch"], row["batch"], row["chance"] * 100),
             )
-            for place, row in enumerate(answer.rows, 1)
+            for place, (row, cost) in enumerate(zip(answer.rows, answer.costs, strict=True), 1)
         ]
         return heads, cells
 
@@ -125,9 +131,10 @@ class SearchAnswer:
     def _comments(self) -> list[str]:
         answer, question = self.ranked, self.ranked.question
         kinds = Counter(one.kind for one in answer.pruned)
+        fewer = ", its half, and so on" if question.by == "cost" else ""
         lines = [
             f"{answer.considered} layouts of {question.model} on the {_gpus(answer.budget.ranks)} of "
-            f"{question.where}, {answer.budget.samples} samples a step; collectives of "
+            f"{question.where}{fewer}, {answer.budget.samples} samples a step; collectives of "
             f"{question.libraries.name}",
             question.computing,
             f"memory of a GPU {gib(question.gpu.memory)}; margin: left of it beside a layout's own reserve",
@@ -135,6 +142,8 @@ class SearchAnswer:
         if answer.rows:
             best = answer.rows[0]
             lines.insert(0, f"the best takes {format_duration(best['step_s'], 4)}: {best['options']}")
+            if cost := answer.costs[0]:
+                lines.insert(1, cost_text(question, cost))
         else:
             lines.insert(0, self._none(kinds))
         if kinds:
@@ -190,6 +199,11 @@ def _reason(one: Pruned) -> tuple[str, str]:
 def _left_out(one: Pruned) -> dict[str, Any]:
     return {"options": one.name, "kind": one.kind, "reason": with_options(one.reason),
             "at_least_s": one.step_s, "memory_bytes": one.nbytes}  # fmt: skip
+
+
+def _amount(cost: Cost) -> str:
+    """Return dollars, or GPU-hours without a price."""
+    return f"{cost.gpu_hours if cost.dollars is None else cost.dollars:.4g}"
 
 
 def _gpus(count: int) -> str:

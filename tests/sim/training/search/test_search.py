@@ -16,8 +16,9 @@ from ringside.sim.training.search.search import SLOWER, LayoutCandidate, search
 from ringside.sim.training.step import ParallelStep
 from ringside.sim.workload.devices import device
 from ringside.validation.questions.layout import ByLayout
-from ringside.validation.questions.layout_search import Budget, LayoutSearch, as_options, job_of, layouts
+from ringside.validation.questions.layout_search import LayoutSearch, job_of
 from ringside.validation.questions.training import Training
+from ringside.validation.training.layout_choices import Budget, as_options, layouts
 
 MODEL = "gpt2:256"
 QUESTION = LayoutSearch(model=MODEL, cluster="dgx-a100:1", library="nccl")

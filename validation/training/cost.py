@@ -1,0 +1,74 @@
+"""What a training costs by its step: the amount to train on over that of a step."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ringside.sim.goodput.cost import Cost
+from ringside.sim.questions.priced import PricedQuestion
+from ringside.sim.questions.question import QuestionError, option
+from ringside.sim.workload.decoder import Decoder
+from ringside.topologies.units import format_amount, parse_amount
+from ringside.validation.questions.models import tokens_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class PricedTraining(PricedQuestion):
+    """The tokens or samples to train on, and the price of a GPU; `cost` is what that comes to."""
+
+    samples: float | None = option(
+        "Samples to train on, of models without tokens: 1.2B.",
+        metavar="SAMPLES", default=None, parse=parse_amount,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.samples is not None and not 1 <= self.samples <= 1e18:
+            raise QuestionError(f"`samples` {self.samples:g}; write 1 to 1e18, such as 1.2B")
+        if self.samples is not None and self.tokens is not None:
+            raise QuestionError("`tokens` and `samples` both say how much to train on; remove one of them")
+        if self.price is not None and self.samples is None and self.tokens is None:
+            raise QuestionError("`price` needs an amount to train on; write `tokens` 15T, or `samples` 1.2B")
+
+    def wanted_samples(self, model: str | Decoder) -> float | None:
+        """Return the samples to train on; None if no amount is given.
+
+        Raise QuestionError for tokens where the model's samples have none, or an unknown number.
+        """
+        if self.tokens is None:
+            return self.samples
+        each = tokens_of(model)
+        if each is None:
+            raise QuestionError(
+                f"`tokens` {self.tokens:g}, but samples of {model} have no known number of tokens; write "
+                "`samples`, for example `samples` 1.2B"
+            )
+        return self.tokens / each
+
+    def cost(self, model: str | Decoder, step_s: float, samples: int | None, gpus: int) -> Cost | None:
+        """Return the cost in steps of ``step_s`` seconds with that many samples; None if no amount is given.
+
+        Nothing fails: `JobGoodput` adds failures.
+        """
+        wanted = self.wanted_samples(model)
+        if wanted is None:
+            return None
+        if samples is None:
+            raise QuestionError(
+                f"the samples of a step of {model} are unknown; record it again with --samples, or leave "
+                "the amount to train on out"
+            )
+        steps = math.ceil(wanted / samples * (1 - 1e-12))
+        return Cost(wall_s=steps * step_s, gpus=gpus, price=self.price, steps=steps)
+
+
+def cost_text(question: PricedTraining, cost: Cost) -> str:
+    """Return what a training costs as a sentence."""
+    amount, unit = (question.samples, "samples") if question.tokens is None else (question.tokens, "tokens")
+    assert amount is not None
+    return f"{format_amount(amount)} {unit}: {cost.steps:,} steps, {cost.text()}, if nothing fails"
+
+
+def costs(cost: Cost | None) -> dict[str, Any]:
+    """Return a cost as an answer's figure; nothing where none is asked for."""
+    return {} if cost is None else {"cost": cost.content()}
