@@ -32,7 +32,7 @@ _PLAIN = {
 }
 
 
-class AskedOperator(NamedTuple):
+class OperatorCall(NamedTuple):
     """An operator's call as far as its answer is up to it, and the fake tensors that it is given."""
 
     key: Hashable
@@ -105,7 +105,7 @@ ANSWERS: dict[Hashable, OperatorAnswer] = {}
 """Those of this process."""
 
 
-def question(func: Any, args: Any, kwargs: Any) -> AskedOperator | None:
+def question(func: Any, args: Any, kwargs: Any) -> OperatorCall | None:
     """Return the question that a call is; None if its answer is up to more than can be compared."""
     if func.namespace not in _REMEMBERED or func._overloadpacket.__name__ in _NOT_REMEMBERED:
         return None
@@ -120,7 +120,7 @@ def question(func: Any, args: Any, kwargs: Any) -> AskedOperator | None:
             parts.append(name)
             if not _add((value,), parts, fakes):
                 return None
-    return AskedOperator(tuple(parts), fakes)
+    return OperatorCall(tuple(parts), fakes)
 
 
 def _add(some: Iterable[Any], parts: list[Any], fakes: list[Any]) -> bool:
@@ -169,24 +169,24 @@ def allows_tf32(func: Any) -> bool:
     return bool(own.fp32_precision == "tf32")
 
 
-def remember(asked: AskedOperator, func: Any, result: Any, operator: Operator | None) -> None:
+def remember(call: OperatorCall, func: Any, result: Any, operator: Operator | None) -> None:
     """Remember what an operator returned and put on the tape, if another such call would return the same."""
     kind = type(result) if isinstance(result, list | tuple) else None
     items = list(result) if kind else [result]
     tensors = [one for one in items if isinstance(one, torch.Tensor)]
-    given = set(map(id, asked.fakes))
+    given = set(map(id, call.fakes))
     if kind not in (None, list, tuple) or not all(id(one) in given or _can_be_made(one) for one in items):
         return
-    owners = [one.untyped_storage()._cdata for one in asked.fakes]
+    owners = [one.untyped_storage()._cdata for one in call.fakes]
     storages = []
     for one in tensors:
         storage = one.untyped_storage()
         if storage._cdata not in owners and not _is_alone(one, tensors):
             owners.append(storage._cdata)
             storages.append(storage.nbytes())
-    answered = [_item(one, asked.fakes, owners) if isinstance(one, torch.Tensor) else one for one in items]
+    answered = [_item(one, call.fakes, owners) if isinstance(one, torch.Tensor) else one for one in items]
     has_numbers = func._schema.is_mutable or not tensors or values.may_be_known(tensors)
-    ANSWERS[asked.key] = OperatorAnswer(kind, answered, storages, has_numbers, operator)
+    ANSWERS[call.key] = OperatorAnswer(kind, answered, storages, has_numbers, operator)
 
 
 def _can_be_made(one: Any) -> bool:

@@ -14,7 +14,7 @@ from ringside.real.record.script.patches import everywhere
 
 def install() -> None:
     """Replace PyTorch's functions that make all chunks: thousands for each parameter of a large job."""
-    everywhere(_fsdp_common._chunk_with_empty, AskedChunks)
+    everywhere(_fsdp_common._chunk_with_empty, LazyChunks)
     placement: Any = placement_types._StridedShard
     placement.local_shard_size_and_offset = once(placement.local_shard_size_and_offset)
 
@@ -24,13 +24,13 @@ def once(function: Callable[..., Any]) -> Callable[..., Any]:
     known = cache(function)
 
     @wraps(function)
-    def asked(*args: Any, **kwargs: Any) -> Any:
+    def remembered(*args: Any, **kwargs: Any) -> Any:
         return deepcopy(known(*args, **kwargs))
 
-    return asked
+    return remembered
 
 
-class AskedChunks(Sequence[torch.Tensor]):
+class LazyChunks(Sequence[torch.Tensor]):
     """What ``torch.chunk`` returns, with empty tensors up to ``count``; each is made when it is asked for."""
 
     def __init__(self, tensor: torch.Tensor, num_chunks: int, dim: int) -> None:

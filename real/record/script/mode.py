@@ -83,9 +83,9 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
             return func(*args, **kwargs)
         if _is_plain(func) or transfers.stays(func, args, kwargs):
-            asked = answers.question(func, args, kwargs)
-            if asked is not None and (asked.fakes or _is_made_there(kwargs)):
-                return _answered(asked, func, args, kwargs)
+            call = answers.question(func, args, kwargs)
+            if call is not None and (call.fakes or _is_made_there(kwargs)):
+                return _answered(call, func, args, kwargs)
         tensors = values.tensors_in((*args, *kwargs.values()))
         fakes = [one for one in tensors if isinstance(one, FakeTensor)]
         if not fakes and not _is_made_there(kwargs):
@@ -122,12 +122,12 @@ def _is_plain(func: Any) -> bool:
     return packet not in transfers.TRANSFERS and func not in routing.CHOICES and not is_call(func)
 
 
-def _answered(asked: answers.AskedOperator, func: Any, args: Any, kwargs: Any) -> Any:
+def _answered(call: answers.OperatorCall, func: Any, args: Any, kwargs: Any) -> Any:
     """Return the answer to a question, as it was remembered if it was asked before."""
-    fakes = asked.fakes
-    known = answers.ANSWERS.get(asked.key)
+    fakes = call.fakes
+    known = answers.ANSWERS.get(call.key)
     if known is None:
-        return _on_device(func, args, kwargs, fakes, fakes, asked)
+        return _on_device(func, args, kwargs, fakes, fakes, call)
     _wait_for_flights(fakes)
     result = known.again(fakes)
     if known.has_numbers or values.has_decided():
@@ -142,7 +142,7 @@ def _answered(asked: answers.AskedOperator, func: Any, args: Any, kwargs: Any) -
 
 def _on_device(
     func: Any, args: Any, kwargs: Any, tensors: list[Any], fakes: list[Any],
-    asked: answers.AskedOperator | None = None,
+    call: answers.OperatorCall | None = None,
 ) -> Any:  # fmt: skip
     packet = func._overloadpacket
     _wait_for_flights(fakes)
@@ -174,9 +174,9 @@ def _on_device(
     values.compute_twins(func, args, kwargs, fakes, result)
     routing.choose(func, args, kwargs, result)
     operator = _post(func, args, kwargs, tensors, result)
-    again = answers.question(func, args, kwargs) if asked is not None else None
-    if asked is not None and again is not None and again.key == asked.key:  # else it has resized an argument
-        answers.remember(asked, func, result, operator)
+    again = answers.question(func, args, kwargs) if call is not None else None
+    if call is not None and again is not None and again.key == call.key:  # else it has resized an argument
+        answers.remember(call, func, result, operator)
     return result
 
 

@@ -19,12 +19,12 @@ def test_a_chunk_is_that_of_all_chunks_that_pytorch_makes(shape):
     torch = pytest.importorskip("torch")
     from torch.distributed.fsdp._fully_shard._fsdp_common import _chunk_with_empty
 
-    from ringside.real.record.script.chunks import AskedChunks
+    from ringside.real.record.script.chunks import LazyChunks
 
     tensor = torch.arange(shape[0] * shape[1]).reshape(shape)
     for dim in (0, 1):
         for count in (1, 2, 4, 7, 16):
-            every, own = _chunk_with_empty(tensor, count, dim=dim), AskedChunks(tensor, count, dim=dim)
+            every, own = _chunk_with_empty(tensor, count, dim=dim), LazyChunks(tensor, count, dim=dim)
             assert len(own) == len(every)
             assert [(one.shape, one.tolist()) for one in own] == [(one.shape, one.tolist()) for one in every]
             assert own[-1].shape == every[-1].shape
