@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ringside.sim.questions.cluster_facts import ClusterFacts as ClusterFacts
     from ringside.sim.questions.collective_time import CollectiveTime as CollectiveTime
     from ringside.sim.questions.coverage import Coverage as Coverage
+    from ringside.sim.questions.hang_cause import HangCause as HangCause
     from ringside.sim.questions.job_goodput import JobGoodput as JobGoodput
     from ringside.sim.questions.program_time import ProgramTime as ProgramTime
     from ringside.sim.questions.program_verdict import ProgramVerdict as ProgramVerdict
@@ -110,6 +111,7 @@ else:
         "Fit": "ringside.sim.calibration",
         "Fitting": "ringside.validation.questions.comparison",
         "Goodput": "ringside.sim.goodput.study",
+        "HangCause": "ringside.sim.questions.hang_cause",
         "JobGoodput": "ringside.sim.questions.job_goodput",
         "JobProfile": "ringside.validation.questions.job_profile",
         "LayoutSearch": "ringside.validation.questions.layout_search",

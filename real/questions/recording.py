@@ -48,6 +48,10 @@ class ScriptRecording(Question):
         metavar="PACKAGE", factory=tuple, parse=_parse_command, repeats=True,
     )  # fmt: skip
 
+    every_rank: bool = option(
+        "Record every rank, of up to 16: none stands for those that seem to do the same.", default=False
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.command:
@@ -80,6 +84,7 @@ class ScriptRecording(Question):
             script=script, is_module=self.module, arguments=tuple(arguments), ranks=self.ranks,
             per_node=self.per_node, steps=self.steps, timeout_s=self.timeout, with_source=self.with_source,
             shims=tuple(self.shim), without=tuple(self.without), samples=self.samples,
+            every_rank=self.every_rank,
         )  # fmt: skip
         return Recording(self, record_job(job, on_rank))
 

@@ -17,7 +17,8 @@ from ringside.sim.recorded.job import RecordedJob
 class ScriptJob:
     """A script, or module, with its arguments, as a job of ``ranks`` ranks.
 
-    ``samples`` of a step are those of all ranks; None are those that its loaders say.
+    ``samples`` of a step are those of all ranks; None are those that its loaders say. With
+    ``every_rank`` none stands for another.
     """
 
     script: str
@@ -31,6 +32,7 @@ class ScriptJob:
     shims: tuple[str, ...] = ()
     samples: int | None = None
     without: tuple[str, ...] = ()
+    every_rank: bool = False
 
     def order(self, folder: Path, rank: int) -> RankOrder:
         """Return the order of a rank."""
@@ -58,6 +60,8 @@ def record_job(job: ScriptJob, on_rank: Callable[[int], None] = lambda _: None) 
 
 def _record_roles(job: ScriptJob, processes: RankProcesses) -> dict[int, tuple[int, ...]]:
     """Record a rank of each role and check one more; return the ranks of each."""
+    if job.every_rank:
+        return _record_all(job, processes, f"{job.ranks} ranks to be recorded one by one")
     processes.record([0])
     while True:
         alike = roles(processes.parts, job.ranks)

@@ -57,7 +57,7 @@ def read(path: Path) -> ProgramFile:
     Raise `FormatError` that says where something is wrong.
     """
     if is_job_file(path):
-        return _recorded(read_job(path))
+        return of_recorded(read_job(path))
     if path.suffix == ".goal":
         parsed = goal.loads(text_of(path), str(path))
         placed = f"{parsed.placed} nodes name a processor or a card of their rank, which is ignored"
@@ -84,7 +84,7 @@ def read(path: Path) -> ProgramFile:
     return ProgramFile(len(ranks), make, tuple(notes))
 
 
-def _recorded(job: RecordedJob) -> ProgramFile:
+def of_recorded(job: RecordedJob) -> ProgramFile:
     """Return a recorded job's program, whose operators take no time without a GPU that prices them."""
     notes = (f"{title(job)} as recorded; operators take no time, for which ask ringside train", *job.notes)
     return ProgramFile(job.ranks, lambda library: Playing(job, library=library).program(), notes, "nccl")

@@ -125,7 +125,8 @@ def _called(operation: Operation) -> str:
         nbytes = action.collective.nbytes
     else:
         nbytes = sum(part.nbytes for part in action.parts if isinstance(part, Send))
-    return f"{operation.name} of {nbytes} bytes ({operation.where})"
+    where = f" ({operation.where})" if operation.where else ""
+    return f"{operation.name} of {nbytes} bytes{where}"
 
 
 def _ranks(ranks: list[int]) -> str:

@@ -6,9 +6,12 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from ringside import console, options
+from ringside.commands.program.training_script import is_training_script
 from ringside.options import asks_one_of
 from ringside.real.questions.program_run import ProgramRun
+from ringside.sim.flight.file import is_flight
 from ringside.sim.formats.program_files import check_export, write
+from ringside.sim.questions.hang_cause import HangCause
 from ringside.sim.questions.program_time import ProgramTime
 from ringside.sim.questions.program_verdict import ProgramProof, ProgramVerdict
 from ringside.sim.questions.question import Question, options_of
@@ -27,6 +30,14 @@ _OF_SIMULATIONS = {*(_FIELDS[ProgramTime] - _FIELDS[ProgramRun]), "plot"}
 def command(
     values: dict[str, Any],
     context: typer.Context,
+    more: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="MORE...",
+            help="More dumps; or after -- the arguments of a training script.",
+            show_default=False,
+        ),
+    ] = None,
     only_check: Annotated[bool, typer.Option("--check", help="Only prove that it ends.")] = False,
     real: Annotated[bool, typer.Option("--real", help="Run it for real, over torch.distributed.")] = False,
     output: Annotated[
@@ -40,6 +51,15 @@ def command(
     json: options.Json = False,
 ) -> None:
     """Prove that a job of collectives and messages ends, or show who waits; simulate or run it."""
+    file = values.get("file")
+    if file is not None and (is_flight(file) or is_training_script(file)):
+        show = _hang if is_flight(file) else _trained
+        show(values, tuple(more or ()), console.given(context), plot, as_json=json)
+        return
+    if more:
+        raise ValueError(
+            f"{more[0]}: only a training script has arguments, and only dumps are several; remove it"
+        )
     placed = "cluster" in values
     _refuse_misplaced(console.given(context), real=real, only_check=only_check, placed=placed)
     if real:
@@ -60,6 +80,35 @@ def command(
         with console.simulating("recording") as bar:
             proof = question.ask(tell=bar.done)
         _show(proof, export, as_json=json)
+
+
+def _hang(
+    values: dict[str, Any], more: tuple[str, ...], given: set[str], plot: Path | None, *, as_json: bool
+) -> None:
+    """Say why a job hangs, by its dumps."""
+    from ringside.commands.program import dumps
+
+    if misplaced := _flags(given - {"file", "more", "ranks", "plot", "json", "all_columns"}):
+        raise ValueError(f"{misplaced}: dumps of a job that hangs are not simulated or run; remove it")
+    paths = (str(values["file"]), *more)
+    dumps.run(HangCause(dumps=paths, ranks=values.get("ranks")), plot, as_json=as_json)
+
+
+def _trained(
+    values: dict[str, Any], more: tuple[str, ...], given: set[str], _: Path | None, *, as_json: bool
+) -> None:
+    """Prove a training script's step, as `ringside record` records it."""
+    from ringside.commands.program import training_script
+
+    file = values["file"]
+    if misplaced := _flags(given - {"file", "more", "ranks", "library", "only_check", "json", "all_columns"}):
+        raise ValueError(
+            f"{misplaced}: {file} is a training script, which is only proved; for times ringside record "
+            f"-o job.json {file}, and job.json in its place"
+        )
+    _show(
+        training_script.proof(file, more, values.get("ranks"), values.get("library")), None, as_json=as_json
+    )
 
 
 def _made(question: type[Asked], values: dict[str, Any]) -> Asked:
