@@ -6,7 +6,7 @@ depends on anything else is 1, or False.
 """
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +22,9 @@ CHOSEN = 2**24
 
 _TRUE = (torch.ops.aten.all,)
 """Operators whose unknown flag is True: numbers are finite, masks hide nothing."""
+
+_OF_HOST = {torch.ops.aten._pack_padded_sequence: 1}
+"""Operators that give the host a tensor, and which: the sizes of an RNN's batches."""
 
 FAKE = FakeTensorMode(allow_non_fake_inputs=True)
 """The mode of all fake tensors of this process."""
@@ -195,7 +198,7 @@ def of_twins(func: Any, args: Any, kwargs: Any, device: torch.device) -> Any:
         (decide if is_decided else learn)(fake, value)
         return fake
 
-    return tree_map(placed, func(*own_args, **own_kwargs))
+    return _with_those_of_host(func, func(*own_args, **own_kwargs), placed)
 
 
 def of_assumed(func: Any, args: Any, kwargs: Any, device: torch.device) -> Any:
@@ -219,4 +222,13 @@ def of_assumed(func: Any, args: Any, kwargs: Any, device: torch.device) -> Any:
         with FAKE:
             return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
 
-    return tree_map(placed, func(*tree_map(own, args), **tree_map(own, dict(kwargs))))
+    result = func(*tree_map(own, args), **tree_map(own, dict(kwargs)))
+    return _with_those_of_host(func, result, placed)
+
+
+def _with_those_of_host(func: Any, result: Any, placed: Callable[[Any], Any]) -> Any:
+    """Return an operator's result with its tensors placed on the device, but for one of the host's."""
+    own = _OF_HOST.get(func._overloadpacket)
+    if own is None:
+        return tree_map(placed, result)
+    return tuple(one if number == own else placed(one) for number, one in enumerate(result))

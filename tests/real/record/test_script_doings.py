@@ -61,6 +61,15 @@ for _ in range(5):
     for one in (torch.nn.GRU, torch.nn.LSTM):
         one(4, 4).cuda()(torch.randn(3, 2, 4, device="cuda"))[0].sum().backward()
 """,
+    "sequences of several lengths": """
+sizes = torch.tensor([5, 3])
+for _ in range(5):
+    step()
+    sounds = torch.randn(2, 5, 4, device="cuda")
+    packed = torch.nn.utils.rnn.pack_padded_sequence(sounds, sizes, batch_first=True)
+    letters, own = torch.nn.utils.rnn.pad_packed_sequence(torch.nn.LSTM(4, 4).cuda()(packed)[0])
+    assert letters.shape == (5, 2, 4) and own.tolist() == [5, 3]
+""",
     "groups of products": """
 for _ in range(5):
     step()
