@@ -1,6 +1,7 @@
 """What recorded ranks tell each other, as files in a folder that they share: objects and steering numbers.
 
-Who waits for a rank that is not being recorded asks for it; `ringside.real.record.launch` starts it.
+Who waits for a rank that is not being recorded asks for it; `ringside.real.record.processes` starts it. A
+rank whose steps were steady earlier says no more: who waits for it has its last letter again.
 """
 
 import os
@@ -61,9 +62,14 @@ def _put(name: str, content: Any) -> None:
 
 
 def _get(name: str, source: int) -> Any:
-    file = _folder / name
+    file, ended = _folder / name, _folder.parent / f"rank{source}.json"
     if not file.exists():
         (_folder / f"{ASKED}{source}").touch()
-        while not file.exists():
+        while not file.exists() and not ended.exists():
             time.sleep(_PAUSE_S)
+    while not file.exists():
+        kind, _, number = file.name.rpartition("-")
+        if number == "1":
+            raise EOFError(f"rank {source}, whose recording has ended, did not send this")
+        file = _folder / f"{kind}-{int(number) - 1}"
     return pickle.loads(file.read_bytes())

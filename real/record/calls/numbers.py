@@ -69,12 +69,7 @@ def _message(call: ParsedCall, action: PeerMessage) -> Callable[[], None] | None
 
     def arrive() -> None:
         for one, numbers in zip(tensors, letter(), strict=True):
-            if numbers is None:
-                _unknown(one)
-            elif isinstance(one, FakeTensor):
-                values.learn(one, numbers.reshape(one.shape))
-            else:
-                one.copy_(numbers.reshape(one.shape))
+            _learn(one, numbers)
 
     return arrive
 
@@ -85,15 +80,23 @@ def _travels(tensor: torch.Tensor) -> bool:
 
 
 def _broadcast(call: ParsedCall, action: GroupCall) -> None:
-    """Have what the root has, if it is known there and not here."""
-    for one in _tensors(call.arguments.get("tensors")):
-        if _travels(one) and action.root == dist.get_rank():
+    """Have what the root has, if it is known there."""
+    assert action.root is not None
+    for one in filter(_travels, _tensors(call.arguments.get("tensors"))):
+        if action.root == dist.get_rank():
             mailbox.publish(action.group, _real(one))
-        elif _travels(one) and not isinstance(one, FakeTensor):
-            assert action.root is not None
-            numbers = mailbox.read(action.root, action.group)
-            if numbers is not None:
-                one.copy_(numbers.reshape(one.shape))
+        else:
+            _learn(one, mailbox.read(action.root, action.group))
+
+
+def _learn(tensor: torch.Tensor, numbers: torch.Tensor | None) -> None:
+    """Have the numbers that another rank sent, None if it knows none."""
+    if numbers is None:
+        _unknown(tensor)
+    elif isinstance(tensor, FakeTensor):
+        values.learn(tensor, numbers.reshape(tensor.shape))
+    else:
+        tensor.copy_(numbers.reshape(tensor.shape))
 
 
 def _real(tensor: torch.Tensor) -> torch.Tensor | None:
