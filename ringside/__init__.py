@@ -112,6 +112,8 @@ else:
         "Fitting": "ringside.validation.questions.comparison",
         "Goodput": "ringside.sim.goodput.study",
         "HangCause": "ringside.sim.questions.hang_cause",
+        "HealthGate": "ringside.validation.questions.health",
+        "HealthyBandwidth": "ringside.validation.questions.health",
         "JobGoodput": "ringside.sim.questions.job_goodput",
         "JobProfile": "ringside.validation.questions.job_profile",
         "LayoutSearch": "ringside.validation.questions.layout_search",

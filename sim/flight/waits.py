@@ -102,11 +102,13 @@ def _circle(waiting: Sequence[Waiting], blocked: dict[int, Waiting]) -> list[Wai
         for one in ends:
             del after[one]
     path: list[Waiting] = []
-    one = next(iter(after), None)
-    while one is not None and one not in path:
-        path.append(one)
-        one = next(other for other in after if other in after[path[-1]])
-    return path[path.index(one) :] if one else []
+    if not after:
+        return []
+    step = next(iter(after))
+    while step not in path:
+        path.append(step)
+        step = next(other for other in after if other in after[path[-1]])
+    return path[path.index(step) :]
 
 
 def _first_of(waiting: Sequence[Waiting], ranks: Sequence[int]) -> Waiting:

@@ -90,7 +90,7 @@ def _hang(
 
     if misplaced := _flags(given - {"file", "more", "ranks", "plot", "json", "all_columns"}):
         raise ValueError(f"{misplaced}: dumps of a job that hangs are not simulated or run; remove it")
-    paths = (str(values["file"]), *more)
+    paths = tuple(map(Path, (values["file"], *more)))
     dumps.run(HangCause(dumps=paths, ranks=values.get("ranks")), plot, as_json=as_json)
 
 

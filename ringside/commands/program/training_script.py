@@ -38,8 +38,9 @@ def proof(path: Path, arguments: tuple[str, ...], ranks: int | None, library: st
     """Record the script and prove its step."""
     from ringside.real.questions.recording import ScriptRecording
 
-    given = {} if ranks is None else {"ranks": ranks}
-    question = ScriptRecording(command=(str(path), *arguments), with_source=True, **given)
+    question = ScriptRecording(command=(str(path), *arguments), with_source=True)
+    if ranks is not None:
+        question = replace(question, ranks=ranks)
     if question.ranks <= MOST_APART:
         question = replace(question, every_rank=True)
     with console.progress("recording", None) as bar:
