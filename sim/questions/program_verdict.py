@@ -92,6 +92,8 @@ def job_file(path: Path, ranks: int | None) -> JobFile:
         if ranks not in (None, program.ranks):
             raise QuestionError(f"{ranks} ranks, but {path} has {program.ranks}; remove the number")
         return JobFile(path, program.ranks, program)
+    if ranks is None and not path.exists():
+        raise QuestionError(f"{path}: no such file")
     if ranks is None:
         raise QuestionError(f"{path} needs a number of ranks; write -g N")
     return JobFile(path, ranks)

@@ -205,3 +205,13 @@ def test_more_ranks_than_can_be_written_down_are_refused_soon(ringside, monkeypa
         assert "to record, about" in ringside("program", HALO, "-g", 2, *where)[2]
     code, out, err = ringside("program", HALO, "-g", 2, "--force")
     assert (code, "proved" in out, "2 ranks of up to" in err) == (0, True, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("arguments", "verdict"), [((), "proved"), (("skip", "1"), "hangs")])
+def test_an_unmodified_training_script_is_recorded_and_proved(ringside, arguments, verdict):
+    script = TOP / "tests/real/scripts/hangs.py"
+    code, out, err = ringside("program", script, "-g", "3", "--", *arguments)
+    assert code == (verdict == "hangs"), err
+    assert f"hangs.py on 3 ranks of nccl: {verdict}," in out
+    assert verdict == "proved" or "scripts/hangs.py:21), where rank" in out
