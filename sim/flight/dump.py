@@ -36,6 +36,9 @@ def _known(version: str) -> str:
     return version
 
 
+END_BY_RETIRING = HIDE_MESSAGES = ("gloo",)
+"""Libraries whose calls end by being retired; those whose dumps have no sends and receives."""
+
 Sizes = tuple[tuple[NonNegativeInt, ...], ...]
 Rank = Annotated[int, Field(ge=0, le=MAX_RANK)]
 
@@ -78,7 +81,7 @@ class FlightCall:
     @property
     def has_ended(self) -> bool:
         """Whether the call has ended on this rank."""
-        return self.state == "completed" or (self.retired and self.library == "gloo")
+        return self.state == "completed" or (self.retired and self.library in END_BY_RETIRING)
 
     @property
     def library(self) -> str:

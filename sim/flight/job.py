@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ringside.sim.flight.dump import Dump, FlightCall
+from ringside.sim.flight.dump import HIDE_MESSAGES, Dump, FlightCall
 from ringside.sim.flight.file import FlightError
 from ringside.sim.flight.kinds import members_of
 
@@ -69,6 +69,7 @@ class FlightJob:
         self._keys = self._named()
         self.groups = {key: self._group(key) for key in sorted(set(self._keys.values()), key=_by_number)}
         self.library = next((call.library for calls in self.calls.values() for call in calls), "nccl")
+        self.hides_messages = self.library in HIDE_MESSAGES
 
     @property
     def missing(self) -> list[int]:

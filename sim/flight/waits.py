@@ -40,7 +40,7 @@ def absence(job: FlightJob) -> Finding | None:
             blocked.setdefault(rank, one)
     finding = _cause(job, waiting, blocked) if waiting else None
     # with Gloo a call that a process's death ended looks like any other, and its rank idle
-    if job.missing and (finding is None or (finding.cause == LATE and job.library == "gloo")):
+    if job.missing and (finding is None or (finding.cause == LATE and job.hides_messages)):
         return _silent(job, finding, sorted(job.dumps))
     return finding
 
@@ -89,7 +89,7 @@ def _cause(job: FlightJob, waiting: Sequence[Waiting], blocked: dict[int, Waitin
         idle = [rank for rank in one.missing if rank in job.dumps and rank not in blocked]
         if dead:
             finding = _dead(_first_of(waiting, dead), dead, idle)
-            return _silent(job, finding, idle) or finding if idle and job.library == "gloo" else finding
+            return _silent(job, finding, idle) or finding if idle and job.hides_messages else finding
         if idle:
             return _late(job, _first_of(waiting, idle), idle)
         one = blocked[one.missing[0]]

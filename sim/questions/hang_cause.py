@@ -11,31 +11,28 @@ from ringside.sim.flight.finding import DEAD, DEVICE, LATE, Finding, named
 from ringside.sim.flight.job import FlightJob
 from ringside.sim.flight.program import continued
 from ringside.sim.program.check import PROVED, Verdict, check
-from ringside.sim.questions.question import Question, QuestionError, argument, option
-
-
-def _paths(texts: Sequence[str]) -> tuple[Path, ...]:
-    return tuple(map(Path, texts))
+from ringside.sim.questions.fields import parse_paths
+from ringside.sim.questions.program_verdict import job_argument, ranks_option
+from ringside.sim.questions.question import Question, argument
 
 
 @dataclass(frozen=True, kw_only=True)
 class HangCause(Question):
     """Which rank keeps a job from going on, at which call, and whether the order of the calls is wrong."""
 
-    schema: ClassVar[str] = "hang"
+    schema: ClassVar[str] = "program-hang"
 
-    dumps: Sequence[Path] = argument(
-        "Dumps of the Flight Recorder, or their folder.", metavar="DUMPS...", parse=_paths, repeats=True
-    )
-    ranks: int | None = option(
-        "Number of ranks of the job.", "-g", "--ranks", default=None, minimum=1,
-        default_text="what the dumps say",
+    file: Path = job_argument()
+    more: Sequence[Path] = argument(
+        "More dumps; or after -- the arguments of a training script.",
+        metavar="MORE...", default=(), parse=parse_paths, repeats=True,
     )  # fmt: skip
+    ranks: int | None = ranks_option()
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.dumps:
-            raise QuestionError("`dumps` is empty; write a folder of dumps, or the dumps")
+    @property
+    def dumps(self) -> tuple[Path, ...]:
+        """All dumps, or folders of them."""
+        return (self.file, *self.more)
 
     def ask(self) -> "HangAnswer":
         """Read the dumps, find the first cause, and prove the job with the missing calls made."""
@@ -106,7 +103,7 @@ class HangAnswer:
             notes.append(
                 f"buffers have overwritten calls, {lost[most]:,} of rank {most}: raise TORCH_FR_BUFFER_SIZE"
             )
-        if job.library == "gloo":
+        if job.hides_messages:
             notes.append("Gloo's dumps have no sends and receives: a rank without a call may wait in one")
         return notes
 

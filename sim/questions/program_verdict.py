@@ -22,15 +22,26 @@ Tell = Callable[[str], None]
 """A callback for progress messages."""
 
 
+def job_argument(**settings: Any) -> Any:
+    """Define a field of the file of a job."""
+    return argument(
+        "A script with def main(dist), or a training script; GOAL (.goal); Chakra's traces (.0.et, or a "
+        "folder); dumps of the Flight Recorder, or their folder.",
+        metavar="FILE", **settings,
+    )  # fmt: skip
+
+
+def ranks_option() -> Any:
+    """Define a field of the number of ranks."""
+    return option("Number of ranks of each job.", "-g", "--ranks", default=None, minimum=1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class OfProgram(Question):
     """A job: a script and its number of ranks, or a file of all ranks; and the library's rules."""
 
-    file: Path | None = argument(
-        "A script with def main(dist); GOAL (.goal); Chakra's traces (.0.et, or a folder).",
-        metavar="FILE", default=None,
-    )  # fmt: skip
-    ranks: int | None = option("Number of ranks of each job.", "-g", "--ranks", default=None, minimum=1)
+    file: Path | None = job_argument(default=None)
+    ranks: int | None = ranks_option()
     library: str | None = option(
         "Library whose rules apply; with --cluster also its times, or ideal.",
         metavar="gloo|nccl|ideal", default=None, default_text="gloo; ideal for GOAL, which names no library",

@@ -68,7 +68,7 @@ def test_a_slow_log_fails_the_gate_with_its_likely_causes(ringside, slow):
 def test_json_says_the_same(ringside, slow):
     code, out, _ = ringside("expect", "--gate", slow, "--json")
     content = json.loads(out)
-    assert (code, content["schema"], content["healthy"]) == (1, "ringside.expect_gate/1", False)
+    assert (code, content["schema"], content["healthy"]) == (1, "ringside.expect-gate/1", False)
     assert content["causes"][0]["cause"] == "inside_rate"
     assert content["runs"][0]["below"] >= 1
     assert all(row["below"] for row in content["rows"] if row["size_bytes"] >= 2**28)

@@ -129,11 +129,11 @@ def _has_interval(one: Prediction) -> bool:
 class HealthGate(WithFloors, ByCalibration):
     """Whether logs reach the bus bandwidth of a healthy machine; if not, the likely causes."""
 
-    schema: ClassVar[str] = "expect_gate"
+    schema: ClassVar[str] = "expect-gate"
 
     files: Sequence[Path] = option(
         "Logs to hold against the floors; exit 1 below them.",
-        "--gate", metavar="LOG", parse=parse_paths, repeats=True,
+        "--gate", "--files", metavar="LOG", parse=parse_paths, repeats=True,
     )  # fmt: skip
     anchor: Anchor | None = anchor_option()
 

@@ -20,24 +20,16 @@ Asked = TypeVar("Asked", bound=Question)
 
 _FIELDS: dict[type[Question], set[str]] = {
     question: {one.name for one in options_of(question)}
-    for question in (ProgramVerdict, ProgramTime, ProgramRun)
+    for question in (ProgramVerdict, ProgramTime, ProgramRun, HangCause)
 }
 _OF_RUNS = {*(_FIELDS[ProgramRun] - _FIELDS[ProgramTime]), "output"}
 _OF_SIMULATIONS = {*(_FIELDS[ProgramTime] - _FIELDS[ProgramRun]), "plot"}
 
 
-@asks_one_of(ProgramVerdict, ProgramTime, ProgramRun)
+@asks_one_of(ProgramVerdict, ProgramTime, ProgramRun, HangCause)
 def command(
     values: dict[str, Any],
     context: typer.Context,
-    more: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="MORE...",
-            help="More dumps; or after -- the arguments of a training script.",
-            show_default=False,
-        ),
-    ] = None,
     only_check: Annotated[bool, typer.Option("--check", help="Only prove that it ends.")] = False,
     real: Annotated[bool, typer.Option("--real", help="Run it for real, over torch.distributed.")] = False,
     output: Annotated[
@@ -51,7 +43,7 @@ def command(
     json: options.Json = False,
 ) -> None:
     """Prove that a job of collectives and messages ends, or show who waits; simulate or run it."""
-    file = values.get("file")
+    file, more = values.get("file"), values.get("more")
     if file is not None and (is_flight(file) or is_training_script(file)):
         show = _hang if is_flight(file) else _trained
         show(values, tuple(more or ()), console.given(context), plot, as_json=json)
@@ -90,8 +82,7 @@ def _hang(
 
     if misplaced := _flags(given - {"file", "more", "ranks", "plot", "json", "all_columns"}):
         raise ValueError(f"{misplaced}: dumps of a job that hangs are not simulated or run; remove it")
-    paths = tuple(map(Path, (values["file"], *more)))
-    dumps.run(HangCause(dumps=paths, ranks=values.get("ranks")), plot, as_json=as_json)
+    dumps.run(_made(HangCause, values), plot, as_json=as_json)
 
 
 def _trained(

@@ -23,7 +23,7 @@ def run(question: HangCause, plot: Path | None, *, as_json: bool) -> None:
 
         draw_hang(answer, plot)
     if as_json:
-        console.print_json("hang", answer.content)
+        console.print_json(question.schema, answer.content)
     else:
         _print(answer)
     if answer.finding:

@@ -225,7 +225,7 @@ def _call(kind: str, group: object, size: int) -> None:
 def answer(hang: Hang, folder: Path) -> tuple[Plan, HangAnswer]:
     """Run the job and ask why it hangs."""
     drawn = run(hang, folder)
-    return drawn, HangCause(dumps=str(folder), ranks=hang.ranks).ask()
+    return drawn, HangCause(file=folder, ranks=hang.ranks).ask()
 
 
 def is_named(drawn: Plan, finding: Finding | None) -> bool:

@@ -31,7 +31,7 @@ def test_the_first_line_says_who_and_where(ringside, tmp_path, way):
     job.write(tmp_path)
     code, out, _ = ringside("program", tmp_path, "--json")
     content = json.loads(out)
-    assert (code, content["schema"]) == (1, "ringside.hang/1")
+    assert (code, content["schema"]) == (1, "ringside.program-hang/1")
     assert content["headline"] == SENTENCES[way]
     code, text, _ = ringside("program", *sorted(tmp_path.iterdir()), "--plot", "hang.png")
     assert code == 1

@@ -35,6 +35,8 @@ QUESTIONS = (
     "goodput",
     "goodput rsc-1 --nodes 256 --checkpoint 10s --persist 2min --spares 0 --replica 8 --trials 10",
     f"compare {TOP}/validation/published/a100_thanos_g8_singleproc.json",
+    "expect all_reduce --cluster dgx-h100 --nodes 1,2048",
+    f"expect --gate {TOP}/validation/published/a100_thanos_g8_singleproc.json",
     f"explain {TOP}/validation/published/stas_h200_n1_r8_all_reduce_torch.json",
     "sweep --example",
     f"program {TOP}/examples/both_send_first.py -g 2 --library nccl",

@@ -95,7 +95,9 @@ def test_a_mutated_dump_is_read_or_refused_in_a_line(tmp_path, block):
         rank = chance.randrange(4)
         (tmp_path / f"rank_{rank}").write_bytes(mutated(dumps[rank], chance, file))
         try:
-            answer = HangCause(dumps=[str(tmp_path / f"rank_{one}") for one in range(4)]).ask()
+            answer = HangCause(
+                file=tmp_path / "rank_0", more=[tmp_path / f"rank_{one}" for one in range(1, 4)]
+            ).ask()
             json.dumps(answer.content)
             answer.headline.encode(errors="replace")
         except (FlightError, QuestionError) as error:

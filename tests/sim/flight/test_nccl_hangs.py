@@ -86,7 +86,7 @@ def test_the_guilty_rank_and_its_call_are_named(tmp_path, way, seed):
     if way == "states":
         job.behind, named, how = rank, ("all_reduce", "0", 14), {**how, "timing": True}
     job.write(tmp_path, without=(rank,) if way == "dead" else (), **how)
-    answer = HangCause(dumps=str(tmp_path)).ask()
+    answer = HangCause(file=tmp_path).ask()
     finding = answer.finding
     both = {rank, rank ^ 1} if way == "message size" else {rank}
     if named[1] == "1" and way in ("size", "dtype", "kind"):
