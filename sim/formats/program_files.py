@@ -103,8 +103,8 @@ def _traces(path: Path) -> list[Path]:
         by_job = {key: files for key, files in by_job.items() if key == (named["stem"], named["ending"])}
     if not by_job:
         raise FormatError(
-            f"{path}: a folder without Chakra traces, which are called NAME.RANK.et, and without dumps of the "
-            "Flight Recorder"
+            f"{path}: a folder without Chakra traces, which are called NAME.RANK.et, and without dumps of "
+            "the Flight Recorder"
         )
     if len(by_job) > 1:
         names = ", ".join(f"{stem}.RANK.{ending}" for stem, ending in list(by_job)[:4])

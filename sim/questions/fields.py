@@ -25,6 +25,20 @@ def files_argument(help: str, metavar: str | None = None) -> Any:
     return argument(help, metavar=metavar, parse=parse_paths, repeats=True)
 
 
+def job_argument(**settings: Any) -> Any:
+    """Define a field of the file of a job."""
+    return argument(
+        "A script with def main(dist), or a training script; GOAL (.goal); Chakra's traces (.0.et, or a "
+        "folder); dumps of the Flight Recorder, or their folder.",
+        metavar="FILE", **settings,
+    )  # fmt: skip
+
+
+def ranks_option() -> Any:
+    """Define a field of the number of ranks."""
+    return option("Number of ranks of each job.", "-g", "--ranks", default=None, minimum=1)
+
+
 def placement_option() -> Any:
     """Define a field of how ranks are placed on machines."""
     return option(

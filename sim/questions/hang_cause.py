@@ -11,8 +11,7 @@ from ringside.sim.flight.finding import DEAD, DEVICE, LATE, Finding, named
 from ringside.sim.flight.job import FlightJob
 from ringside.sim.flight.program import continued
 from ringside.sim.program.check import PROVED, Verdict, check
-from ringside.sim.questions.fields import parse_paths
-from ringside.sim.questions.program_verdict import job_argument, ranks_option
+from ringside.sim.questions.fields import job_argument, parse_paths, ranks_option
 from ringside.sim.questions.question import Question, argument
 
 

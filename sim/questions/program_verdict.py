@@ -12,7 +12,8 @@ from ringside.sim.libraries.rules import RULES
 from ringside.sim.program.check import PROVED, Verdict, check
 from ringside.sim.program.operations import Call, Program
 from ringside.sim.program.record.script import program_of
-from ringside.sim.questions.question import Question, QuestionError, argument, option
+from ringside.sim.questions.fields import job_argument, ranks_option
+from ringside.sim.questions.question import Question, QuestionError, option
 from ringside.sim.schedule import Schedule
 
 EVERY = 100
@@ -20,20 +21,6 @@ EVERY = 100
 
 Tell = Callable[[str], None]
 """A callback for progress messages."""
-
-
-def job_argument(**settings: Any) -> Any:
-    """Define a field of the file of a job."""
-    return argument(
-        "A script with def main(dist), or a training script; GOAL (.goal); Chakra's traces (.0.et, or a "
-        "folder); dumps of the Flight Recorder, or their folder.",
-        metavar="FILE", **settings,
-    )  # fmt: skip
-
-
-def ranks_option() -> Any:
-    """Define a field of the number of ranks."""
-    return option("Number of ranks of each job.", "-g", "--ranks", default=None, minimum=1)
 
 
 @dataclass(frozen=True, kw_only=True)
