@@ -73,12 +73,12 @@ if TYPE_CHECKING:
     from ringside.validation.questions.emulated_validation import RecordingValidation as RecordingValidation
     from ringside.validation.questions.emulated_validation import TrainingValidation as TrainingValidation
     from ringside.validation.questions.explanation import Explanation as Explanation
+    from ringside.validation.questions.explanation import SlowNodes as SlowNodes
     from ringside.validation.questions.health import HealthGate as HealthGate
     from ringside.validation.questions.health import HealthyBandwidth as HealthyBandwidth
     from ringside.validation.questions.job_profile import JobProfile as JobProfile
     from ringside.validation.questions.layout_search import LayoutSearch as LayoutSearch
     from ringside.validation.questions.scorecard import Scorecard as Scorecard
-    from ringside.validation.questions.slow_nodes import SlowNodes as SlowNodes
     from ringside.validation.questions.step_time import StepTime as StepTime
     from ringside.validation.questions.step_time import train as train
     from ringside.validation.questions.what_if import WhatIf as WhatIf
@@ -131,7 +131,7 @@ else:
         "SlowNode": "ringside.validation.pairs",
         "ScriptRecording": "ringside.real.questions.recording",
         "Scorecard": "ringside.validation.questions.scorecard",
-        "SlowNodes": "ringside.validation.questions.slow_nodes",
+        "SlowNodes": "ringside.validation.questions.explanation",
         "SlowPair": "ringside.validation.pairs",
         "StepTime": "ringside.validation.questions.step_time",
         "Topology": "ringside.topologies",

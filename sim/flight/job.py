@@ -154,7 +154,7 @@ def _by_number(key: Key) -> tuple[bool, int, Key]:
 
 
 def _whole_batches(entries: Sequence[FlightCall]) -> Iterator[FlightCall]:
-    """Return the calls, of which each batch is one: its members' states never change, that of its end does.
+    """Return the calls with the state of their batch: PyTorch updates only the entry that ends a batch.
 
     A batch of messages gives its messages, with the state of its end (ProcessGroupNCCL::endCoalescing).
     """

@@ -1,4 +1,4 @@
-"""Calls that some members have posted and others have not, followed to the rank that waits for nobody."""
+"""The rank that a job waits for: follow pending calls from waiting ranks to missing ones."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -79,7 +79,7 @@ def _messages(job: FlightJob) -> Iterator[Waiting]:
 
 
 def _cause(job: FlightJob, waiting: Sequence[Waiting], blocked: dict[int, Waiting]) -> Finding:
-    """Return a circle of ranks that wait for one another, else the rank that waits for nobody."""
+    """Return a circle of ranks that wait for one another, else the first rank that is not waiting."""
     circle = _circle(waiting, blocked)
     if circle:
         return _cycle(circle)
@@ -96,7 +96,7 @@ def _cause(job: FlightJob, waiting: Sequence[Waiting], blocked: dict[int, Waitin
 
 
 def _circle(waiting: Sequence[Waiting], blocked: dict[int, Waiting]) -> list[Waiting]:
-    """Return calls each of which waits for ranks that wait in the next; none if there is no such circle."""
+    """Return pending calls in a circle, where the missing ranks of each wait in the next; empty for none."""
     after = {one: {blocked[rank] for rank in one.missing if rank in blocked} for one in waiting}
     while ends := [one for one, others in after.items() if not others & after.keys()]:
         for one in ends:
@@ -139,7 +139,7 @@ def _lost(dead: Sequence[int]) -> str:
 
 def _silent(job: FlightJob, late: Finding | None, idle: Sequence[int]) -> Finding | None:
     """Blame ranks without a dump, at the last call that others have made in a group of theirs."""
-    others = "the others wait for nobody" if late is None else "others are idle"
+    others = "no other rank waits" if late is None else "others are idle"
     lasts = []
     for rank in idle:
         last = job.last(rank)

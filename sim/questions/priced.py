@@ -2,10 +2,15 @@
 
 from dataclasses import dataclass
 
-from ringside.sim.questions.question import Question, QuestionError, option
+from ringside.sim.questions.question import Question, option
 from ringside.topologies.units import parse_amount
 
-MOST_DOLLARS = 1e6
+
+def _parse_dollars(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a price; write dollars per GPU-hour, such as 2.5") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,13 +19,9 @@ class PricedQuestion(Question):
 
     tokens: float | None = option(
         "Tokens to train on, for days and GPU-hours: 15T, 300B, 1e12.",
-        metavar="TOKENS", default=None, parse=parse_amount,
+        metavar="TOKENS", default=None, parse=parse_amount, minimum=1, maximum=1e18,
     )  # fmt: skip
-    price: float | None = option("Dollars per GPU-hour: 2.5.", metavar="DOLLARS", default=None)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.price is not None and not 0 < self.price <= MOST_DOLLARS:
-            raise QuestionError(f"`price` {self.price:g}; write dollars per GPU-hour above 0, such as 2.5")
-        if self.tokens is not None and not 1 <= self.tokens <= 1e18:
-            raise QuestionError(f"`tokens` {self.tokens:g}; write 1 to 1e18, such as 15T")
+    price: float | None = option(
+        "Dollars per GPU-hour: 2.5.",
+        metavar="DOLLARS", default=None, parse=_parse_dollars, minimum=0.001, maximum=1e6,
+    )  # fmt: skip

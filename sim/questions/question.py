@@ -39,8 +39,8 @@ class Option:
     metavar: str | None = None
     default_text: str | None = None
     parse: Callable[[Any], Any] | str | None = None
-    minimum: int | None = None
-    maximum: int | None = None
+    minimum: float | None = None
+    maximum: float | None = None
     repeats: bool = False
     is_argument: bool = False
     completions: tuple[str, ...] = ()
@@ -137,17 +137,23 @@ def _value(one: "Field[Any]", hint: Any, given: Any) -> Any:
     if how.repeats and isinstance(given, str):
         given = [given]
     if how.parse and (_is_texts(given) if how.repeats else isinstance(given, str)):
-        return _parser(how.parse)(given)
+        return _within(one, _parser(how.parse)(given))
     if Path in kinds and isinstance(given, str):
         return Path(given)
     if not any(_is_of(given, kind) for kind in kinds):
         allowed = " or ".join(_word_of(kind) for kind in kinds if kind is not NoneType)
         raise QuestionError(f"`{one.name}` {shown(given)}; write {allowed}")
-    if how.minimum is not None and isinstance(given, int) and given < how.minimum:
-        raise QuestionError(f"`{one.name}` {given}; write {how.minimum} or more")
-    if how.maximum is not None and isinstance(given, int) and given > how.maximum:
-        raise QuestionError(f"`{one.name}` {given}; write {how.maximum} or less")
-    return given
+    return _within(one, given)
+
+
+def _within(one: "Field[Any]", value: Any) -> Any:
+    """Return a field's value; raise QuestionError for a number beyond its limits."""
+    how = option_of(one)
+    if how.minimum is not None and isinstance(value, Real) and not float(value) >= how.minimum:
+        raise QuestionError(f"`{one.name}` {value}; write {how.minimum} or more")
+    if how.maximum is not None and isinstance(value, Real) and not float(value) <= how.maximum:
+        raise QuestionError(f"`{one.name}` {value}; write {how.maximum} or less")
+    return value
 
 
 def _whole_numbers(one: "Field[Any]", given: Any) -> tuple[int, ...]:

@@ -1,11 +1,14 @@
-"""Why a log's bus bandwidth is low."""
+"""Why collectives are slow: the cause that fits a log, and the node or link that pairs of nodes show."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from ringside.sim.calibration import AUTO, Calibration, find_calibration, shipped, why_not
 from ringside.sim.libraries.nccl.library import Nccl
+from ringside.sim.questions.fields import files_argument
+from ringside.sim.questions.question import Question, option
 from ringside.sim.record import RecordError
 from ringside.topologies.catalogue import split
 from ringside.topologies.load import parse_name
@@ -13,6 +16,7 @@ from ringside.validation.explain.nccl import NcclFamily
 from ringside.validation.explain.schedules import ScheduleFamily
 from ringside.validation.explain.verdict import Family, LogVerdict, judge
 from ringside.validation.measurements import Measurements
+from ringside.validation.pairs import PairsVerdict, judge_files
 from ringside.validation.questions.comparison import ByCalibration
 
 
@@ -59,3 +63,19 @@ class Explained:
     def notes(self) -> Sequence[str]:
         """The network by the log, and requests that NCCL could not follow, a sentence each."""
         return [note for note in (self.measured.network, *self.measured.fallbacks) if note]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowNodes(Question):
+    """Which node or link is slow, from a measurement between every two nodes."""
+
+    schema: ClassVar[str] = "pairs"
+
+    files: Sequence[Path] = files_argument(
+        "nccl-tests logs of two nodes each, folders of them, or a CSV table.", metavar="LOGS"
+    )
+    ranks: int = option("Ranks of a run on both nodes, if missing in a file.", "-g", "--ranks", default=2)
+
+    def ask(self) -> PairsVerdict:
+        """Judge the measurements; raise `ringside.sim.record.RecordError` if no pair was measured."""
+        return judge_files(list(self.files), self.ranks)

@@ -22,8 +22,8 @@ from ringside.topologies.catalogue import split
 from ringside.topologies.names import one_of
 from ringside.topologies.placement import placement_notes
 from ringside.validation.questions.layout import ByLayout
+from ringside.validation.questions.priced import cost_figure
 from ringside.validation.questions.training import FORMULA, TrainingOnCluster
-from ringside.validation.training.cost import costs
 from ringside.validation.training.layout_choices import Budget, as_options, check_fixed, layouts
 
 TOP = 5
@@ -264,7 +264,7 @@ class RankedLayouts:
             "reserve_bytes": room.reserve,
             "margin_bytes": room.margin(one.peak_nbytes),
             "chance": room.chance(one.peak_nbytes),
-            **costs(cost),
+            **cost_figure(cost),
         }
 
     def _mfu(self, one: Found) -> float | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ringside.sim.compute.grids import read_rates
 from ringside.sim.disturbance.study import libraries_under
+from ringside.sim.goodput.cost import Cost
 from ringside.sim.libraries.find import LIBRARIES
 from ringside.sim.program.operations import Call
 from ringside.sim.questions.disturbances import Disturbances
@@ -26,7 +27,7 @@ from ringside.sim.workload.devices import Device
 from ringside.topologies.placement import placement_notes
 from ringside.topologies.units import format_duration
 from ringside.validation.questions.launched import LaunchedTraining
-from ringside.validation.training.cost import costs
+from ringside.validation.questions.priced import cost_figure
 
 APPLIES = {
     "model", "cluster", "settings", "ranks", "placement", "library", "network", "calibration", "anchor",
@@ -147,7 +148,7 @@ class RecordedOrLaunched(LaunchedTraining):
         return StepOfRecording(
             question=self, step=step, where=self.where, computing=self.recorded_computing, fit=fit,
             notes=[*_limited(training, step), *self._recorded_notes(job), *step.timeline.assumes],
-            disturbed=disturbed,
+            disturbed=disturbed, cost=self.cost_of(step.step_s, job.samples, step.ranks),
         )  # fmt: skip
 
     def _recorded_notes(self, job: RecordedJob) -> list[str]:
@@ -183,10 +184,14 @@ def _limited(training: RecordedTraining, step: RecordedStep) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class StepOfRecording:
-    """The answer for a recorded job; ``fit`` is None where the GPU is unknown."""
+    """The answer for a recorded job.
+
+    ``fit`` is None where the GPU is unknown, ``cost`` where no amount to train on is given.
+    """
 
     question: RecordedOrLaunched
     step: RecordedStep
+    cost: Cost | None
     where: str
     computing: str
     fit: MemoryFit | None
@@ -218,7 +223,7 @@ class StepOfRecording:
             "samples": step.samples,
             "step_s": step.step_s,
             "throughput": step.throughput,
-            **costs(self.question.cost_of(step.step_s, step.samples, step.ranks)),
+            **cost_figure(self.cost),
             "waiting_share": step.bubble_share,
             "exposed_s": step.exposed_s,
             "exposed_by_s": dict(step.exposed_by_s),

@@ -32,9 +32,9 @@ from ringside.topologies.placement import PACKED, placement_notes
 from ringside.topologies.units import format_duration
 from ringside.validation.questions.memory import allocated, kept_bytes, lighter, savings
 from ringside.validation.questions.models import is_timed
+from ringside.validation.questions.priced import cost_figure
 from ringside.validation.questions.recorded import RecordedOrLaunched, StepOfRecording, peak_of
 from ringside.validation.questions.training import TrainingOnCluster
-from ringside.validation.training.cost import costs
 
 REMARKABLE = 0.05
 """The share of a step above which a note mentions the broadcasts of buffers."""
@@ -123,9 +123,11 @@ class StepTime(Disturbances, RecordedOrLaunched):
         scaled = question.data_parallel(libraries[0]).scaled(
             libraries, caps, question.global_batch, question.reserve, on_step
         )
+        steps = [one.step for one in scaled.steps]
         return DataParallelSteps(
             question=question,
             steps=scaled.steps,
+            costs=[question.cost_of(one.step_s, one.samples, one.ranks) for one in steps],
             where=question.where,
             computing=question.computing,
             memory=scaled.memory,
@@ -145,6 +147,7 @@ class StepTime(Disturbances, RecordedOrLaunched):
         return StepUnderLayout(
             question=self,
             step=step,
+            cost=self.cost_of(step.step_s, step.samples, step.ranks),
             mesh={name: getattr(self.job.mesh, name) for name in DIMENSIONS},
             where=self.where,
             computing=self.computing,
@@ -219,12 +222,14 @@ def train(model: str, cluster: str, **options: Any) -> TrainingStep | ParallelSt
 class DataParallelSteps:
     """The answer under DistributedDataParallel: a step, or several.
 
-    ``where`` is the cluster with its changes, ``computing`` the source of compute times, ``fit`` the fit into
-    a GPU's ``memory``.
+    ``costs`` are what the training costs with each step, None where no amount to train on is given. ``where``
+    is the cluster with its changes, ``computing`` the source of compute times, ``fit`` the fit into a GPU's
+    ``memory``.
     """
 
     question: StepTime
     steps: Sequence[ScaledStep]
+    costs: Sequence[Cost | None]
     where: str
     computing: str
     memory: Memory
@@ -257,20 +262,15 @@ class DataParallelSteps:
             "chance": self.fit.chance,
             **{name: self.steps[0].figures[name] for name in names},
             **within,
-            **(costs(self.costs[0]) if names else {}),
+            **(cost_figure(self.costs[0]) if names else {}),
             **({"disturbed": self.disturbed.content()} if self.disturbed else {}),
         }
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """The steps: seconds, samples, their buckets."""
-        return [dict(one.figures) | costs(cost) for one, cost in zip(self.steps, self.costs, strict=True)]
-
-    @property
-    def costs(self) -> list[Cost | None]:
-        """What the training costs with each step; None if no amount to train on is given."""
         return [
-            self.question.cost_of(one.step.step_s, one.step.samples, one.step.ranks) for one in self.steps
+            dict(one.figures) | cost_figure(cost) for one, cost in zip(self.steps, self.costs, strict=True)
         ]
 
 
@@ -284,6 +284,7 @@ class StepUnderLayout:
 
     question: StepTime
     step: ParallelStep
+    cost: Cost | None
     mesh: Mapping[str, int]
     where: str
     computing: str
@@ -331,7 +332,7 @@ class StepUnderLayout:
             "mfu": self.mfu,
             "hfu": self.hfu,
             "gpu_hours_per_1e9_tokens": step.gpu_hours_per_1e9_tokens,
-            **costs(self.question.cost_of(step.step_s, step.samples, step.ranks)),
+            **cost_figure(self.cost),
             "bubble_share": step.bubble_share,
             "exposed_s": step.exposed_s,
             "exposed_by_s": step.exposed_by_s,

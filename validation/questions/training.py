@@ -30,7 +30,7 @@ from ringside.topologies.units import parse_size
 from ringside.validation.questions.kernels import OF_DECODERS, STACK_OF, OfKernels
 from ringside.validation.questions.layout import ByLayout
 from ringside.validation.questions.models import find_model, is_timed, measured_rate, with_tokens
-from ringside.validation.training.cost import PricedTraining
+from ringside.validation.questions.priced import PricedTraining
 
 
 def caps_of(text: str | None) -> tuple[float, ...]:

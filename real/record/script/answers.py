@@ -1,7 +1,7 @@
-"""What operators return, remembered: the layers of a model ask the same of the device again and again.
+"""A cache of operators' outputs: equal layers call the same operators with the same shapes.
 
-A fake mode finds it out in Python, which took most of a recording's time. An answer is up to the operator and
-what it is given: numbers and, of tensors, sizes, places and types.
+PyTorch's fake tensors derive shapes in Python, which took most of a recording's time. The key is the operator
+with its numbers, and its tensors' sizes, strides, devices and types.
 """
 
 from collections.abc import Hashable, Iterable, Sequence

@@ -137,7 +137,7 @@ class Steps:
         return self._change(1) or "not all optimizers step in it"
 
     def _change(self, period: int) -> str:
-        """Return how the last step of so many optimizer steps differs from the one before it."""
+        """Return how the last ``period`` optimizer steps differ from the ``period`` before them."""
         first, middle, last = (self.marks[-1 - number * period] for number in (2, 1, 0))
         before = TAPE.entries[first.entries : middle.entries]
         after = TAPE.entries[middle.entries : last.entries]

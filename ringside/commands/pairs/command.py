@@ -10,7 +10,7 @@ from ringside.options import asks
 from ringside.topologies.disk import check_outputs
 from ringside.topologies.units import format_size
 from ringside.validation.pairs import PairMatrix, PairsVerdict, SlowNode, SlowPair
-from ringside.validation.questions.slow_nodes import SlowNodes
+from ringside.validation.questions.explanation import SlowNodes
 
 HEADS = (
     ("collective", ""),

@@ -44,9 +44,11 @@ def command(
 ) -> None:
     """Prove that a job of collectives and messages ends, or show who waits; simulate or run it."""
     file, more = values.get("file"), values.get("more")
-    if file is not None and (is_flight(file) or is_training_script(file)):
-        show = _hang if is_flight(file) else _trained
-        show(values, tuple(more or ()), console.given(context), plot, as_json=json)
+    if file is not None and is_training_script(file):
+        _training_script(values, tuple(more or ()), console.given(context), as_json=json)
+        return
+    if file is not None and file.suffix != ".py" and is_flight(file):
+        _hang(values, console.given(context), plot, as_json=json)
         return
     if more:
         raise ValueError(
@@ -74,9 +76,7 @@ def command(
         _show(proof, export, as_json=json)
 
 
-def _hang(
-    values: dict[str, Any], more: tuple[str, ...], given: set[str], plot: Path | None, *, as_json: bool
-) -> None:
+def _hang(values: dict[str, Any], given: set[str], plot: Path | None, *, as_json: bool) -> None:
     """Say why a job hangs, by its dumps."""
     from ringside.commands.program import dumps
 
@@ -85,8 +85,8 @@ def _hang(
     dumps.run(_made(HangCause, values), plot, as_json=as_json)
 
 
-def _trained(
-    values: dict[str, Any], more: tuple[str, ...], given: set[str], _: Path | None, *, as_json: bool
+def _training_script(
+    values: dict[str, Any], more: tuple[str, ...], given: set[str], *, as_json: bool
 ) -> None:
     """Prove a training script's step, as `ringside record` records it."""
     from ringside.commands.program import training_script

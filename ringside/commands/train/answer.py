@@ -11,9 +11,9 @@ from ringside.sim.training.ddp.scaling import ScaledStep
 from ringside.sim.training.memory.peak import Peak
 from ringside.sim.training.memory.room import FITS, TIGHT, MemoryFit
 from ringside.topologies.units import format_duration
+from ringside.validation.questions.priced import cost_text
 from ringside.validation.questions.step_time import DataParallelSteps, StepTime, StepUnderLayout
 from ringside.validation.questions.training import FORMULA
-from ringside.validation.training.cost import cost_text
 
 HEADS = (
     *(("nodes", ""), ("ranks", ""), ("cap", "(MiB)"), ("step", "(ms)"), ("samples", "(1/s)")),
@@ -360,8 +360,8 @@ class ParallelAnswer:
             + "".join(f", {name} {seconds / step.step_s:.1%}" for name, seconds in step.exposed_by_s.items()),
             self._memory(),
         ]
-        if cost := question.cost_of(step.step_s, step.samples, step.ranks):
-            lines.insert(1, cost_text(question, cost))
+        if answer.cost:
+            lines.insert(1, cost_text(question, answer.cost))
         return lines if answer.mfu is None else [*lines, FORMULA]
 
     def _rates(self) -> list[str]:

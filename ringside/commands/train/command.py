@@ -108,16 +108,8 @@ def command(
     if question.megatron is not None:
         _check_launched(question, context, search=search)
     if search:
-        given = console.given(context)
-        for name in sorted(given & {*ONE_LAYOUT, "plot_memory", "memory"}):
-            raise ValueError(
-                f"--{name.replace('_', '-')} is of one layout, and --search has many; leave it out"
-            )
-        options = {one.name: getattr(question.simple, one.name) for one in options_of(TrainingOnCluster)}
-        named = [*(fixed or ()), *(name for name in LAYOUT_FIELDS if name in given)]
-        answer = train_search.run(
-            LayoutSearch(**options, top=top, fixed=named, by=by), plot=plot, trace=trace
-        )
+        layouts = _search(question, console.given(context), fixed, top=top, by=by)
+        answer = train_search.run(layouts, plot=plot, trace=trace)
     else:
         if fixed or top != TOP:
             raise ValueError(f"--{'fixed' if fixed else 'top'} is of --search; add it, or leave it out")
@@ -134,6 +126,15 @@ def command(
     if must_fit and not answer.fits:
         smaller = "--global-batch" if search else "--batch"
         raise RuntimeError(f"{unfit(model, answer.verdict)}; a smaller {smaller} or another --device may fit")
+
+
+def _search(question: StepTime, given: set[str], fixed: Sequence[str], *, top: int, by: str) -> LayoutSearch:
+    """Return the search; raise ValueError for options of one layout."""
+    for name in sorted(given & {*ONE_LAYOUT, "plot_memory", "memory"}):
+        raise ValueError(f"--{name.replace('_', '-')} is of one layout, and --search has many; leave it out")
+    options = {one.name: getattr(question.simple, one.name) for one in options_of(TrainingOnCluster)}
+    named = [*(fixed or ()), *(name for name in LAYOUT_FIELDS if name in given)]
+    return LayoutSearch(**options, top=top, fixed=named, by=by)
 
 
 def _check_launched(question: StepTime, context: typer.Context, *, search: bool) -> None:

@@ -8,8 +8,8 @@ from ringside.commands.train.answer import fitting, gib, print_peaks, unfit
 from ringside.report.page import Page, Table, shown_number
 from ringside.sim.training.memory.room import FITS
 from ringside.topologies.units import format_duration
+from ringside.validation.questions.priced import cost_text
 from ringside.validation.questions.recorded import StepOfRecording
-from ringside.validation.training.cost import cost_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +72,9 @@ class RecordedAnswer:
         samples = "" if step.throughput is None else f": {shown_number(step.throughput)} samples/s"
         counted = "samples unknown" if step.samples is None else f"{step.samples} samples a step"
         exposed = [f"{name} {seconds / step.step_s:.1%}" for name, seconds in step.exposed_by_s.items()]
-        cost = question.cost_of(step.step_s, step.samples, step.ranks)
         return [
             f"the step takes {format_duration(step.step_s, 4)}{samples}",
-            *([cost_text(question, cost)] if cost else []),
+            *([cost_text(question, answer.cost)] if answer.cost else []),
             f"{step.workload} as recorded on {answer.where}: {step.ranks} ranks, {counted}; collectives of "
             f"{question.libraries.name}",
             answer.computing,

@@ -19,7 +19,7 @@ from ringside.sim.training.search.search import IMPOSSIBLE, Pruned
 from ringside.topologies.disk import write_file
 from ringside.topologies.units import format_duration
 from ringside.validation.questions.layout_search import LayoutSearch, RankedLayouts
-from ringside.validation.training.cost import cost_text
+from ringside.validation.questions.priced import cost_text
 from ringside.validation.training.layout_choices import CHOICES
 
 SHORT = {"micro_batch": "micro", "checkpointing": "ckpt", "sequence_parallel": "seq-par"}

@@ -45,6 +45,8 @@ def draw_hang(answer: HangAnswer, path: Path) -> None:
             Patch(color=_GUILTY, label="guilty rank waits"),
             Patch(facecolor="white", edgecolor="0.35", linestyle=":", label="not called"),
         ]
+        drawn = {patch.get_facecolor() for patch in axes.patches}
+        handles = [one for one in handles if one.get_facecolor() in drawn]
         figure.legend(handles=handles, loc="outside upper right", ncols=len(handles))
         save(figure, path)
 

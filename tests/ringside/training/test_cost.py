@@ -116,11 +116,15 @@ def test_python_says_the_same(json_of):
         (f"{STEP} --price 2", "--price needs an amount to train on; write --tokens 15T"),
         (f"{STEP} --tokens 1T --samples 1B", "--tokens and --samples both say how much"),
         (f"{STEP} --tokens 1X", "'1X' is not an amount; write for example 15T, 300B or 1e12"),
-        (f"{STEP} --tokens 0", "--tokens 0; write 1 to 1e18, such as 15T"),
+        (f"{STEP} --tokens 0", "--tokens 0.0; write 1 or more"),
         (f"{STEP} --tokens -3T", "is negative; write for example 15T"),
-        (f"{STEP} --samples 1e19", "--samples 1e+19; write 1 to 1e18"),
-        (f"{STEP} --tokens 1T --price 0", "--price 0; write dollars per GPU-hour above 0, such as 2.5"),
-        (f"{STEP} --tokens 1T --price nan", "--price nan; write dollars per GPU-hour above 0"),
+        (f"{STEP} --samples 1e19", "--samples 1e+19; write 1e+18 or less"),
+        (f"{STEP} --tokens 1T --price 0", "--price 0.0; write 0.001 or more"),
+        (
+            f"{STEP} --tokens 1T --price much",
+            "'much' is not a price; write dollars per GPU-hour, such as 2.5",
+        ),
+        (f"{STEP} --tokens 1T --price nan", "--price nan; write 0.001 or more"),
         (f"{STEP} --tokens 1T --by cost", "--by is of --search; add it, or leave it out"),
         (
             "train --model resnet50 --cluster star:4 --tokens 1T",
@@ -133,7 +137,7 @@ def test_python_says_the_same(json_of):
         ("goodput llama3-405b --tokens 1T", "--tokens needs the time and the tokens of a step"),
         ("goodput llama3-405b --step-tokens 1M", "--step-tokens needs all tokens; write --tokens 15T"),
         ("goodput llama3-405b --tokens 1T --step 1s --step-tokens 1M --work 3d", "--tokens and --work both"),
-        ("goodput llama3-405b --price -1", "--price -1; write dollars per GPU-hour above 0"),
+        ("goodput llama3-405b --price -1", "--price -1.0; write 0.001 or more"),
     ],
 )
 def test_amounts_that_cannot_be_counted_are_refused(refused, line, message):

@@ -18,13 +18,11 @@ class PricedTraining(PricedQuestion):
 
     samples: float | None = option(
         "Samples to train on, of models without tokens: 1.2B.",
-        metavar="SAMPLES", default=None, parse=parse_amount,
+        metavar="SAMPLES", default=None, parse=parse_amount, minimum=1, maximum=1e18,
     )  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.samples is not None and not 1 <= self.samples <= 1e18:
-            raise QuestionError(f"`samples` {self.samples:g}; write 1 to 1e18, such as 1.2B")
         if self.samples is not None and self.tokens is not None:
             raise QuestionError("`tokens` and `samples` both say how much to train on; remove one of them")
         if self.price is not None and self.samples is None and self.tokens is None:
@@ -69,6 +67,6 @@ def cost_text(question: PricedTraining, cost: Cost) -> str:
     return f"{format_amount(amount)} {unit}: {cost.steps:,} steps, {cost.text()}, if nothing fails"
 
 
-def costs(cost: Cost | None) -> dict[str, Any]:
+def cost_figure(cost: Cost | None) -> dict[str, Any]:
     """Return a cost as an answer's figure; nothing where none is asked for."""
     return {} if cost is None else {"cost": cost.content()}
