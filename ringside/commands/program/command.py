@@ -152,5 +152,5 @@ def _refuse_misplaced(given: set[str], *, real: bool, only_check: bool, placed: 
 
 def _flags(names: set[str]) -> str:
     """Return the options' names on the command line."""
-    short = {"output": "-o", "settings": "--set"}
+    short = {"output": "-o", "settings": "--set", "only_check": "--check"}
     return ", ".join(short.get(name, f"--{name.replace('_', '-')}") for name in sorted(names))
