@@ -99,8 +99,8 @@ class FaultLaw:
         count = bisect_left(range(nodes + 1), share - _TAIL, key=lambda count: self.whole(nodes, count))
         if count > nodes:
             raise FaultsError(
-                f"{nodes} spares do not keep {nodes} nodes whole for {share:.4g} of the time; write `spares`, "
-                "or a smaller `whole`"
+                f"{nodes} spares do not keep {nodes} nodes whole for {share:.4g} of the time; write "
+                "`spares`, or a smaller `whole`"
             )
         return count
 
