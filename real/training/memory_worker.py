@@ -43,7 +43,11 @@ def carry_out(order: Path, rows: Path) -> None:
 
 
 def _count(job: MemoryJob) -> MeasuredPeak:
-    """Train, and return the peak of a step after the warm-up, when optimizer and buckets exist."""
+    """Train, and return the peak of a step after the warm-up, when optimizer and buckets exist.
+
+    It is the least of several steps: a thread of Gloo may let go of what it sent late.
+    """
+    peaks = []
     recorder = StorageRecorder()
     with recorder:
         own = trainee(job, SimulatedDevice())
@@ -51,7 +55,7 @@ def _count(job: MemoryJob) -> MeasuredPeak:
             torch.optim.AdamW(list(some), fused=True)
             for _, some in groupby(sorted(own.parameters, key=_is_dtensor), key=_is_dtensor)
         ]
-        for _ in range(job.warmup + 1):
+        for _ in range(job.warmup + job.iterations):
             own.forget()
             recorder.start()
             own.step()
@@ -60,7 +64,9 @@ def _count(job: MemoryJob) -> MeasuredPeak:
             for one in optimizers:
                 one.step()
                 recorder.tell(OPTIMIZER, [list(state.values()) for state in one.state.values()])
-    return MeasuredPeak(dict(recorder.peak.by_kind()), recorder.peak.operator)
+            peaks.append(recorder.peak)
+    peak = min(peaks[job.warmup :], key=lambda one: one.nbytes)
+    return MeasuredPeak(dict(peak.by_kind()), peak.operator)
 
 
 def _is_dtensor(parameter: torch.Tensor) -> bool:

@@ -82,16 +82,21 @@ def _of_node(comm: Communicator, collective: Collective, algorithm: str, protoco
                 load[link] = load[link] + nbytes
         for link, total in load.items():
             if part := _PARTS.get(link.kind):
-                busy[part] = max(busy[part], float(np.max(total)) / _in_datasheet(comm, link))
+                busy[part] = max(busy[part], _most(total) / _in_datasheet(comm, link))
         for out in (True, False):
             cards = [link for link in load if link.kind is PathClass.NET and (link.to.kind == "net") == out]
-            total = np.max(sum(load[link] for link in cards))
-            busy[CARDS] = max(busy[CARDS], float(total) / (system.nics * system.nic) if cards else 0.0)
+            total = _most(sum(load[link] for link in cards))
+            busy[CARDS] = max(busy[CARDS], total / (system.nics * system.nic) if cards else 0.0)
     inside, between = _claimed(comm)
     if busy[CARD] <= busy[CARDS] * (1 + ROUNDING):
         del busy[CARD]
     more = {CARDS: between, CARD: between}
     return {part: seconds / more.get(part, inside) for part, seconds in busy.items()}
+
+
+def _most(nbytes: float | Floats) -> float:
+    """Return the most bytes of some ranks, or those of all."""
+    return float(np.max(nbytes)) if isinstance(nbytes, np.ndarray) else nbytes
 
 
 def _in_datasheet(comm: Communicator, link: Link) -> float:
