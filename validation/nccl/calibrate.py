@@ -55,7 +55,7 @@ def unmeasured_sends(machine: str, facts: SiteFacts) -> Stored:
         machine=machine, rows=0, sites=(), releases=(), nodes=(1,), pooled=True, facts=facts, noise=POOLED,
         median_error=0.0, p90_error=0.0, worst=(), left_prior=(),
         parameters={prior.name: interval(prior.value, prior.sigma) for prior in send_priors()},
-        correlations="", correction=correction_lines(Correction(nothing.astype(np.int64), *[nothing] * 4)),
+        correlations="", correction=correction_lines(Correction(nothing.astype(np.int64), np.zeros((3, 0)), nothing, nothing)),
     )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from ringside.validation.nccl.observed import is_observable, observed
 from ringside.validation.nccl.priors import Prior
 from ringside.validation.published import published
 
-DATE = "2026-11-25"
+DATE = "2026-11-27"
 """When data were last added."""
 
 
@@ -145,7 +145,10 @@ def mates_of(machine: str) -> tuple[str, ...]:
 
 
 def calibration(machine: str, records: Sequence[Record], network: Learnt = NOTHING) -> Calibration:
-    """Fit these rows as one machine's, with priors learnt from its ``network``."""
+    """Fit these rows as one machine's, with priors learnt from its ``network``.
+
+    Its intervals are those of another site: whoever asks has a machine of the kind, not the one that was measured.
+    """
     collectives = [record for record in records if record.collective in KINDS]
     nccl = calibrate_nccl(collectives, machine, {}, network=network)
     sends = [record for record in records if record.collective in SEND_KINDS]
@@ -157,8 +160,8 @@ def calibration(machine: str, records: Sequence[Record], network: Learnt = NOTHI
         fingerprint={},
         fits=(),
         used=tuple(sorted(digest(record) for record in records)),
-        nccl=nccl,
-        sends=calibrate_nccl(sends, machine, {}, SEND_KINDS, nccl.facts)
+        nccl=replace(nccl, pooled=True),
+        sends=replace(calibrate_nccl(sends, machine, {}, SEND_KINDS, nccl.facts), pooled=True)
         if sends
         else unmeasured_sends(machine, nccl.facts),
     )

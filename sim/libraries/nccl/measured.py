@@ -4,9 +4,10 @@
 
 `message_times` counts the *kernel*: each hop's latency, gap and bandwidth, for the chunks and channels that
 NCCL uses. The *host* is the time of one process to launch on all the GPUs that it drives. The *correction* is
-a Gaussian process in log time over message size and channels. Two tasks correlate if the same pair runs them,
-both inside one node or both across several, with similar messages and channels. Its mean tends to zero away
-from the measurements. `ringside.validation.nccl` fits the parameters.
+a Gaussian process in log time over message size, channels and GPUs per node. Two tasks correlate if the same
+pair runs them, both inside one node or both across several, with similar messages, channels and GPUs: fewer
+GPUs use other links. Its mean tends to zero away from the measurements. `ringside.validation.nccl` fits the
+parameters.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +40,7 @@ carry about as many, however many nodes there are.
 """
 
 DEVIATIONS = 5
-SITE_LATENCY, SITE_INSIDE, SITE_BETWEEN, SITE_LOW, SITE_HOST = 0.23, 0.035, 0.15, 0.25, 0.15
+SITE_LATENCY, SITE_INSIDE, SITE_BETWEEN, SITE_LOW, SITE_HOST = 0.18, 0.035, 0.15, 0.25, 0.15
 """Deviations between sites of one kind of machine in log time.
 
 Of latency, of Simple's bandwidth inside and between nodes, of the bandwidth of LL and LL128, of the host.
@@ -58,7 +59,7 @@ LEAST_AMPLITUDE = 0.1
 """Minimum uncertainty away from the rows, even without residuals at them."""
 
 OCTAVES = 1.6
-"""Correlation lengths over messages and over channels."""
+"""Correlation length over messages, over channels and over GPUs per node."""
 
 NEAR = 0.5
 """Correlation with a fitted row from which on a task counts as measured."""
@@ -77,13 +78,12 @@ _FAR = 1e3
 class Correction:
     """Fitted rows: their places, residuals and uncertainties.
 
-    ``way`` identifies pair and scale, ``message`` and ``channels`` are base-2 logarithms, ``left`` and
-    ``sigma`` natural ones.
+    ``way`` identifies pair and scale, ``where`` has a row for each base-2 logarithm: of message, channels and
+    GPUs per node. ``left`` and ``sigma`` are natural logarithms.
     """
 
     way: NDArray[np.int64]
-    message: Floats
-    channels: Floats
+    where: Floats
     left: Floats
     sigma: Floats
 
@@ -92,7 +92,7 @@ class Correction:
         if not len(self.way):
             return np.zeros(len(work)), np.full(len(work), AMPLITUDE)
         scale = float(np.clip(np.sqrt(np.mean(self.left**2)), LEAST_AMPLITUDE, AMPLITUDE)) / AMPLITUDE
-        mine = _alike(_place(work), (self.way, self.message, self.channels))
+        mine = _alike(_place(work), (self.way, self.where))
         weights = self._inverse @ mine.T
         mean: Floats = self.left @ weights
         variance: Floats = AMPLITUDE**2 - np.sum(mine * weights.T, axis=1)
@@ -100,7 +100,7 @@ class Correction:
 
     @cached_property
     def _inverse(self) -> Floats:
-        place = self.way, self.message, self.channels
+        place = self.way, self.where
         inverse: Floats = np.linalg.inv(_alike(place, place) + np.diag(self.sigma**2)).astype(np.float64)
         return inverse
 
@@ -111,18 +111,20 @@ def corrected(work: TaskArrays, left: Floats, sigma: Floats) -> Correction:
     return Correction(*place, left, widened(_alike(place, place), left, sigma))
 
 
-Place = tuple[NDArray[np.int64], Floats, Floats]
+Place = tuple[NDArray[np.int64], Floats]
 
 
 def _place(work: TaskArrays) -> Place:
     channels = work.channels * np.maximum(work.peers_inside + work.peers_between, 1.0)
-    return 2 * work.pair + work.one, np.log2(np.maximum(work.message, LEAST_MESSAGE)), np.log2(channels)
+    where = np.log2([np.maximum(work.message, LEAST_MESSAGE), channels, work.gpus])
+    return 2 * work.pair + work.one, where
 
 
 def _alike(a: Place, b: Place) -> Floats:
     """Return Matern's covariance of 3/2, which allows a fabric's kinks better than a smoother one."""
     same = a[0][:, None] == b[0][None, :]
-    apart = np.hypot(a[1][:, None] - b[1][None, :], a[2][:, None] - b[2][None, :]) * (np.sqrt(3) / OCTAVES)
+    octaves = np.linalg.norm(a[1][:, :, None] - b[1][:, None, :], axis=0)
+    apart = octaves * (np.sqrt(3) / OCTAVES)
     covariance: Floats = AMPLITUDE**2 * same * (1 + apart) * np.exp(-apart)
     return covariance
 
@@ -167,8 +169,8 @@ class MeasuredModel:
     """The fit to one kind of machine.
 
     ``covariance`` is of the logarithms of ``values``, in their order. ``noise`` is the log spread after fit
-    and correction, ``nodes`` are the measured counts. ``pooled`` says that rows of several sites were
-    combined, so another site deviates as much as they do from each other.
+    and correction, ``nodes`` are the measured counts. ``pooled`` says that it stands for the sites of a kind of
+    machine, so each deviates as much as they do from each other.
     """
 
     values: Mapping[str, float]
@@ -209,11 +211,11 @@ class MeasuredModel:
         return mean, np.sqrt(variance)
 
     def has_near_rows(self, work: TaskArrays) -> NDArray[np.bool_]:
-        """Return which tasks were measured or nearly: their pair, message and channels, on as many nodes."""
+        """Return which tasks were measured or nearly: their pair, message, channels and GPUs, on as many nodes."""
         rows = self.correction
         if not len(rows.way):
             return np.zeros(len(work), bool)
-        alike = _alike(_place(work), (rows.way, rows.message, rows.channels)).max(axis=1)
+        alike = _alike(_place(work), (rows.way, rows.where)).max(axis=1)
         near: NDArray[np.bool_] = (alike >= NEAR * AMPLITUDE**2) & (work.nodes <= max(self.nodes))
         return near
 

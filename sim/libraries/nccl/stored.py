@@ -32,7 +32,7 @@ class Stored:
     ``parameters`` gives each parameter's value and the ends of its 80 % interval. ``correlations``
     has a line for each parameter that the rows inform: its name, and its row of the
     correlations' Cholesky factor. ``correction`` has a line per fitted row: algorithm, protocol, 1 for
-    a single node, base-2 logarithms of message and channels, residual and uncertainty.
+    a single node, base-2 logarithms of message, channels and GPUs per node, residual and uncertainty.
 
     ``rows`` of ``sites`` were fitted, made by ``releases`` of NCCL; the errors are of the fitted rows, and
     ``worst`` names the worst. ``left_prior`` are parameters that the rows moved beyond their priors.
@@ -148,10 +148,10 @@ class Stored:
         try:
             lines = [line.split() for line in self.correction.splitlines()]
             way = [2 * PAIRS.index((line[0], line[1])) + int(line[2]) for line in lines]
-            figures = np.array([line[3:] for line in lines], dtype=np.float64).reshape(len(lines), 4)
+            figures = np.array([line[3:] for line in lines], dtype=np.float64).reshape(len(lines), 5)
         except (ValueError, IndexError):
             raise ValueError("correction cannot be read; run calibrate again to write it") from None
-        return Correction(np.array(way, dtype=np.int64), *figures.T)
+        return Correction(np.array(way, dtype=np.int64), figures[:, :3].T, *figures[:, 3:].T)
 
 
 def interval(value: float, sigma: float) -> tuple[float, float, float]:
@@ -172,15 +172,8 @@ def correlations(names: Sequence[str], covariance: Floats) -> str:
 
 def correction_lines(correction: Correction) -> str:
     """Return the table of a correction."""
-    rows = zip(
-        correction.way,
-        correction.message,
-        correction.channels,
-        correction.left,
-        correction.sigma,
-        strict=True,
-    )
+    rows = zip(correction.way, correction.where.T, correction.left, correction.sigma, strict=True)
     return "".join(
-        f"{' '.join(PAIRS[way // 2])} {way % 2} {message:.4f} {channels:.4f} {left:.4f} {sigma:.4g}\n"
-        for way, message, channels, left, sigma in rows
+        f"{' '.join(PAIRS[way // 2])} {way % 2} {' '.join(f'{one:.4f}' for one in where)} {left:.4f} {sigma:.4g}\n"
+        for way, where, left, sigma in rows
     )
