@@ -6,7 +6,6 @@ import numpy as np
 
 from ringside.sim.libraries.nccl.communicator import SiteFacts, find_system
 from ringside.sim.libraries.nccl.graph.system import SYSTEMS
-from ringside.sim.libraries.nccl.measured import Correction
 from ringside.sim.libraries.nccl.message_times import KINDS
 from ringside.sim.libraries.nccl.releases import names_one
 from ringside.sim.libraries.nccl.send_times import SEND_PARAMETERS
@@ -50,12 +49,11 @@ def calibrate_nccl(
 
 def unmeasured_sends(machine: str, facts: SiteFacts) -> Stored:
     """Return the sends of a machine without rows of them: their priors."""
-    nothing = np.array([])
     return Stored(
         machine=machine, rows=0, sites=(), releases=(), nodes=(1,), pooled=True, facts=facts, noise=POOLED,
         median_error=0.0, p90_error=0.0, worst=(), left_prior=(),
         parameters={prior.name: interval(prior.value, prior.sigma) for prior in send_priors()},
-        correlations="", correction=correction_lines(Correction(nothing.astype(np.int64), np.zeros((3, 0)), nothing, nothing)),
+        correlations="", correction="",
     )  # fmt: skip
 
 

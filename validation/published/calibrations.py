@@ -147,7 +147,7 @@ def mates_of(machine: str) -> tuple[str, ...]:
 def calibration(machine: str, records: Sequence[Record], network: Learnt = NOTHING) -> Calibration:
     """Fit these rows as one machine's, with priors learnt from its ``network``.
 
-    Its intervals are those of another site: whoever asks has a machine of the kind, not the one that was measured.
+    Its intervals are those of another site: who asks has a machine of the kind, not the measured one.
     """
     collectives = [record for record in records if record.collective in KINDS]
     nccl = calibrate_nccl(collectives, machine, {}, network=network)

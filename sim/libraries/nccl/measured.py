@@ -46,8 +46,11 @@ SITE_LATENCY, SITE_INSIDE, SITE_BETWEEN, SITE_LOW, SITE_HOST = 0.18, 0.035, 0.15
 Of latency, of Simple's bandwidth inside and between nodes, of the bandwidth of LL and LL128, of the host.
 """
 
-SITE_ELSE, SIZE_OCTAVES = 0.12, 4.0
-"""Further deviation of a site's own row, and its correlation length along the sizes of its pair."""
+SITE_ELSE, SIZE_OCTAVES = 0.4, 4.0
+"""Further deviation of a site's own row, over that which all its rows share, and its correlation length.
+
+The length is along the sizes of the row's pair.
+"""
 
 SHARED = 0.4
 """Share of the variance in latency that is common to all pairs of a site."""
@@ -74,6 +77,10 @@ _STEP = 1e-4
 _FAR = 1e3
 
 
+Place = tuple[NDArray[np.int64], Floats]
+"""Tasks as the correction sees them: `Correction.way` and `Correction.where`."""
+
+
 @dataclass(frozen=True, eq=False)
 class Correction:
     """Fitted rows: their places, residuals and uncertainties.
@@ -89,32 +96,44 @@ class Correction:
 
     def predict(self, work: TaskArrays) -> tuple[Floats, Floats]:
         """Return mean and standard deviation of log time, one per task."""
-        if not len(self.way):
-            return np.zeros(len(work)), np.full(len(work), AMPLITUDE)
-        scale = float(np.clip(np.sqrt(np.mean(self.left**2)), LEAST_AMPLITUDE, AMPLITUDE)) / AMPLITUDE
-        mine = _alike(_place(work), (self.way, self.where))
+        mine = _alike(place_of(work), self.place)
         weights = self._inverse @ mine.T
         mean: Floats = self.left @ weights
         variance: Floats = AMPLITUDE**2 - np.sum(mine * weights.T, axis=1)
-        return mean, scale * np.sqrt(np.maximum(variance, 0.0))
+        return mean, self._scale * np.sqrt(np.maximum(variance, 0.0))
+
+    def covariance(self, a: Place, b: Place) -> Floats:
+        """Return what the rows leave open of log times, each of ``a`` with each of ``b``."""
+        known = _alike(a, self.place) @ self._inverse @ _alike(self.place, b)
+        covariance: Floats = self._scale**2 * (_alike(a, b) - known)
+        return covariance
+
+    @property
+    def place(self) -> Place:
+        """The places of the rows."""
+        return self.way, self.where
+
+    @cached_property
+    def _scale(self) -> float:
+        if not len(self.left):
+            return 1.0
+        return float(np.clip(np.sqrt(np.mean(self.left**2)), LEAST_AMPLITUDE, AMPLITUDE)) / AMPLITUDE
 
     @cached_property
     def _inverse(self) -> Floats:
-        place = self.way, self.where
-        inverse: Floats = np.linalg.inv(_alike(place, place) + np.diag(self.sigma**2)).astype(np.float64)
+        alike = _alike(self.place, self.place)
+        inverse: Floats = np.linalg.inv(alike + np.diag(self.sigma**2)).astype(np.float64)
         return inverse
 
 
 def corrected(work: TaskArrays, left: Floats, sigma: Floats) -> Correction:
     """Return the correction for the form's residuals ``left``; outliers count less."""
-    place = _place(work)
+    place = place_of(work)
     return Correction(*place, left, widened(_alike(place, place), left, sigma))
 
 
-Place = tuple[NDArray[np.int64], Floats]
-
-
-def _place(work: TaskArrays) -> Place:
+def place_of(work: TaskArrays) -> Place:
+    """Return where the correction sees each task."""
     channels = work.channels * np.maximum(work.peers_inside + work.peers_between, 1.0)
     where = np.log2([np.maximum(work.message, LEAST_MESSAGE), channels, work.gpus])
     return 2 * work.pair + work.one, where
@@ -153,12 +172,14 @@ class Traits:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SiteAnchor:
-    """Rows of a user's own site: each residual of the prediction in log time, and its uncertainty.
+    """Rows of a user's own site: each residual of the prediction in log time, and its noise.
 
-    ``slopes`` are those of the rows' log times in the logarithm of each parameter, parameters x rows.
+    ``place`` is where the correction sees them. ``slopes`` are those of the rows' log times in the logarithm
+    of each parameter, parameters x rows.
     """
 
     traits: Traits
+    place: Place
     slopes: Floats
     left: Floats
     sigma: Floats
@@ -169,8 +190,8 @@ class MeasuredModel:
     """The fit to one kind of machine.
 
     ``covariance`` is of the logarithms of ``values``, in their order. ``noise`` is the log spread after fit
-    and correction, ``nodes`` are the measured counts. ``pooled`` says that it stands for the sites of a kind of
-    machine, so each deviates as much as they do from each other.
+    and correction, ``nodes`` are the measured counts. ``pooled`` says that it stands for all sites
+    of the kind, so that each deviates as much as they do from each other.
     """
 
     values: Mapping[str, float]
@@ -201,8 +222,8 @@ class MeasuredModel:
         )
         mean = bare + corrected
         if self.anchor:
-            shift, left = _shift(self.anchor, self.traits(work), slopes, self.covariance)
-            return mean + shift, np.sqrt(variance + uncertain**2 + left)
+            shift, left = self._shift(self.anchor, work, slopes)
+            return mean + shift, np.sqrt(variance + left)
         # near its rows the correction absorbs the parameters' uncertainties, so these are not added
         variance += np.maximum(uncertain**2, np.sum(slopes * (self.covariance @ slopes), axis=0))
         if self.pooled:
@@ -211,11 +232,11 @@ class MeasuredModel:
         return mean, np.sqrt(variance)
 
     def has_near_rows(self, work: TaskArrays) -> NDArray[np.bool_]:
-        """Return which tasks were measured or nearly: their pair, message, channels and GPUs, on as many nodes."""
+        """Return which tasks were measured or nearly: with a similar place, on as many nodes."""
         rows = self.correction
         if not len(rows.way):
             return np.zeros(len(work), bool)
-        alike = _alike(_place(work), (rows.way, rows.where)).max(axis=1)
+        alike = _alike(place_of(work), rows.place).max(axis=1)
         near: NDArray[np.bool_] = (alike >= NEAR * AMPLITUDE**2) & (work.nodes <= max(self.nodes))
         return near
 
@@ -243,10 +264,34 @@ class MeasuredModel:
         """Return the model scaled to a site by rows that were measured there."""
         work = work_of(tasks)
         bare, slopes = log_form(work, self.values)
-        corrected, uncertain = self.correction.predict(work)
+        corrected, _ = self.correction.predict(work)
         left = np.log(np.asarray(seconds) * 1e6) - bare - corrected
-        sigma = np.sqrt(uncertain**2 + self.noise**2)
-        return replace(self, anchor=SiteAnchor(self.traits(work), slopes, left, sigma))
+        noise = np.full(len(work), self.noise)
+        return replace(self, anchor=SiteAnchor(self.traits(work), place_of(work), slopes, left, noise))
+
+    def _shift(self, anchor: SiteAnchor, work: TaskArrays, slopes: Floats) -> tuple[Floats, Floats]:
+        """Return the anchor's effect on tasks: a shift of log time, and the remaining variance.
+
+        A row deviates by its site, and by what the fit left open of the parameters and of the correction,
+        which other tasks share.
+        """
+        own = anchor.traits, anchor.place, anchor.slopes
+        tasks = self.traits(work), place_of(work), slopes
+        between = self._deviations(own, own) + np.diag(anchor.sigma**2)
+        mine = self._deviations(tasks, own)
+        weights = np.linalg.solve(between, mine.T)
+        left = np.diag(self._deviations(tasks, tasks)) - np.sum(mine * weights.T, axis=1)
+        return anchor.left @ weights, np.maximum(left, 0.0)
+
+    def _deviations(self, a: "_Deviating", b: "_Deviating") -> Floats:
+        """Return the covariance of one site's log times, each of ``a`` with each of ``b``."""
+        (of_a, at_a, slopes_a), (of_b, at_b, slopes_b) = a, b
+        of_fit = slopes_a.T @ self.covariance @ slopes_b + self.correction.covariance(at_a, at_b)
+        covariance: Floats = _of_site(of_a, of_b) + _nearby(of_a, of_b) + of_fit
+        return covariance
+
+
+_Deviating = tuple[Traits, Place, Floats]
 
 
 def site_deviations(work: TaskArrays, values: Mapping[str, float]) -> Floats:
@@ -314,23 +359,6 @@ def _nearby(a: Traits, b: Traits) -> Floats:
     """Return the covariance of further deviations of a site, between near sizes of one pair."""
     same = a.pair[:, None] == b.pair[None, :]
     apart = (a.size[:, None] - b.size[None, :]) / SIZE_OCTAVES
-    covariance: Floats = SITE_ELSE**2 * same * np.exp(-0.5 * apart**2)
+    shared = np.outer(np.linalg.norm(a.shares, axis=1), np.linalg.norm(b.shares, axis=1))
+    covariance: Floats = SITE_ELSE**2 * shared * same * np.exp(-0.5 * apart**2)
     return covariance
-
-
-def _shift(anchor: SiteAnchor, traits: Traits, slopes: Floats, covariance: Floats) -> tuple[Floats, Floats]:
-    """Return the anchor's effect on other tasks: a shift of log time, and the remaining variance.
-
-    A row deviates by its site and by what the fit left open of the parameters, which other tasks share.
-    """
-
-    def alike(a: Traits, of_a: Floats, b: Traits, of_b: Floats) -> Floats:
-        deviations: Floats = _of_site(a, b) + _nearby(a, b) + of_a.T @ covariance @ of_b
-        return deviations
-
-    own = anchor.traits, anchor.slopes
-    between = alike(*own, *own) + np.diag(anchor.sigma**2)
-    mine = alike(traits, slopes, *own)
-    weights = np.linalg.solve(between, mine.T)
-    left = np.diag(alike(traits, slopes, traits, slopes)) - np.sum(mine * weights.T, axis=1)
-    return anchor.left @ weights, np.maximum(left, 0.0)

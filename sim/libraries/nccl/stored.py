@@ -37,8 +37,8 @@ class Stored:
     ``rows`` of ``sites`` were fitted, made by ``releases`` of NCCL; the errors are of the fitted rows, and
     ``worst`` names the worst. ``left_prior`` are parameters that the rows moved beyond their priors.
     ``network`` are the machines that inform the parameters between nodes, where no row of several nodes does.
-    ``anchor`` has a line for each row of a user's own site: algorithm, protocol, base-2 logarithm of the
-    bytes, shares of latency and bandwidth, residual, uncertainty, and the slope in each parameter.
+    ``anchor`` has a line for each row of a user's own site: as ``correction``, with base-2 logarithm of the
+    bytes and shares of latency and bandwidth before the residual, and the slope in each parameter at the end.
     """
 
     machine: str
@@ -92,11 +92,11 @@ class Stored:
         """Return the model scaled to a site by rows that were measured there."""
         anchor = self.model.anchored(tasks, seconds).anchor
         assert anchor
-        traits = anchor.traits
-        columns = traits.size, *traits.shares.T, anchor.left, anchor.sigma, *anchor.slopes
+        (ways, where), traits = anchor.place, anchor.traits
+        columns = *where, traits.size, *traits.shares.T, anchor.left, anchor.sigma, *anchor.slopes
         lines = [
-            f"{' '.join(PAIRS[pair])} {' '.join(f'{figure:.4g}' for figure in row)}\n"
-            for pair, *row in zip(traits.pair, *columns, strict=True)
+            f"{' '.join(PAIRS[way // 2])} {way % 2} {' '.join(f'{figure:.4g}' for figure in row)}\n"
+            for way, *row in zip(ways, *columns, strict=True)
         ]
         return replace(self, anchor="".join(lines))
 
@@ -118,14 +118,13 @@ class Stored:
         if not self.anchor:
             return None
         try:
-            lines = [line.split() for line in self.anchor.splitlines()]
-            pair = np.array([PAIRS.index((line[0], line[1])) for line in lines], dtype=np.int64)
-            figures = np.array([line[2:] for line in lines], dtype=np.float64).T
-            size, *shares = figures[: 1 + DEVIATIONS]
-            left, sigma, *slopes = figures[1 + DEVIATIONS :]
+            ways, figures = _table(self.anchor)
+            where, (size, *shares) = figures[:3], figures[3 : 4 + DEVIATIONS]
+            left, sigma, *slopes = figures[4 + DEVIATIONS :]
             if len(slopes) != len(self.names):
                 raise ValueError
-            return SiteAnchor(Traits(pair, size, np.column_stack(shares)), np.array(slopes), left, sigma)
+            traits = Traits(ways // 2, size, np.column_stack(shares))
+            return SiteAnchor(traits, (ways, where), np.array(slopes), left, sigma)
         except (ValueError, IndexError):
             raise ValueError("anchor cannot be read; run calibrate again to write it") from None
 
@@ -145,13 +144,21 @@ class Stored:
         return covariance
 
     def _correction(self) -> Correction:
+        if not self.correction:
+            return Correction(np.zeros(0, np.int64), np.zeros((3, 0)), np.zeros(0), np.zeros(0))
         try:
-            lines = [line.split() for line in self.correction.splitlines()]
-            way = [2 * PAIRS.index((line[0], line[1])) + int(line[2]) for line in lines]
-            figures = np.array([line[3:] for line in lines], dtype=np.float64).reshape(len(lines), 5)
+            ways, figures = _table(self.correction)
+            left, sigma = figures[3:]
         except (ValueError, IndexError):
             raise ValueError("correction cannot be read; run calibrate again to write it") from None
-        return Correction(np.array(way, dtype=np.int64), figures[:, :3].T, *figures[:, 3:].T)
+        return Correction(ways, figures[:3], left, sigma)
+
+
+def _table(text: str) -> tuple[NDArray[np.int64], Floats]:
+    """Return the pair and scale of each line, and its figures by column."""
+    lines = [line.split() for line in text.splitlines()]
+    ways = [2 * PAIRS.index((line[0], line[1])) + int(line[2]) for line in lines]
+    return np.array(ways, dtype=np.int64), np.array([line[3:] for line in lines], dtype=np.float64).T
 
 
 def interval(value: float, sigma: float) -> tuple[float, float, float]:
@@ -172,8 +179,8 @@ def correlations(names: Sequence[str], covariance: Floats) -> str:
 
 def correction_lines(correction: Correction) -> str:
     """Return the table of a correction."""
-    rows = zip(correction.way, correction.where.T, correction.left, correction.sigma, strict=True)
+    rows = zip(correction.way, *correction.where, correction.left, correction.sigma, strict=True)
     return "".join(
-        f"{' '.join(PAIRS[way // 2])} {way % 2} {' '.join(f'{one:.4f}' for one in where)} {left:.4f} {sigma:.4g}\n"
-        for way, where, left, sigma in rows
+        f"{' '.join(PAIRS[way // 2])} {way % 2} {' '.join(f'{figure:.4f}' for figure in row)} {sigma:.4g}\n"
+        for way, *row, sigma in rows
     )
