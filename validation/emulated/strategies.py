@@ -52,6 +52,12 @@ _TENSOR = TrainingJob(
     iterations=ITERATIONS,
 )
 
+_CONTEXT = TrainingJob(
+    model=Sleeping(layers=3, hidden=16, inner=256, rows=1024, forward_s=0.1, backward_s=0.2),
+    context=RANKS,
+    iterations=ITERATIONS,
+)
+
 _REDUNDANT = TrainingJob(model=WEIGHTS, strategy="zero_redundancy", replicate=RANKS, iterations=ITERATIONS)
 _EXPERTS = TrainingJob(model=ExpertLayers(), replicate=RANKS, expert=RANKS, iterations=ITERATIONS)
 
@@ -68,10 +74,15 @@ CASES = (
     StrategyCase(
         "interleaved zero bubble", replace(_PIPELINE, schedule="interleaved_zero_bubble", virtual=2)
     ),
+    StrategyCase("zb-h1", replace(_PIPELINE, schedule="zb-h1")),
     StrategyCase("zbv", replace(_PIPELINE, schedule="zbv", virtual=2)),
     StrategyCase("dualpipev", replace(_PIPELINE, schedule="dualpipev", virtual=2)),
     StrategyCase("tensor", _TENSOR),
     StrategyCase("tensor, sequence parallel", replace(_TENSOR, sequence_parallel=True)),
+    StrategyCase("context, ring", replace(_CONTEXT, context_method="ring")),
+    StrategyCase("context, zigzag", replace(_CONTEXT, context_method="zigzag")),
+    StrategyCase("context, ulysses", replace(_CONTEXT, context_method="ulysses")),
+    StrategyCase("context, all-gather", replace(_CONTEXT, context_method="all-gather")),
     StrategyCase("zero redundancy", _REDUNDANT),
     StrategyCase("zero redundancy accumulating", replace(_REDUNDANT, micro_batches=2, no_sync=True)),
     StrategyCase("experts", _EXPERTS),

@@ -22,6 +22,7 @@ FSDP = {"micro_batch": 4, "reduce_dtype": "float32"}
 CASES = {
     "ddp": (8, "ddp", {}),
     "fsdp": (16, "fsdp", FSDP),
+    "fsdp1": (16, "fsdp1", FSDP),
     "hsdp": (16, "hsdp", {**FSDP, "shard": 8}),
     "tp": (8, "ddp", {"tp": 8, "tp_style": "dtensor", "sequence_parallel": True, "micro_batch": 4}),
     "pp": (4, "ddp", {"pp": 4, "micro_batch": 1}),
@@ -52,7 +53,7 @@ EXPLAINED = {
 def asked(name, *words, **more):
     """Return the recorded script beside Ringside's strategy."""
     ranks, strategy, options = CASES[name]
-    types = {} if strategy in ("fsdp", "hsdp") else {"dtype": "bfloat16"}
+    types = {} if strategy in ("fsdp", "fsdp1", "hsdp") else {"dtype": "bfloat16"}
     job = ringside.record(str(SCRIPT), name, *words, ranks=ranks, timeout=1500.0)
     return beside(job, MODEL, strategy, batch=4, **types, **options, **more)
 

@@ -1,4 +1,4 @@
-"""A decoder like Llama under a strategy: ``transformer.py ddp|fsdp|hsdp|tp|pp [apart] [clip]``."""
+"""A decoder like Llama under a strategy: ``transformer.py ddp|fsdp|fsdp1|hsdp|tp|pp [apart] [clip]``."""
 
 import os
 import sys
@@ -7,7 +7,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (
@@ -103,6 +104,14 @@ def sharded(model, mesh):
     return fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
+def flattened(model, local):
+    """Shard the flat parameter of each layer, and that of the embedding and the head together."""
+    types = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    return FullyShardedDataParallel(
+        model, auto_wrap_policy=ModuleWrapPolicy({Layer}), mixed_precision=types, device_id=local
+    )
+
+
 def split(model, mesh):
     """Cut products by DTensor, and tokens between them."""
     whole, columns, rows = Shard(1), ColwiseParallel, RowwiseParallel
@@ -142,6 +151,8 @@ if strategy == "ddp":
     model = nn.parallel.DistributedDataParallel(model, device_ids=[local], broadcast_buffers=False)
 elif strategy == "fsdp":
     model = sharded(model, init_device_mesh("cuda", (ranks,)))
+elif strategy == "fsdp1":
+    model = flattened(model, local)
 elif strategy == "hsdp":
     model = sharded(model, init_device_mesh("cuda", (ranks // 8, 8), mesh_dim_names=("replicate", "shard")))
 elif strategy == "tp":
