@@ -271,7 +271,13 @@ def answer(
 ) -> Prediction:
     """Return a library's own choice, within its settings, and its time."""
     check_engine(engine)
-    candidate = library.choose(collective)
+    return answer_by(library, collective, library.choose(collective), engine, traced=traced)
+
+
+def answer_by(
+    library: Library, collective: Collective, candidate: Candidate, engine: str, *, traced: bool = False
+) -> Prediction:
+    """Return the time of one candidate."""
     time = library.time(collective, candidate, engine, traced=traced)
     return Prediction(
         collective, time.algorithm, candidate.protocol, time.engine, time.time_s, time.time_lo_s,

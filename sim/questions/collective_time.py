@@ -13,7 +13,7 @@ from ringside.sim.collective import KINDS, Collective, kind_of
 from ringside.sim.disturbance import Draw, Outcome
 from ringside.sim.formats.schedule_files import ScheduleFile, holds_schedule, read
 from ringside.sim.libraries.find import Options, find_library
-from ringside.sim.libraries.library import ENGINES, Library, Prediction, answer, check_growth
+from ringside.sim.libraries.library import ENGINES, Library, Prediction, answer, answer_by, check_growth
 from ringside.sim.libraries.scheduled import Given, Scheduled
 from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.questions.fields import ByLibrary, OfType
@@ -95,6 +95,11 @@ class CollectiveTime(Disturbances, BySize, OfType, ByLibrary):
         if self.nodes:
             counts = ",".join(map(str, self.nodes))
             raise QuestionError(f"`nodes` {counts}: the file has {file.ranks} ranks; remove `nodes`")
+
+    @property
+    def compares(self) -> bool:
+        """Whether the question names several algorithms, of which the fastest is the answer."""
+        return "," in self.algorithm and not self.algorithm.startswith("^")
 
     @property
     def kind(self) -> str:
@@ -226,6 +231,23 @@ class CollectiveTimes:
     basis: str
     is_measured: bool
     disturbed: "DisturbedTime | None"
+
+    def by_algorithm(self) -> dict[tuple[int | None, str], list[Prediction]]:
+        """Return the predictions of each algorithm that the question names, by nodes and algorithm.
+
+        An algorithm counts with its fastest protocol, and is missing where the library cannot use it.
+        """
+        curves: dict[tuple[int | None, str], list[Prediction]] = {}
+        for count, predicted in self.by_nodes.items():
+            for one in predicted.predictions:
+                fastest: dict[str, Prediction] = {}
+                for candidate in predicted.library.candidates(one.collective):
+                    way = answer_by(predicted.library, one.collective, candidate, self.question.engine)
+                    best = fastest.setdefault(candidate.algorithm, way)
+                    fastest[candidate.algorithm] = min(best, way, key=lambda either: either.time_s)
+                for algorithm, way in fastest.items():
+                    curves.setdefault((count, algorithm), []).append(way)
+        return curves
 
     @property
     def totals(self) -> dict[str, Any]:

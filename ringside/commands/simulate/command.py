@@ -115,18 +115,31 @@ def _draw_timeline(library: Library, cluster: str, prediction: Prediction, path:
 
 
 def draw_answer(answer: CollectiveTimes, path: Path) -> None:
-    """Draw times and bus bandwidths against nodes, or against sizes of one cluster."""
+    """Draw times and bus bandwidths against nodes, or against sizes of one cluster.
+
+    Of several named algorithms each has a curve, unless there are several sizes and counts of nodes.
+    """
     from ringside.pictures.collectives.curves import Point, draw_curves
 
-    points = [
-        Point(count, one.collective, one.time_s, (one.time_lo_s, one.time_hi_s), one.algorithm)
-        for count, predicted in answer.by_nodes.items()
-        for one in predicted.predictions
-    ]
+    compares = answer.question.compares and 1 in (len(answer.by_nodes), len(answer.first.predictions))
+    points = (
+        [
+            Point(count, one.collective, one.time_s, (one.time_lo_s, one.time_hi_s), algorithm)
+            for (count, algorithm), predictions in answer.by_algorithm().items()
+            for one in predictions
+        ]
+        if compares
+        else [
+            Point(count, one.collective, one.time_s, (one.time_lo_s, one.time_hi_s), one.algorithm)
+            for count, predicted in answer.by_nodes.items()
+            for one in predicted.predictions
+        ]
+    )
     engines = {one.engine for one in answer.predictions}
     times = " and ".join(sorted({_TIMES.get(engine, "simulated") for engine in engines}))
     question, library = answer.question, answer.first.library.name
-    draw_curves(points, f"{question.kind} on {question.cluster}: {library}, {times} times", path)
+    title = f"{question.kind} on {question.cluster}: {library}, {times} times"
+    draw_curves(points, title, path, by_algorithm=compares)
 
 
 HEADS = (

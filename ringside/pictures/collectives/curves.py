@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -48,17 +48,18 @@ class Point:
     algorithm: str
 
 
-def draw_curves(points: Sequence[Point], title: str, path: Path) -> None:
+def draw_curves(points: Sequence[Point], title: str, path: Path, *, by_algorithm: bool = False) -> None:
     """Draw time, left, and bus bandwidth, right: a curve per size over nodes, or one over sizes.
 
-    Points have their algorithm's colour; measured times have a band with their interval.
+    Or, ``by_algorithm``, a curve per algorithm, with a line where another one becomes the fastest. Points
+    have their algorithm's colour; measured times have a band with their interval.
     """
     over_nodes = len({point.nodes for point in points}) > 1
     curves: dict[str, list[Point]] = {}
     for point in points:
-        name = format_size(point.collective.nbytes) if over_nodes else ""
+        name = point.algorithm if by_algorithm else format_size(point.collective.nbytes) if over_nodes else ""
         curves.setdefault(name, []).append(point)
-    shown = _spread(list(curves))
+    shown = list(curves) if by_algorithm else _spread(list(curves))
     if len(shown) < len(curves):
         title += f" ({len(shown)} of {len(curves)} sizes)"
     with mpl.rc_context(fname=STYLE):
@@ -73,9 +74,52 @@ def draw_curves(points: Sequence[Point], title: str, path: Path) -> None:
             axes.set_title("bus bandwidth" if is_rate else "time", loc="left", fontsize=10)
         figure.suptitle(title, fontsize=10)
         _add_legend(figure, [point for name in shown for point in curves[name]], looks)
-        if over_nodes:
+        if by_algorithm:
+            _mark_crossings(figure.axes, points, over_nodes=over_nodes)
+        elif over_nodes:
             _name_curves(figure, shown)
         save(figure, path)
+
+
+def crossings(points: Sequence[Point], *, over_nodes: bool) -> list[tuple[float, str, str]]:
+    """Return where another algorithm becomes the fastest: size or nodes, the one before, and the one after.
+
+    Times between two points lie on a line in logarithms.
+    """
+    times: dict[int, dict[str, float]] = {}
+    for point in points:
+        times.setdefault(_along(point, over_nodes=over_nodes), {})[point.algorithm] = point.time_s
+    found = []
+    for low, high in pairwise(sorted(times)):
+        before, after = (min(times[place], key=times[place].__getitem__) for place in (low, high))
+        if before == after:
+            continue
+        where = math.sqrt(low * high)
+        if before in times[high] and after in times[low]:
+            lead = math.log(times[low][after] / times[low][before])
+            lost = math.log(times[high][before] / times[high][after])
+            where = low * (high / low) ** (lead / (lead + lost) if lead + lost else 0.5)
+        found.append((where, before, after))
+    return found
+
+
+def _mark_crossings(panels: Sequence[Axes], points: Sequence[Point], *, over_nodes: bool) -> None:
+    """Draw a line at each crossing; name it in the last panel, whose lower right corner is free."""
+    for where, before, after in crossings(points, over_nodes=over_nodes):
+        for axes in panels:
+            axes.axvline(where, color="0.3", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+        panels[-1].annotate(
+            f"{before} to {after}: {_rounded(where, over_nodes=over_nodes)}", (where, 0.02), (-3, 0),
+            xycoords=panels[-1].get_xaxis_transform(), textcoords="offset points", rotation=90, fontsize=7,
+            va="bottom", ha="right",
+        )  # fmt: skip
+
+
+def _rounded(where: float, *, over_nodes: bool) -> str:
+    """Return a size or a number of nodes with two digits: it was interpolated."""
+    unit = 1 if over_nodes else 2 ** (10 * int(math.log2(max(where, 1)) / 10))
+    value = float(f"{where / unit:.2g}")
+    return f"{value:g} {'nodes' if over_nodes else format_size(unit).split()[1]}"
 
 
 def mark_log(axes: Axes) -> None:

@@ -15,9 +15,11 @@ from matplotlib.text import Text
 
 from ringside.pictures import style, topology
 from ringside.pictures.collectives import curves, picks, timeline
+from ringside.pictures.collectives.curves import Point, crossings
 from ringside.pictures.jobs import pipeline, program, training
 from ringside.pictures.measured import validation
 from ringside.pictures.style import occupied, prevailing
+from ringside.sim.collective import Collective
 from tests.made_up import CELL
 
 LOG = Path(__file__).parents[2] / "validation/data/v2.13_two_nodes.log"
@@ -196,6 +198,42 @@ def test_simulated_curves_have_no_band(draw):
     figure = draw("simulate all_reduce --cluster star --nodes 2,4 --size 1M --plot t.png")
     assert legend(figure) == ["double_binary_tree", "direct"]
     assert not any(axes.findobj(PolyCollection) for axes in figure.axes)
+
+
+def test_named_algorithms_have_a_curve_each_and_a_line_where_the_fastest_changes(draw):
+    names = ["ring", "tree", "double_binary_tree"]
+    figure = draw(
+        f"simulate all_reduce --cluster star:8 --algorithm {','.join(names)} -b 1K -e 64M --plot t.png"
+    )
+    assert legend(figure) == names
+    time, rate = figure.axes
+    curves = [line.get_xdata() for line in time.lines if len(line.get_xdata()) > 2]
+    assert [len(curve) for curve in curves] == [17] * 3
+    assert [text.get_text() for text in rate.texts] == ["double_binary_tree to ring: 3.3 MiB"]
+
+
+def test_one_algorithm_of_nccl_counts_with_its_fastest_protocol(draw):
+    figure = draw(
+        "simulate all_reduce --cluster dgx-h100 --nodes 2,4 --size 1M --algorithm ring,tree --plot t.png"
+    )
+    assert {"ring", "tree"} <= set(legend(figure))
+
+
+@given(
+    st.dictionaries(st.sampled_from("abc"), st.lists(st.floats(1e-6, 1), min_size=5, max_size=5), min_size=2)
+)
+def test_the_fastest_changes_where_a_crossing_is_and_nowhere_else(times):
+    sizes = [4**power for power in range(5)]
+    points = [
+        Point(None, Collective("all_reduce", 2, size), seconds, (seconds, seconds), name)
+        for name, curve in times.items()
+        for size, seconds in zip(sizes, curve, strict=True)
+    ]
+    fastest = [min(times, key=lambda name: times[name][place]) for place in range(5)]
+    changes = [(low, high) for low, high in pairwise(range(5)) if fastest[low] != fastest[high]]
+    found = crossings(points, over_nodes=False)
+    assert [(before, after) for _, before, after in found] == [(fastest[a], fastest[b]) for a, b in changes]
+    assert all(sizes[a] <= where <= sizes[b] for (where, *_), (a, b) in zip(found, changes, strict=True))
 
 
 def test_a_step_names_every_bucket_there_is_room_for_and_every_colour(draw):
