@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ringside.sim.questions.cluster_facts import ClusterFacts as ClusterFacts
     from ringside.sim.questions.collective_time import CollectiveTime as CollectiveTime
     from ringside.sim.questions.coverage import Coverage as Coverage
+    from ringside.sim.questions.expert_exchange import ExpertExchange as ExpertExchange
     from ringside.sim.questions.hang_cause import HangCause as HangCause
     from ringside.sim.questions.job_goodput import JobGoodput as JobGoodput
     from ringside.sim.questions.program_time import ProgramTime as ProgramTime
@@ -107,6 +108,7 @@ else:
         "DdpValidation": "ringside.validation.questions.emulated_validation",
         "DisturbanceValidation": "ringside.validation.questions.emulated_validation",
         "ElasticMeasurement": "ringside.real.questions.elastic_measurement",
+        "ExpertExchange": "ringside.sim.questions.expert_exchange",
         "Explanation": "ringside.validation.questions.explanation",
         "Fit": "ringside.sim.calibration",
         "Fitting": "ringside.validation.questions.comparison",

@@ -1,0 +1,1 @@
+"""The exchange of tokens among the ranks of experts: dispatch and combine, by the libraries that do it."""

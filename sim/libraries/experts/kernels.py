@@ -1,0 +1,141 @@
+"""How long the kernels of one phase run: a floor, then the slowest of thread blocks, NVLink and cards.
+
+What is limited in several ways takes the fourth root of the sum of the fourth powers, which is at least the
+slowest way and at most 1.4 times it. Each share of a link is below 1, so no time is below the traffic's.
+Microseconds, thousands of bytes and GB/s.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ringside.sim.libraries.experts.work import Floats, PhaseWork
+
+Values = Mapping[str, float]
+KernelTime = Callable[[PhaseWork, Values], Floats]
+
+SHARPNESS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The prior of a parameter: ``sigma`` in natural logarithms, of x / (1 - x) for a share of a link."""
+
+    value: float
+    sigma: float
+    meaning: str
+    is_share: bool = False
+
+
+def once_us(work: PhaseWork, values: Values) -> Floats:
+    """DeepEP's normal kernels: a token goes to each rank once, by way of its domain's forwarder.
+
+    Half of the thread blocks send and half receive, two to a channel, each with a list of tokens for every
+    rank; the longest list ends last. Between domains blocks handle the copies to forwarders too.
+    """
+    several = work.several
+    floor = values["floor_us"] * np.where(work.blackwell, values["blackwell"], 1.0)
+    floor = floor * (1 + values["wider"] * work.hidden / 7168) + np.where(several, values["cards_us"], 0.0)
+    listed = work.tokens * work.gpus / work.ranks / (work.sms / 2)
+    uneven = 1 + values["uneven"] / np.sqrt(1 + listed)
+    handled = work.gpus + np.where(several, values["forwarded"] * work.machines, 0.0)
+    a_token = values["token_us"] + work.kbytes / values["token_GBps"]
+    a_copy = values["copy_us"] + work.kbytes / values["copy_GBps"]
+    blocks = work.tokens * work.busiest * (a_token + handled * a_copy) * uneven / work.sms
+    nvlink, cards = work.once_s()
+    return floor + _slowest(blocks, nvlink / values["nvlink"], cards / values["cards"])
+
+
+def each_us(work: PhaseWork, values: Values) -> Floats:
+    """DeepEP's kernels of low latency: each copy is a message of its own, written straight to its rank.
+
+    A thread block serves a whole number of experts, so few experts leave multiprocessors idle. Every rank
+    waits for a count of each expert, and for all others.
+    """
+    generation = np.where(work.blackwell, values["blackwell"], 1.0)
+    floor = generation * (values["floor_us"] + values["doubling_us"] * np.log2(work.ranks))
+    floor = floor + values["experts_us"] * work.experts / 256 + values["wide_us"] * work.hidden / 7168
+    floor = floor + np.where(work.several, values["cards_us"], 0.0)
+    blocks = np.ceil(work.experts / np.ceil(work.experts / work.multiprocessors))
+    rate = values["copy_GBps"] * np.where(work.blackwell, values["blackwell_copy"], 1.0)
+    handled = work.tokens * work.copies * work.busiest * work.kbytes / (rate * blocks)
+    nvlink, cards = work.each_s()
+    return floor + _slowest(handled, nvlink / values["nvlink"], cards / values["cards"])
+
+
+def domain_us(work: PhaseWork, values: Values) -> Floats:
+    """TensorRT-LLM's exchange inside one NVLink domain: a token goes to each rank once.
+
+    Each rank also fills or adds up a slot for each expert of its tokens.
+    """
+    floor = values["floor_us"] + values["rank_us"] * work.ranks
+    slots = work.tokens * work.copies * work.busiest
+    copied = slots * (values["slot_us"] + work.kbytes / values["slot_GBps"])
+    nvlink, _ = work.once_s()
+    return floor + _slowest(copied, nvlink / values["nvlink"])
+
+
+def notice_us(work: PhaseWork, values: Values) -> Floats:
+    """DeepEP's notices before both phases of its normal kernels, between domains; inside one they overlap."""
+    waits = values["floor_us"] + values["token_us"] * work.tokens * work.busiest / work.sms
+    return np.where(work.several, waits, 0.0)
+
+
+def indices_us(work: PhaseWork, values: Values) -> Floats:
+    """TensorRT-LLM's preparation of a two-sided exchange: where each token goes, known to every rank."""
+    return values["floor_us"] + values["rank_us"] * work.ranks + values["token_us"] * work.tokens
+
+
+def _slowest(*ways: Floats) -> Floats:
+    total: Floats = sum((way**SHARPNESS for way in ways), np.zeros_like(ways[0])) ** (1 / SHARPNESS)
+    return total
+
+
+_SHARE = "of a link's rate at which bytes move"
+
+EXPECTED: dict[KernelTime, dict[str, Expected]] = {
+    once_us: {
+        "floor_us": Expected(26.0, 0.3, "of a kernel that moves almost nothing, on Hopper"),
+        "blackwell": Expected(1.2, 0.2, "factor on it from Blackwell on"),
+        "wider": Expected(0.1, 1.0, "share of it more with 7168 elements a token"),
+        "cards_us": Expected(3.0, 0.5, "more between domains"),
+        "token_us": Expected(0.3, 0.7, "of a thread block for a token"),
+        "token_GBps": Expected(40.0, 1.0, "at which it reads or writes that token"),
+        "copy_us": Expected(0.05, 1.0, "of a thread block for each of a token's copies"),
+        "copy_GBps": Expected(28.0, 0.5, "at which it sends or adds a copy"),
+        "forwarded": Expected(2.0, 0.7, "copies' work for a copy through a forwarder"),
+        "uneven": Expected(0.7, 0.5, "excess of the longest list, in deviations of one"),
+        "nvlink": Expected(0.78, 0.4, _SHARE, is_share=True),
+        "cards": Expected(0.95, 0.4, _SHARE, is_share=True),
+    },
+    each_us: {
+        "floor_us": Expected(3.0, 0.7, "of a kernel that moves almost nothing, on Hopper"),
+        "doubling_us": Expected(2.0, 0.3, "more for each doubling of ranks"),
+        "blackwell": Expected(1.5, 0.2, "factor on both from Blackwell on"),
+        "experts_us": Expected(3.0, 0.5, "more for 256 experts"),
+        "wide_us": Expected(1.5, 0.7, "more with 7168 elements a token"),
+        "cards_us": Expected(8.0, 0.5, "more between domains"),
+        "copy_GBps": Expected(3.0, 0.7, "at which a thread block sends or adds copies, on Hopper"),
+        "blackwell_copy": Expected(1.5, 0.7, "factor on it from Blackwell on"),
+        "nvlink": Expected(0.6, 0.4, _SHARE, is_share=True),
+        "cards": Expected(0.93, 0.4, _SHARE, is_share=True),
+    },
+    domain_us: {
+        "floor_us": Expected(10.0, 0.3, "of a kernel that moves almost nothing"),
+        "rank_us": Expected(0.5, 0.5, "more for each rank"),
+        "slot_us": Expected(0.003, 1.5, "to fill a slot, whatever its size"),
+        "slot_GBps": Expected(3000.0, 1.5, "at which slots are filled"),
+        "nvlink": Expected(0.65, 0.4, _SHARE, is_share=True),
+    },
+    notice_us: {
+        "floor_us": Expected(60.0, 0.3, "of two kernels that move almost nothing"),
+        "token_us": Expected(0.16, 1.0, "of a thread block for a token"),
+    },
+    indices_us: {
+        "floor_us": Expected(11.0, 0.3, "of a kernel for one token"),
+        "rank_us": Expected(0.25, 0.5, "more for each rank"),
+        "token_us": Expected(0.007, 0.5, "more for each token"),
+    },
+}  # fmt: skip
+"""Every fitted parameter of each kernel; microseconds and GB/s."""

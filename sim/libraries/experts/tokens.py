@@ -1,0 +1,83 @@
+"""Tokens that are sent to the ranks of their experts, and results that return: what one exchange moves."""
+
+from dataclasses import dataclass
+from math import comb, isfinite
+
+from ringside.topologies.names import one_of
+
+TOKEN_BYTES = {"bf16": 2.0, "fp8": 1 + 4 / 128, "nvfp4": 1 / 2 + 1 / 16}
+"""Bytes per element by type, with its scales: a float32 for 128 elements, or a byte for 16."""
+
+ROUTINGS = ("random", "spread")
+"""``random``: each token's experts are drawn; ``spread``: they are on as many ranks as possible."""
+
+PHASES = ("dispatch", "combine")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenExchange:
+    """One layer's exchange: each rank has ``tokens`` of ``hidden`` elements, each for ``topk`` experts.
+
+    The busiest rank gets ``imbalance`` times the mean. A token's experts are on at most ``groups`` machines
+    where a library sends it to each machine once. ``sms`` thread blocks work where the library lets the user
+    choose. Types are of `TOKEN_BYTES`, ``routing`` is one of `ROUTINGS`.
+    """
+
+    tokens: int
+    hidden: int = 7168
+    topk: int = 8
+    experts: int = 256
+    dispatch_dtype: str = "fp8"
+    combine_dtype: str = "bf16"
+    routing: str = "random"
+    groups: int = 4
+    imbalance: float = 1.0
+    sms: int = 20
+
+    def __post_init__(self) -> None:
+        for name in ("tokens", "hidden", "topk", "experts", "groups"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"`{name}` {getattr(self, name)}; write 1 or more")
+        if self.topk > self.experts:
+            raise ValueError(f"`topk` {self.topk} of {self.experts} experts; write {self.experts} or less")
+        if self.sms < 2 or self.sms % 2:
+            raise ValueError(f"`sms` {self.sms}; a channel has two, write an even number from 2 on")
+        if not (isfinite(self.imbalance) and self.imbalance >= 1):
+            raise ValueError(f"`imbalance` {self.imbalance:g} times the mean; write 1 or more")
+        for what in ("dispatch_dtype", "combine_dtype"):
+            if getattr(self, what) not in TOKEN_BYTES:
+                given = getattr(self, what)
+                raise ValueError(f"`{what}` {given!r}; write {one_of(TOKEN_BYTES, given)}")
+        if self.routing not in ROUTINGS:
+            raise ValueError(f"unknown routing {self.routing!r}; write {one_of(ROUTINGS, self.routing)}")
+
+    def nbytes(self, phase: str) -> float:
+        """Return the bytes of one token in ``dispatch`` or ``combine``."""
+        dtype = self.dispatch_dtype if phase == "dispatch" else self.combine_dtype
+        return self.hidden * TOKEN_BYTES[dtype]
+
+    def check(self, ranks: int) -> None:
+        """Raise ValueError unless each of the ranks has the same number of experts."""
+        if self.experts % ranks:
+            raise ValueError(
+                f"{self.experts} experts do not divide by {ranks} ranks; write a multiple, or `ranks`"
+            )
+        if self.imbalance > ranks:
+            raise ValueError(
+                f"the busiest of {ranks} ranks has {self.imbalance:g} times the mean; write 1 to {ranks}"
+            )
+
+    def distinct(self, places: int, among: int | None = None) -> float:
+        """Return the mean number of places with a token's experts; only experts of ``among`` are chosen.
+
+        Drawn without replacement, k of n experts miss a place with m of them with probability
+        C(n - m, k) / C(n, k).
+        """
+        among = places if among is None else among
+        each = self.experts // places
+        every = each * among
+        if self.topk > every:
+            return float(among)
+        if self.routing == "spread":
+            return float(min(self.topk, among))
+        return among * (1 - comb(every - each, self.topk) / comb(every, self.topk))
