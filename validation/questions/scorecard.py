@@ -17,7 +17,8 @@ if TYPE_CHECKING:  # help must not wait for scipy and simulations
     from ringside.validation.scorecard.memory import MemoryScores
 
 COLLECTIVES, TRAINING, MPI, MEMORY = "collectives", "training", "mpi", "memory"
-SCORECARDS = (COLLECTIVES, TRAINING, MPI, MEMORY)
+EXPERTS = "experts"
+SCORECARDS = (COLLECTIVES, TRAINING, MPI, MEMORY, EXPERTS)
 
 
 def _scorecard(text: str) -> str:
@@ -28,7 +29,7 @@ def _scorecard(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Scorecard(Question):
-    """Errors of NCCL's times, of training steps and their memory, or of MPI's times, on published rows."""
+    """Errors of NCCL's, MPI's and experts' times, of training steps and their memory, on published rows."""
 
     schema: ClassVar[str] = "scorecard"
 
@@ -60,6 +61,10 @@ class Scorecard(Question):
             from ringside.validation.scorecard.mpi import mpi_tables
 
             return mpi_tables()
+        if self.what == EXPERTS:
+            from ringside.validation.scorecard.experts import expert_tables
+
+            return expert_tables()
         from ringside.validation.scorecard.collectives import collective_tables
 
         return collective_tables()

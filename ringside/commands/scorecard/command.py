@@ -11,6 +11,7 @@ from ringside.report.page import Page, Table, write_page
 from ringside.topologies.disk import check_outputs
 from ringside.validation.questions.scorecard import (
     COLLECTIVES,
+    EXPERTS,
     MEMORY,
     MPI,
     TRAINING,
@@ -32,11 +33,12 @@ TITLES = {
     COLLECTIVES: "NCCL's calibrated times, judged on held-out published rows",
     TRAINING: "Published trainings beside predictions that did not use them",
     MPI: "Open MPI's calibrated times, judged on held-out published rows",
+    EXPERTS: "Exchanges of experts' tokens, judged on held-out published rows",
     MEMORY: "Published peaks of GPUs' memory beside predictions from their arguments alone",
 }
 SCHEMAS = {
     COLLECTIVES: "scorecard", TRAINING: "scorecard_training", MPI: "scorecard_mpi",
-    ABSOLUTE: "scorecard_absolute", MEMORY: "scorecard_memory",
+    ABSOLUTE: "scorecard_absolute", MEMORY: "scorecard_memory", EXPERTS: "scorecard_experts",
 }  # fmt: skip
 WORST = 3
 """The number of worst rows named per table."""
@@ -197,6 +199,26 @@ def _of_mpi(answer: ScorecardAnswer) -> Form:
     return notes, heads, rows, []
 
 
+def _of_experts(answer: ScorecardAnswer) -> Form:
+    heads = (
+        *(("judged", ""), ("exchange", ""), ("rows", ""), ("median", "(%)"), ("p90", "(%)")),
+        *(("bias", "(%)"), ("inside", "(%)"), ("links", "alone (%)")),
+    )
+    notes = [
+        f"{_count(answer)} phases judged by {len(answer.results)} fits, each held out of its fit",
+        "median error, its 90th percentile, signed median (bias), share of rows inside their 80 % interval; "
+        "median error of the bytes over the slower link's full rate",
+        *(f"{one.table.name}: fitted to {one.table.sets}" for one in answer.results),
+    ]
+    rows: list[tuple[console.Cell, ...]] = []
+    for score in answer.scores:
+        own, (naive,) = score.errors, score.rules.values()
+        figures = own.median, own.p90, own.bias, own.inside, naive.median
+        shown = (f"{100 * one:.1f}" if math.isfinite(one) else "-" for one in figures)
+        rows.append((score.group, score.name or "all", own.rows, *shown))
+    return notes, heads, rows, [line for one in answer.results for line in _findings(one)]
+
+
 def _of_memory(answer: ScorecardAnswer) -> Form:
     assert answer.memory is not None
     scored = answer.memory
@@ -230,6 +252,7 @@ _FORMS: dict[str, Callable[[ScorecardAnswer], Form]] = {
     MPI: _of_mpi,
     ABSOLUTE: _of_absolute,
     MEMORY: _of_memory,
+    EXPERTS: _of_experts,
 }
 
 

@@ -92,15 +92,15 @@ def exchange_time(
     if name == OWN:
         return _own_time(library, exchange, ports)
     used = model or shipped_model()
-    inside, across = _traffic(name, exchange, ports, PHASES)
-    bands = {one: _band(used, name, one, exchange, ports, caller) for one in ("prepare", *PHASES)}
+    inside, across = traffic_s(name, exchange, ports, PHASES)
+    bands = {one: phase_band(used, name, one, exchange, ports, caller) for one in ("prepare", *PHASES)}
     return ExchangeTime(
         name, bands["prepare"], bands["dispatch"], bands["combine"], inside * ports.nvlink,
         across * ports.network,
     )  # fmt: skip
 
 
-def _band(
+def phase_band(
     model: ExpertModel, name: str, which: str, exchange: TokenExchange, ports: ExpertPorts, caller: str
 ) -> TimeBand:
     """Return the time of one phase, which is at least that of its traffic."""
@@ -112,7 +112,7 @@ def _band(
     if (call := model.call(caller, name, which)) is not None:
         us, factor = call.us(us, [ports]), max(factor, float(np.exp(call.spread)))
     time_s = float(us[0]) * 1e-6
-    least = max(_traffic(name, exchange, ports, (which,))) if which in PHASES else 0.0
+    least = max(traffic_s(name, exchange, ports, (which,))) if which in PHASES else 0.0
     band = TimeBand(max(time_s / factor, min(least, time_s)), time_s, time_s * factor)
     what = f"{which} of {exchange.tokens} tokens by {name}"
     check_time(what, time_s, {"traffic": least})
@@ -120,7 +120,7 @@ def _band(
     return band
 
 
-def _traffic(
+def traffic_s(
     name: str, exchange: TokenExchange, ports: ExpertPorts, phases: Sequence[str]
 ) -> tuple[Seconds, Seconds]:
     """Return the seconds of NVLink and of cards at their full rates for the busiest rank's bytes."""

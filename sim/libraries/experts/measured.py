@@ -38,10 +38,13 @@ class PhaseFit:
     ranks: int
     doubling: float
 
+    def beyond(self, nodes: int, ranks: int) -> float:
+        """Return the doublings of domains, or of ranks in a single one, beyond the measured ones."""
+        return log2(max(nodes / self.nodes if nodes > 1 else ranks / self.ranks, 1.0))
+
     def factor(self, nodes: int, ranks: int) -> float:
         """Return the factor between a time and the end of its interval."""
-        beyond = log2(max(nodes / self.nodes, 1.0)) if nodes > 1 else log2(max(ranks / self.ranks, 1.0))
-        return exp(hypot(self.spread, self.doubling * beyond))
+        return exp(hypot(self.spread, self.doubling * self.beyond(nodes, ranks)))
 
 
 @dataclass(frozen=True, slots=True)
