@@ -28,7 +28,7 @@ COMMANDS = {
     "topo": "List the named clusters, or describe, draw or write one.",
     "simulate": "Predict how long a collective takes.",
     "collectives": "List which library supports which collective by which algorithm, and which are proved.",
-    "experts": "Predict how long experts' tokens take to their ranks and back, and which library is the fastest.",
+    "experts": "Predict dispatch and combine of experts' tokens by each library, and which is the fastest.",
     "pick": "Show which algorithm wins at every size and node count, and by how much.",
     "train": "Predict a training step: what communication it hides and what stays exposed.",
     "whatif": "Predict the effect of another network, more nodes or another algorithm, and the new limit.",

@@ -5,7 +5,7 @@ free of physics; where no row tells one, its prior remains.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from math import exp, log
@@ -79,9 +79,14 @@ class PhaseRows:
         weights: Floats = np.sqrt(shares) / ROW
         return weights
 
-    def where(self, keep: Callable[[ExchangeRow], bool]) -> "PhaseRows":
-        """Return some of the rows."""
-        return PhaseRows(self.mechanism, self.phase, [row for row in self.rows if keep(row)])
+    def parted(self, place: str | int) -> tuple["PhaseRows", "PhaseRows"]:
+        """Return the rows of a machine by name, or of a number of ranks, and all others."""
+        inside = [row for row in self.rows if place in (row.machine, row.ranks)]
+        others = [row for row in self.rows if place not in (row.machine, row.ranks)]
+        return self._of(inside), self._of(others)
+
+    def _of(self, rows: Sequence[ExchangeRow]) -> "PhaseRows":
+        return PhaseRows(self.mechanism, self.phase, rows)
 
     def predicted(self, values: Values) -> Floats:
         """Return the times with these values."""
@@ -111,17 +116,21 @@ def fit_call(kernels: Floats, rows: Sequence[ExchangeRow], phase: str) -> CallFi
     start = np.log([float(measured.min()), *(value for value, _ in CALL.values())])
     sigmas = np.array([2.0, *(sigma for _, sigma in CALL.values())])
 
+    def made(free: Floats, spread: float = 0.0) -> CallFit:
+        host_us, arm, factor, blackwell = map(float, np.exp(free))
+        return CallFit(host_us, arm, factor, blackwell, spread)
+
     def off(free: Floats) -> Floats:
-        made = CallFit(*map(float, np.exp(free)), spread=0.0)
-        errors: Floats = np.log(made.us(kernels, where) / measured)
+        errors: Floats = np.log(made(free).us(kernels, where) / measured)
         return errors
 
     weight = np.sqrt(min(ROWS_EACH / len(rows), 1.0)) / ROW
-    solved = least_squares(
-        lambda free: np.concatenate([weight * off(free), (free - start) / sigmas]), start,
-        loss="soft_l1", f_scale=_ROBUST,
-    )  # fmt: skip
-    return CallFit(*map(float, np.exp(solved.x)), spread=spread_of(off(solved.x)))
+
+    def left(free: Floats) -> Floats:
+        return np.concatenate([weight * off(free), (free - start) / sigmas])
+
+    solved = least_squares(left, start, loss="soft_l1", f_scale=_ROBUST)
+    return made(solved.x, spread_of(off(solved.x)))
 
 
 def spread_of(errors: Floats, weights: Floats | None = None) -> float:

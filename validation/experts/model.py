@@ -15,34 +15,27 @@ LEAST_SPREAD = 0.05
 """Smallest interval in log time: runs of one kind vary as much."""
 
 
-def fit_model(
-    rows: Sequence[ExchangeRow], growth: float = 0.0, model: ExpertModel | None = None
-) -> ExpertModel:
+def fit_model(rows: Sequence[ExchangeRow], growth: float = 0.0) -> ExpertModel:
     """Fit every phase that rows measured, and every framework's calls.
 
-    Intervals are those of ``model``, or come from leaving out machines in turn; ``growth`` is the error that
-    a doubling of machines or ranks beyond the rows adds.
+    Intervals come from leaving out machines in turn; ``growth`` is the error that a doubling of machines or
+    ranks beyond the rows adds.
     """
     phases: dict[str, dict[str, PhaseFit]] = {}
     for name, mechanism in MECHANISMS.items():
         selected = [PhaseRows.of(rows, name, phase) for phase in mechanism.phases]
-        phases[name] = {
-            one.phase: _phase_fit(one, growth, model.phases[name][one.phase] if model else None)
-            for one in selected
-            if one.rows
-        }
+        phases[name] = {one.phase: _phase_fit(one, growth) for one in selected if one.rows}
     kernels = ExpertModel(phases, {})
     return ExpertModel(phases, {caller: _calls(rows, caller, kernels) for caller in CALLERS[1:]})
 
 
 def held_out(rows: PhaseRows) -> tuple[Floats, Floats]:
-    """Return errors in log time of rows whose machine's, or number of ranks, fits did not see; and weights."""
+    """Return log errors of rows whose machine or number of ranks the fits did not see, and weights."""
     machines = sorted({row.machine for row in rows.rows})
     ranks = sorted({row.ranks for row in rows.rows})
     errors, weights = [], []
     for place in machines if len(machines) > 1 else ranks:
-        judged = rows.where(lambda row, place=place: place in (row.machine, row.ranks))  # type: ignore[misc]
-        others = rows.where(lambda row, place=place: place not in (row.machine, row.ranks))  # type: ignore[misc]
+        judged, others = rows.parted(place)
         if others.rows:
             off = np.log(judged.predicted(fit_phase(others)) / judged.us)
             errors.append(off)
@@ -52,27 +45,22 @@ def held_out(rows: PhaseRows) -> tuple[Floats, Floats]:
     return np.concatenate(errors), np.concatenate(weights)
 
 
-def _phase_fit(rows: PhaseRows, growth: float, before: PhaseFit | None) -> PhaseFit:
-    spread = before.spread if before else max(spread_of(*held_out(rows)), LEAST_SPREAD)
+def _phase_fit(rows: PhaseRows, growth: float) -> PhaseFit:
     return PhaseFit(
         values=fit_phase(rows),
-        spread=spread,
+        spread=max(spread_of(*held_out(rows)), LEAST_SPREAD),
         rows=len(rows.rows),
         nodes=max(task_of(row)[1].nodes for row in rows.rows),
         ranks=max(row.ranks for row in rows.rows),
-        doubling=before.doubling if before else growth,
+        doubling=growth,
     )
 
 
-def _calls(
-    rows: Sequence[ExchangeRow], caller: str, kernels: ExpertModel
-) -> dict[str, dict[str, CallFit]]:
+def _calls(rows: Sequence[ExchangeRow], caller: str, kernels: ExpertModel) -> dict[str, dict[str, CallFit]]:
     calls: dict[str, dict[str, CallFit]] = {}
     for name, fits in kernels.phases.items():
         for phase in PHASES:
-            own = [
-                row for row in rows if (row.mechanism, row.caller) == (name, caller) and row.us(phase) > 0
-            ]
+            own = [row for row in rows if (row.mechanism, row.caller) == (name, caller) and row.us(phase) > 0]
             if own and phase in fits:
                 us = kernels.kernels_us(name, phase, [task_of(row) for row in own])
                 calls.setdefault(name, {})[phase] = fit_call(us, own, phase)

@@ -43,12 +43,15 @@ class ExchangeSplit:
 
     def measured_phases(self, row: ExchangeRow) -> list[str]:
         """Return the phases of a row that were measured and that the model has."""
-        known = self.model.phases.get(row.mechanism, {})
-        named = row.caller == CALLERS[0] or self.model.call(row.caller, row.mechanism, PHASES[0])
+        if row.mechanism not in self.model.phases:
+            return []
+        if row.caller != CALLERS[0] and not self.model.call(row.caller, row.mechanism, PHASES[0]):
+            return []
         return [
-            phase for phase in ("prepare", *PHASES)
-            if row.us(phase) > 0 and named and self.model.phase_of(row.mechanism, phase, row.exchange) in known
-        ]  # fmt: skip
+            phase
+            for phase in ("prepare", *PHASES)
+            if row.us(phase) > 0 and self.model.phase_of(row.mechanism, phase, row.exchange)
+        ]
 
 
 def splits(growth: float = 0.0) -> Iterator[ExchangeSplit]:
@@ -69,9 +72,7 @@ def splits(growth: float = 0.0) -> Iterator[ExchangeSplit]:
     yield larger(rows, growth)
 
 
-def further(
-    rows: Sequence[ExchangeRow], own: Sequence[ExchangeRow], growth: float = 0.0
-) -> ExchangeSplit:
+def further(rows: Sequence[ExchangeRow], own: Sequence[ExchangeRow], growth: float = 0.0) -> ExchangeSplit:
     """Return the split that judges DeepEP's own figures, of up to 32 machines, by all rows."""
     return ExchangeSplit("DeepEP's own", "one and two machines of other sites", rows, own, growth)
 

@@ -40,9 +40,7 @@ def _table(split: ExchangeSplit) -> JudgedTable:
 
 def judged(split: ExchangeSplit) -> list[JudgedRow]:
     """Return every measured phase of the split's rows beside its prediction."""
-    return [
-        _row(split, row, phase) for row in split.judged for phase in split.measured_phases(row)
-    ]
+    return [_row(split, row, phase) for row in split.judged for phase in split.measured_phases(row)]
 
 
 def _row(split: ExchangeSplit, row: ExchangeRow, phase: str) -> JudgedRow:

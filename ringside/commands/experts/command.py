@@ -14,7 +14,7 @@ HEADS = (
 
 @asks(ExpertExchange)
 def command(question: ExpertExchange, all_columns: options.All = False, json: options.Json = False) -> None:
-    """Predict how long experts' tokens take to their ranks and back, and which library is the fastest."""
+    """Predict dispatch and combine of experts' tokens by each library, and which is the fastest."""
     answer = question.ask()
     if json:
         content = {"inputs": answer.inputs, "notes": list(answer.notes), "rows": answer.rows}

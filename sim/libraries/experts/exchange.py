@@ -29,9 +29,7 @@ class TimeBand:
     high_s: Seconds
 
     def __add__(self, other: "TimeBand") -> "TimeBand":
-        return TimeBand(
-            self.low_s + other.low_s, self.time_s + other.time_s, self.high_s + other.high_s
-        )
+        return TimeBand(self.low_s + other.low_s, self.time_s + other.time_s, self.high_s + other.high_s)
 
 
 NOTHING = TimeBand(0.0, 0.0, 0.0)
@@ -78,7 +76,10 @@ def refusal(name: str, ports: ExpertPorts, caller: str) -> str:
 
 
 def exchange_time(
-    library: Library, exchange: TokenExchange, name: str, caller: str = CALLERS[0],
+    library: Library,
+    exchange: TokenExchange,
+    name: str,
+    caller: str = CALLERS[0],
     model: ExpertModel | None = None,
 ) -> ExchangeTime:
     """Return the time of an exchange among a library's ranks.

@@ -50,18 +50,20 @@ def once_us(work: PhaseWork, values: Values) -> Floats:
 def each_us(work: PhaseWork, values: Values) -> Floats:
     """DeepEP's kernels of low latency: each copy is a message of its own, written straight to its rank.
 
-    A thread block serves a whole number of experts, so few experts leave multiprocessors idle. Every rank
-    waits for a count of each expert, and for all others.
+    A thread block sends for a whole number of experts, so few experts leave multiprocessors idle; all of them
+    unpack or add up what arrives. Every rank waits for a count of each expert, and for all others.
     """
     generation = np.where(work.blackwell, values["blackwell"], 1.0)
     floor = generation * (values["floor_us"] + values["doubling_us"] * np.log2(work.ranks))
     floor = floor + values["experts_us"] * work.experts / 256 + values["wide_us"] * work.hidden / 7168
     floor = floor + np.where(work.several, values["cards_us"], 0.0)
     blocks = np.ceil(work.experts / np.ceil(work.experts / work.multiprocessors))
-    rate = values["copy_GBps"] * np.where(work.blackwell, values["blackwell_copy"], 1.0)
-    handled = work.tokens * work.copies * work.busiest * work.kbytes / (rate * blocks)
+    moved = work.tokens * work.copies * work.busiest * work.kbytes
+    sending = values["send_GBps"] * np.where(work.blackwell, values["blackwell_send"], 1.0)
+    taking = values["take_GBps"] * np.where(work.blackwell, values["blackwell_take"], 1.0)
+    sent, taken = moved / (sending * blocks), moved / (taking * work.multiprocessors)
     nvlink, cards = work.each_s()
-    return floor + _slowest(handled, nvlink / values["nvlink"], cards / values["cards"])
+    return floor + _slowest(sent, taken, nvlink / values["nvlink"], cards / values["cards"])
 
 
 def domain_us(work: PhaseWork, values: Values) -> Floats:
@@ -116,8 +118,10 @@ EXPECTED: dict[KernelTime, dict[str, Expected]] = {
         "experts_us": Expected(3.0, 0.5, "more for 256 experts"),
         "wide_us": Expected(1.5, 0.7, "more with 7168 elements a token"),
         "cards_us": Expected(8.0, 0.5, "more between domains"),
-        "copy_GBps": Expected(3.0, 0.7, "at which a thread block sends or adds copies, on Hopper"),
-        "blackwell_copy": Expected(1.5, 0.7, "factor on it from Blackwell on"),
+        "send_GBps": Expected(4.0, 0.7, "at which a thread block sends copies, on Hopper"),
+        "blackwell_send": Expected(1.5, 0.7, "factor on it from Blackwell on"),
+        "take_GBps": Expected(2.5, 0.5, "at which a multiprocessor unpacks or adds up copies, on Hopper"),
+        "blackwell_take": Expected(3.0, 0.7, "factor on it from Blackwell on"),
         "nvlink": Expected(0.6, 0.4, _SHARE, is_share=True),
         "cards": Expected(0.93, 0.4, _SHARE, is_share=True),
     },

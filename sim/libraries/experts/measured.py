@@ -94,10 +94,13 @@ class ExpertModel:
         """The plain content of a file."""
         return {
             "phases": {
-                name: {phase: _plain(fit) for phase, fit in fits.items()} for name, fits in self.phases.items()
+                name: {phase: _plain(fit) for phase, fit in fits.items()}
+                for name, fits in self.phases.items()
             },
             "calls": {
-                caller: {name: {phase: _plain(fit) for phase, fit in fits.items()} for name, fits in of.items()}
+                caller: {
+                    name: {phase: _plain(fit) for phase, fit in fits.items()} for name, fits in of.items()
+                }
                 for caller, of in self.calls.items()
             },
         }
