@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from ringside.sim.libraries.experts.tokens import TokenPhase
 from ringside.topologies.names import one_of
 
 
@@ -111,6 +112,9 @@ class Collective:
     ``input_split_sizes`` of all_to_all_single state on every rank; `uneven` makes one. ``nbytes`` is then the
     largest send buffer, and a part of no elements need not arrive.
 
+    ``tokens`` are those of experts, which a library of its own exchanges in place of an all_to_all;
+    ``nbytes`` then has a copy for each expert.
+
     ``busbw_factor`` is bus over algorithm bandwidth; with uneven parts, the busiest port's bytes over
     ``nbytes``.
 
@@ -125,6 +129,7 @@ class Collective:
     dtype: str | None = None
     redop: str = "sum"
     splits: Splits | None = None
+    tokens: TokenPhase | None = None
     busbw_factor: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

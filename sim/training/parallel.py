@@ -31,6 +31,7 @@ from ringside.sim.training.program import Writing
 from ringside.sim.training.step import ParallelStep, StageTime, stage_time
 from ringside.sim.training.strategies import COPIES, MEGATRON
 from ringside.sim.training.tensor.decoder import DecoderOnGpu
+from ringside.sim.training.tensor.dispatch import DEEPEP
 from ringside.sim.workload.architecture import ArchitectureOnGpu
 from ringside.sim.workload.decoder import DECODERS
 from ringside.sim.workload.devices import STORED
@@ -174,6 +175,10 @@ class ParallelTraining:
         model = self._model(layout, mesh)
         if layout.tables:
             _check_micro_batches(layout, batch)
+        if layout.dispatcher == DEEPEP and self.libraries.whole.comm is None:
+            raise LayoutError(
+                f"{DEEPEP} runs on NVIDIA's GPUs; write `library` nccl, or `dispatcher` alltoall"
+            )
         rules = GLOO if LIBRARIES[self.libraries.name].on_cpu else NCCL
         if rules is GLOO:
             self._check_cpu(layout)
@@ -188,7 +193,8 @@ class ParallelTraining:
         """Simulate a step; ``reserve`` bytes of a GPU stay free, by default those of `room_of`."""
         step = simulate_parallel(job, self.libraries)
         fit = fit_of(step.peak_nbytes, self.training.gpu, reserve, self._nccl(job), self.training.stack)
-        return JudgedStep(step, *self.utilization(step), fit, [*self.notes(job.mesh), *step.timeline.assumes])
+        notes = [*self.notes(job.mesh), *_by_kernels(job.layout), *step.timeline.assumes]
+        return JudgedStep(step, *self.utilization(step), fit, notes)
 
     def room(self, job: ParallelJob, reserve: int | None = None) -> Room:
         """Return the room of a GPU beside the job's communicators."""
@@ -270,6 +276,13 @@ class ParallelTraining:
                 )
         flops = model.model_flops if isinstance(model, ArchitectureOnGpu) else None
         return workload_on_rank(workload, units=layout.strategy not in COPIES, model_flops=flops)
+
+
+def _by_kernels(layout: Layout) -> list[str]:
+    """Return a note where another library than NCCL exchanges the tokens of experts."""
+    if layout.dispatcher != DEEPEP or layout.ep == 1:
+        return []
+    return ["tokens of expert groups by DeepEP's normal kernels, fitted to published times"]
 
 
 def _check_micro_batches(layout: Layout, batch: int) -> None:

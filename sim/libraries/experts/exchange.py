@@ -9,9 +9,9 @@ from ringside.sim.collective import Collective
 from ringside.sim.libraries.experts.measured import CALLERS, ExpertModel, shipped_model
 from ringside.sim.libraries.experts.mechanisms import MECHANISMS, NAMES, OWN
 from ringside.sim.libraries.experts.ports import ExpertPorts, ports_of
-from ringside.sim.libraries.experts.tokens import PHASES, TokenExchange
+from ringside.sim.libraries.experts.tokens import PHASES, TokenExchange, TokenPhase
 from ringside.sim.libraries.experts.work import work_of
-from ringside.sim.libraries.library import Library, answer, check_band, check_time
+from ringside.sim.libraries.library import Estimate, Library, answer, check_band, check_time
 from ringside.topologies.names import one_of
 
 Seconds = float
@@ -99,6 +99,24 @@ def exchange_time(
         name, bands["prepare"], bands["dispatch"], bands["combine"], inside * ports.nvlink,
         across * ports.network,
     )  # fmt: skip
+
+
+def token_estimate(library: Library, phase: TokenPhase) -> Estimate:
+    """Return the time of one phase among a library's ranks; each has half of the notices before both."""
+    exchange, ports = phase.exchange, ports_of(library)
+    if reason := refusal(phase.by, ports, CALLERS[0]):
+        raise ValueError(f"{phase.by}: {reason}; write another `dispatcher`")
+    model = shipped_model()
+    notices, band = (
+        phase_band(model, phase.by, name, exchange, ports, CALLERS[0]) for name in ("prepare", phase.name)
+    )
+    low_s, time_s, high_s = (
+        one + half / 2
+        for one, half in (
+            (band.low_s, notices.low_s), (band.time_s, notices.time_s), (band.high_s, notices.high_s)
+        )
+    )  # fmt: skip
+    return Estimate(time_s, low_s, high_s, "model", phase.by, basis=MECHANISMS[phase.by].title)
 
 
 def phase_band(

@@ -9,6 +9,9 @@ from ringside.topologies.hardware import GPUS
 BLACKWELL = 100
 """The first compute capability of the generation after Hopper."""
 
+SLOT = 0.75
+"""NCCL's rate of a slot over its signalling rate, which only bounds cards."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExpertPorts:
@@ -46,7 +49,7 @@ def ports_of(library: Library) -> ExpertPorts:
         ranks=comm.ranks,
         nodes=comm.nodes,
         nvlink=nvlink_in_datasheet(system.nvlink, system.compute_capability),
-        network=system.nic_path * nics_used(system, comm.gpus) / comm.gpus,
+        network=min(system.nic, system.pcie / SLOT) * nics_used(system, comm.gpus) / comm.gpus,
         multiprocessors=multiprocessors(system.compute_capability),
         capability=system.compute_capability,
         cpu=system.cpu,

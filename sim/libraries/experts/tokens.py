@@ -67,6 +67,10 @@ class TokenExchange:
                 f"the busiest of {ranks} ranks has {self.imbalance:g} times the mean; write 1 to {ranks}"
             )
 
+    def phase(self, name: str, by: str) -> "TokenPhase":
+        """Return one of `PHASES` by this library."""
+        return TokenPhase(self, name, by)
+
     def distinct(self, places: int, among: int | None = None) -> float:
         """Return the mean number of places with a token's experts; only experts of ``among`` are chosen.
 
@@ -81,3 +85,12 @@ class TokenExchange:
         if self.routing == "spread":
             return float(min(self.topk, among))
         return among * (1 - comb(every - each, self.topk) / comb(every, self.topk))
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPhase:
+    """One phase of an exchange by a library, named as in `ringside.sim.libraries.experts.mechanisms`."""
+
+    exchange: TokenExchange
+    name: str
+    by: str

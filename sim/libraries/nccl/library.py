@@ -15,6 +15,7 @@ from typing import Self
 from ringside.sim.calibration import Calibration
 from ringside.sim.collective import Collective
 from ringside.sim.engine.timeline import Timeline
+from ringside.sim.libraries.experts.exchange import token_estimate
 from ringside.sim.libraries.library import Candidate, Estimate, Library
 from ringside.sim.libraries.nccl import belief
 from ringside.sim.libraries.nccl.communicator import Communicator, SiteFacts
@@ -248,8 +249,10 @@ class Nccl(Library):
     def _time(self, collective: Collective, candidate: Candidate, engine: str, *, traced: bool) -> Estimate:
         """Return the time as measured, by the clock without measurements or for ``model``, or by the engine.
 
-        The engine's timeline is the slowest channel's.
+        The engine's timeline is the slowest channel's. Tokens of experts have their own library's time.
         """
+        if collective.tokens:
+            return token_estimate(self, collective.tokens)
         if traced and engine != "simpy":
             raise ValueError("NCCL's model has no timeline; add --engine simpy")
         if self.network != "fifo" and engine != "simpy":

@@ -39,7 +39,7 @@ def communicators(mesh: Mesh, layout: Layout) -> Iterator[tuple[tuple[str, ...],
     if mesh.separates_experts:
         if mesh.expert_tensor != mesh.tensor:
             yield ("expert_tensor",), REDUCTIONS
-        yield ("expert",), ("all_to_all",) if layout.dispatcher == "alltoall" else REDUCTIONS
+        yield ("expert",), REDUCTIONS if layout.dispatcher == "allgather" else ("all_to_all",)
         yield ("expert_data",), REDUCTIONS
     yield ("pipeline",), ("sendrecv",)
 

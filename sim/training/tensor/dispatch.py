@@ -6,6 +6,11 @@ parts. Tokens are sorted by expert and sent, then their probabilities; the resul
 that share an expert gather each other's tokens for that. The all-gather dispatcher gathers the tokens of all
 these ranks, what each of them routes where, and the probabilities; each rank computes those of its experts,
 and a reduce-scatter returns the sums. Backward sends gradients in reverse.
+
+DeepEP's dispatcher (its flex dispatcher with that backend) sends a token once to each rank, with its
+probabilities; the kernels of `ringside.sim.libraries.experts` take the tokens as they lie and add up what
+returns. The host waits for the counts that arrive; copies put tokens in the order of experts. Backward of
+either phase is the other one.
 """
 
 from dataclasses import dataclass
@@ -13,12 +18,16 @@ from math import ceil
 
 from ringside.sim.collective import Collective
 from ringside.sim.compute.prices import StackOnGpu
+from ringside.sim.libraries.experts.tokens import TokenExchange
 from ringside.sim.training.layers import Exchange, Kernels, Pass
 from ringside.sim.training.tensor.cut import Cut
 from ringside.sim.training.tensor.passes import DTYPES
 from ringside.sim.workload.decoder_parts import Experts
+from ringside.topologies.names import one_of
 
-DISPATCHERS = ("alltoall", "allgather")
+DEEPEP = "deepep"
+
+DISPATCHERS = ("alltoall", "allgather", DEEPEP)
 
 HOST_SYNC_S = 20e-6
 """Seconds that a GPU idles while its host waits for counts and launches again.
@@ -54,10 +63,13 @@ class ExpertParallel:
         if self.capacity is not None and not 0 < self.capacity < float("inf"):
             raise ValueError(f"a capacity of {self.capacity:g} times the even part; write for example 1.25")
         if self.dispatcher not in DISPATCHERS:
-            raise ValueError(f"unknown dispatcher {self.dispatcher!r}; write {' or '.join(DISPATCHERS)}")
-        if self.capacity is not None and self.dispatcher == "allgather":
             raise ValueError(
-                "the all-gather dispatcher drops no tokens; leave the capacity out, or write alltoall"
+                f"unknown dispatcher {self.dispatcher!r}; write {one_of(DISPATCHERS, self.dispatcher)}"
+            )
+        if self.capacity is not None and self.dispatcher != "alltoall":
+            name = "all-gather" if self.dispatcher == "allgather" else self.dispatcher
+            raise ValueError(
+                f"the {name} dispatcher drops no tokens; leave the capacity out, or write alltoall"
             )
         if self.capacity is not None and self.imbalance > 1:
             raise ValueError("a capacity balances the experts, so imbalance is 1; remove one of them")
@@ -73,6 +85,14 @@ class Dispatch:
     experts: Experts
     tokens: int
 
+    def __post_init__(self) -> None:
+        if self.parallel.dispatcher != DEEPEP or self.parallel.degree == 1:
+            return
+        if self.tensor > 1:
+            raise ValueError(f"{DEEPEP} with {self.tensor} ranks that share an expert; write `etp` 1")
+        if self.computing.itemsize != 2:
+            raise ValueError(f"{DEEPEP} sends tokens of 2 bytes an element; write `precision` bf16")
+
     @property
     def tensor(self) -> int:
         """Number of ranks that share an expert."""
@@ -86,13 +106,17 @@ class Dispatch:
     @property
     def outer_ordering_s(self) -> float:
         """Return the seconds to copy own tokens into expert order, once per expert, or to sum them up."""
-        return 0.0 if self._gathers else self._copied_s(self.tokens * (1 + self.experts.active))
+        by_kernels = self._gathers or self._exchange is not None
+        return 0.0 if by_kernels else self._copied_s(self.tokens * (1 + self.experts.active))
 
     @property
     def inner_ordering_s(self) -> float:
         """Return the seconds to sort tokens from several ranks by the rank's experts."""
         if self._gathers:
             return self._copied_s(self._ranks * self.tokens + self.got)
+        if self._exchange:
+            arrived = self.tokens * self.parallel.imbalance * self._exchange.distinct(self.parallel.degree)
+            return self._copied_s(round(arrived) + self.got)
         if self._ranks == 1 or self.experts.count == self.parallel.degree:
             return 0.0
         return self._copied_s(2 * self.got)
@@ -110,6 +134,8 @@ class Dispatch:
             chosen = self._among_all("all_gather", 4 * each, "float32")
             wait = (Kernels(HOST_SYNC_S),) if routes else ()
             return (*routes, *chosen, *self.exchanged("all_gather"), *wait)
+        if self._exchange:
+            return (*self._phase(self._exchange, "dispatch"), Kernels(HOST_SYNC_S))
         return (*self._told, *self._sent, *self._probabilities, *self._tensor_exchange("all_gather"))
 
     @property
@@ -119,6 +145,8 @@ class Dispatch:
             each = self._ranks * self.tokens * self.experts.count
             chosen = self._among_all("reduce_scatter", 4 * each, "float32")
             return (*self.exchanged("reduce_scatter"), *chosen)
+        if self._exchange:
+            return self._phase(self._exchange, "combine")
         return (*self._tensor_exchange("reduce_scatter"), *self._probabilities, *self._sent)
 
     def exchanged(self, kind: str) -> Pass:
@@ -127,6 +155,8 @@ class Dispatch:
             itemsize = self.computing.itemsize
             nbytes = self._ranks * self.tokens * self.cut.decoder.width * itemsize
             return self._among_all(kind, nbytes, DTYPES[itemsize])
+        if self._exchange:
+            return self._phase(self._exchange, "dispatch" if kind == "all_gather" else "combine")
         between = self._tensor_exchange(kind)
         return (*self._sent, *between) if kind == "all_gather" else (*between, *self._sent)
 
@@ -152,6 +182,24 @@ class Dispatch:
     @property
     def _gathers(self) -> bool:
         return self.parallel.dispatcher == "allgather"
+
+    @property
+    def _exchange(self) -> TokenExchange | None:
+        """The tokens that kernels of another library than NCCL exchange; None without any."""
+        if self.parallel.dispatcher != DEEPEP or self.parallel.degree == 1:
+            return None
+        return TokenExchange(
+            tokens=self.tokens, hidden=self.cut.decoder.width, topk=self.experts.active,
+            experts=self.experts.count, dispatch_dtype="bf16", imbalance=self.parallel.imbalance,
+        )  # fmt: skip
+
+    def _phase(self, exchange: TokenExchange, name: str) -> Pass:
+        nbytes = self._routed * self.cut.decoder.width * self.computing.itemsize
+        moved = Collective(
+            "all_to_all", self.parallel.degree, nbytes, dtype=DTYPES[self.computing.itemsize],
+            tokens=exchange.phase(name, self.parallel.dispatcher),
+        )  # fmt: skip
+        return (Exchange(("expert",), moved),)
 
     @property
     def _told(self) -> Pass:

@@ -178,17 +178,36 @@ def test_the_all_gather_dispatcher_gathers_all_and_scatters_sums() -> None:
     assert (layer.parameters, layer.experts) == (other.parameters, other.experts)
 
 
+def test_deepep_sends_a_token_once_and_adds_up_what_returns() -> None:
+    """As MoEFlexTokenDispatcher with DeepEP: no counts, no probabilities, backward the other way round."""
+    experts = ExpertParallel(degree=4, dispatcher="deepep")
+    layer, other = made(MIXTURE, experts)[1], made(MIXTURE, ExpertParallel(degree=4))[1]
+
+    def phases(parts: Pass) -> list[tuple[str, str, int]]:
+        moved = (one.collective.tokens for one in parts if isinstance(one, Exchange))
+        return [(one.name, one.by, one.exchange.tokens) for one in moved if one]
+
+    there, back = ("dispatch", "deepep", 32), ("combine", "deepep", 32)
+    assert phases(layer.forward) == [there, back]
+    assert phases(layer.backward) == phases(layer.input_gradient) == [there, back]
+    assert len(sent(layer.forward)) == len(sent(layer.backward)) == 2
+    assert seconds(layer.forward) < seconds(other.forward)
+    with pytest.raises(ValueError, match="2 ranks that share an expert; write `etp` 1"):
+        made(MIXTURE, experts, tensor=2)
+
+
 @settings(deadline=None)
 @given(MODELS, st.sampled_from([1, 2]))
 def test_words_that_change_nothing_change_nothing(model: Decoder, tensor: int) -> None:
     plain = made(model, ExpertParallel(degree=4), tensor)
     assert made(model, ExpertParallel(degree=4, tensor=tensor), tensor) == plain
-    alone, gathered = (made(model, ExpertParallel(dispatcher=one)) for one in DISPATCHERS)
-    for one, other in zip(alone, gathered, strict=True):
-        assert one.kept_nbytes == other.kept_nbytes
-        for way in ("forward", "backward", "input_gradient"):
-            assert seconds(getattr(one, way)) == pytest.approx(seconds(getattr(other, way)))
-            assert sent(getattr(one, way)) == sent(getattr(other, way)) == []
+    alone, *others = (made(model, ExpertParallel(dispatcher=one)) for one in DISPATCHERS)
+    for one, *same in zip(alone, *others, strict=True):
+        for other in same:
+            assert one.kept_nbytes == other.kept_nbytes
+            for way in ("forward", "backward", "input_gradient"):
+                assert seconds(getattr(one, way)) == pytest.approx(seconds(getattr(other, way)))
+                assert sent(getattr(one, way)) == sent(getattr(other, way)) == []
 
 
 def test_one_rank_sends_nothing_and_waits_for_no_counts() -> None:
@@ -290,8 +309,9 @@ def test_latent_attention_of_deepseek_v3_is_the_published_one() -> None:
         ({"capacity": float("nan")}, "write for example 1.25"),
         ({"degree": 2, "imbalance": 1.5, "capacity": 1.0}, "remove one of them"),
         ({"tensor": 3}, "128 columns of an expert do not divide by 3 .* ranks of the experts; write a div"),
-        ({"dispatcher": "flex"}, "unknown dispatcher 'flex'; write alltoall or allgather"),
+        ({"dispatcher": "flex"}, "unknown dispatcher 'flex'; write one of alltoall, allgather, deepep"),
         ({"dispatcher": "allgather", "capacity": 1.0}, "drops no tokens; leave the capacity out"),
+        ({"degree": 2, "dispatcher": "deepep", "capacity": 1.0}, "the deepep dispatcher drops no tokens"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_would_fit(words: dict[str, Any], message: str) -> None:
