@@ -59,13 +59,15 @@ def _row(split: ExchangeSplit, row: ExchangeRow, phase: str) -> JudgedRow:
     )
 
 
-def winners(split: ExchangeSplit) -> tuple[Counted, Counted]:
+def winners(split: ExchangeSplit) -> tuple[Counted, ...]:
     """Count the cells in which the library with the least total is predicted, or one at most `TIED` slower.
 
     A cell is one exchange by several libraries, as the same caller measured them.
     """
     contests = [rows for rows in _cells(split.judged).values() if len(rows) > 1]
     won = near = 0
+    if not contests:
+        return ()
     for rows in contests:
         measured = {name: sum(row.us(one) for one in _summed(row)) for name, row in rows.items()}
         predicted = {
@@ -74,7 +76,7 @@ def winners(split: ExchangeSplit) -> tuple[Counted, Counted]:
         named, least = measured[min(predicted, key=lambda name: predicted[name])], min(measured.values())
         won += named == least
         near += named <= least * (1 + TIED)
-    return Counted("winner", won, len(contests)), Counted("or tied", near, len(contests))
+    return Counted("winners named", won, len(contests)), Counted("or tied", near, len(contests))
 
 
 def _summed(row: ExchangeRow) -> list[str]:

@@ -25,6 +25,7 @@ QUESTIONS = (
     "simulate all_reduce --cluster leaf-spine:2 --algorithm halving_doubling --size 64M --links",
     "simulate all_reduce --cluster star:64 --algorithm double_binary_tree -b 1K -e 1M -f 1024",
     "collectives --prove 1 --cluster dgx-h100:2",
+    "experts --cluster dgx-h100:4 --tokens 1,16384",
     "pick all_reduce --cluster dgx-h100 --nodes 2,2048 -f 8",
     "pick all_reduce --library mpi --cluster mare-nostrum --nodes 8,512 -f 64",
     "train --model resnet50 --cluster dgx-a100:16",
