@@ -14,7 +14,7 @@ from ringside.sim.libraries.experts.exchange import (
 from ringside.sim.libraries.experts.measured import CALLERS
 from ringside.sim.libraries.experts.mechanisms import MECHANISMS, NAMES, OWN
 from ringside.sim.libraries.experts.ports import ports_of
-from ringside.sim.libraries.experts.tokens import ROUTINGS, TOKEN_BYTES, TokenExchange
+from ringside.sim.libraries.experts.tokens import ROUTINGS, TOKEN_BYTES, ExpertTokens
 from ringside.sim.libraries.find import Options, find_library
 from ringside.sim.questions.fields import OnCluster
 from ringside.sim.questions.question import QuestionError, choices, option
@@ -77,11 +77,11 @@ class ExpertExchange(OnCluster):
         super().__post_init__()
         self._exchanges()
 
-    def _exchanges(self) -> list[TokenExchange]:
+    def _exchanges(self) -> list[ExpertTokens]:
         """Return an exchange for each number of tokens."""
         try:
             return [
-                TokenExchange(
+                ExpertTokens(
                     tokens=tokens, hidden=self.hidden, topk=self.topk, experts=self.experts,
                     dispatch_dtype=self.dispatch_dtype, combine_dtype=self.combine_dtype,
                     routing=self.routing, groups=self.groups, imbalance=self.imbalance, sms=self.sms,
@@ -91,7 +91,7 @@ class ExpertExchange(OnCluster):
         except ValueError as error:
             raise QuestionError(str(error)) from None
 
-    def ask(self) -> "Exchanged":
+    def ask(self) -> "ExpertExchanges":
         """Time every exchange by every library."""
         library = find_library(
             "nccl", self.cluster, self.settings, ranks=self.ranks, options=Options(placement=self.placement)
@@ -114,7 +114,7 @@ class ExpertExchange(OnCluster):
         notes = [*placement_notes(self.ranks, self.placement, library.placed), *_notes(names, refused)]
         if not refused.get(OWN, "nothing"):
             notes.append(f"nccl {library.basis}; without the copies that order tokens by expert")
-        return Exchanged(self, times, refused, notes)
+        return ExpertExchanges(self, times, refused, notes)
 
 
 def _notes(names: Sequence[str], refused: Mapping[str, str]) -> Iterator[str]:
@@ -124,11 +124,11 @@ def _notes(names: Sequence[str], refused: Mapping[str, str]) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchanged:
+class ExpertExchanges:
     """The answer: for each number of tokens the time of every library that runs there."""
 
     question: ExpertExchange
-    times: Sequence[tuple[TokenExchange, Sequence[ExchangeTime]]]
+    times: Sequence[tuple[ExpertTokens, Sequence[ExchangeTime]]]
     refused: Mapping[str, str]
     notes: Sequence[str]
 
@@ -147,7 +147,7 @@ class Exchanged:
         ]
 
 
-def _row(exchange: TokenExchange, one: ExchangeTime, wins: bool) -> dict[str, Any]:
+def _row(exchange: ExpertTokens, one: ExchangeTime, wins: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"tokens": exchange.tokens, "by": one.by}
     for name in BANDS:
         band: TimeBand = getattr(one, name)

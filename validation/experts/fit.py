@@ -13,7 +13,7 @@ from math import exp, log
 import numpy as np
 from scipy.optimize import least_squares
 
-from ringside.sim.libraries.experts.kernels import EXPECTED, Expected, Values
+from ringside.sim.libraries.experts.kernels import EXPECTED, KernelPrior, Values
 from ringside.sim.libraries.experts.measured import CallFit
 from ringside.sim.libraries.experts.mechanisms import MECHANISMS
 from ringside.sim.libraries.experts.ports import ExpertPorts, ports_of
@@ -141,11 +141,11 @@ def spread_of(errors: Floats, weights: Floats | None = None) -> float:
     return float(sizes[order][np.searchsorted(covered, 0.8)])
 
 
-def _free(one: Expected, value: float) -> float:
+def _free(one: KernelPrior, value: float) -> float:
     return log(value / (1 - value)) if one.is_share else log(value)
 
 
-def _values(expected: dict[str, Expected], free: Floats) -> dict[str, float]:
+def _values(expected: dict[str, KernelPrior], free: Floats) -> dict[str, float]:
     return {
         name: 1 / (1 + exp(-one)) if prior.is_share else exp(one)
         for (name, prior), one in zip(expected.items(), map(float, free), strict=True)

@@ -9,7 +9,7 @@ from ringside.sim.collective import Collective
 from ringside.sim.libraries.experts.measured import CALLERS, ExpertModel, shipped_model
 from ringside.sim.libraries.experts.mechanisms import MECHANISMS, NAMES, OWN
 from ringside.sim.libraries.experts.ports import ExpertPorts, ports_of
-from ringside.sim.libraries.experts.tokens import PHASES, TokenExchange, TokenPhase
+from ringside.sim.libraries.experts.tokens import PHASES, ExpertTokens, TokenPhase
 from ringside.sim.libraries.experts.work import work_of
 from ringside.sim.libraries.library import Estimate, Library, answer, check_band, check_time
 from ringside.topologies.names import one_of
@@ -77,7 +77,7 @@ def refusal(name: str, ports: ExpertPorts, caller: str) -> str:
 
 def exchange_time(
     library: Library,
-    exchange: TokenExchange,
+    exchange: ExpertTokens,
     name: str,
     caller: str = CALLERS[0],
     model: ExpertModel | None = None,
@@ -120,7 +120,7 @@ def token_estimate(library: Library, phase: TokenPhase) -> Estimate:
 
 
 def phase_band(
-    model: ExpertModel, name: str, which: str, exchange: TokenExchange, ports: ExpertPorts, caller: str
+    model: ExpertModel, name: str, which: str, exchange: ExpertTokens, ports: ExpertPorts, caller: str
 ) -> TimeBand:
     """Return the time of one phase, which is at least that of its traffic."""
     phase = model.phase_of(name, which, exchange)
@@ -140,7 +140,7 @@ def phase_band(
 
 
 def traffic_s(
-    name: str, exchange: TokenExchange, ports: ExpertPorts, phases: Sequence[str]
+    name: str, exchange: ExpertTokens, ports: ExpertPorts, phases: Sequence[str]
 ) -> tuple[Seconds, Seconds]:
     """Return the seconds of NVLink and of cards at their full rates for the busiest rank's bytes."""
     ways = [MECHANISMS[name].traffic(work_of([(exchange, ports)], phase)) for phase in phases]
@@ -148,7 +148,7 @@ def traffic_s(
     return inside, across
 
 
-def _own_time(library: Library, exchange: TokenExchange, ports: ExpertPorts) -> ExchangeTime:
+def _own_time(library: Library, exchange: ExpertTokens, ports: ExpertPorts) -> ExchangeTime:
     """Return the time of the library's own all-to-alls: of counts, of tokens a copy an expert, of results."""
     copies = exchange.tokens * exchange.topk * exchange.imbalance
     dispatch, combine = (int(copies * exchange.nbytes(phase)) for phase in PHASES)

@@ -19,7 +19,7 @@ SHARPNESS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class KernelPrior:
     """The prior of a parameter: ``sigma`` in natural logarithms, of x / (1 - x) for a share of a link."""
 
     value: float
@@ -96,50 +96,50 @@ def _slowest(*ways: Floats) -> Floats:
 
 _SHARE = "of a link's rate at which bytes move"
 
-EXPECTED: dict[KernelTime, dict[str, Expected]] = {
+EXPECTED: dict[KernelTime, dict[str, KernelPrior]] = {
     once_us: {
-        "floor_us": Expected(26.0, 0.3, "of a kernel that moves almost nothing, on Hopper"),
-        "blackwell": Expected(1.2, 0.2, "factor on it from Blackwell on"),
-        "wider": Expected(0.1, 1.0, "share of it more with 7168 elements a token"),
-        "cards_us": Expected(3.0, 0.5, "more between domains"),
-        "token_us": Expected(0.3, 0.7, "of a thread block for a token"),
-        "token_GBps": Expected(40.0, 1.0, "at which it reads or writes that token"),
-        "copy_us": Expected(0.05, 1.0, "of a thread block for each of a token's copies"),
-        "copy_GBps": Expected(28.0, 0.5, "at which it sends or adds a copy"),
-        "forwarded": Expected(2.0, 0.7, "copies' work for a copy through a forwarder"),
-        "uneven": Expected(0.7, 0.5, "excess of the longest list, in deviations of one"),
-        "nvlink": Expected(0.78, 0.4, _SHARE, is_share=True),
-        "cards": Expected(0.95, 0.4, _SHARE, is_share=True),
+        "floor_us": KernelPrior(26.0, 0.3, "of a kernel that moves almost nothing, on Hopper"),
+        "blackwell": KernelPrior(1.2, 0.2, "factor on it from Blackwell on"),
+        "wider": KernelPrior(0.1, 1.0, "share of it more with 7168 elements a token"),
+        "cards_us": KernelPrior(3.0, 0.5, "more between domains"),
+        "token_us": KernelPrior(0.3, 0.7, "of a thread block for a token"),
+        "token_GBps": KernelPrior(40.0, 1.0, "at which it reads or writes that token"),
+        "copy_us": KernelPrior(0.05, 1.0, "of a thread block for each of a token's copies"),
+        "copy_GBps": KernelPrior(28.0, 0.5, "at which it sends or adds a copy"),
+        "forwarded": KernelPrior(2.0, 0.7, "copies' work for a copy through a forwarder"),
+        "uneven": KernelPrior(0.7, 0.5, "excess of the longest list, in deviations of one"),
+        "nvlink": KernelPrior(0.78, 0.4, _SHARE, is_share=True),
+        "cards": KernelPrior(0.95, 0.4, _SHARE, is_share=True),
     },
     each_us: {
-        "floor_us": Expected(3.0, 0.7, "of a kernel that moves almost nothing, on Hopper"),
-        "doubling_us": Expected(2.0, 0.3, "more for each doubling of ranks"),
-        "blackwell": Expected(1.5, 0.2, "factor on both from Blackwell on"),
-        "experts_us": Expected(3.0, 0.5, "more for 256 experts"),
-        "wide_us": Expected(1.5, 0.7, "more with 7168 elements a token"),
-        "cards_us": Expected(8.0, 0.5, "more between domains"),
-        "send_GBps": Expected(4.0, 0.7, "at which a thread block sends copies, on Hopper"),
-        "blackwell_send": Expected(1.5, 0.7, "factor on it from Blackwell on"),
-        "take_GBps": Expected(2.5, 0.5, "at which a multiprocessor unpacks or adds up copies, on Hopper"),
-        "blackwell_take": Expected(3.0, 0.7, "factor on it from Blackwell on"),
-        "nvlink": Expected(0.6, 0.4, _SHARE, is_share=True),
-        "cards": Expected(0.93, 0.4, _SHARE, is_share=True),
+        "floor_us": KernelPrior(3.0, 0.7, "of a kernel that moves almost nothing, on Hopper"),
+        "doubling_us": KernelPrior(2.0, 0.3, "more for each doubling of ranks"),
+        "blackwell": KernelPrior(1.5, 0.2, "factor on both from Blackwell on"),
+        "experts_us": KernelPrior(3.0, 0.5, "more for 256 experts"),
+        "wide_us": KernelPrior(1.5, 0.7, "more with 7168 elements a token"),
+        "cards_us": KernelPrior(8.0, 0.5, "more between domains"),
+        "send_GBps": KernelPrior(4.0, 0.7, "at which a thread block sends copies, on Hopper"),
+        "blackwell_send": KernelPrior(1.5, 0.7, "factor on it from Blackwell on"),
+        "take_GBps": KernelPrior(2.5, 0.5, "at which a multiprocessor unpacks or adds up copies, on Hopper"),
+        "blackwell_take": KernelPrior(3.0, 0.7, "factor on it from Blackwell on"),
+        "nvlink": KernelPrior(0.6, 0.4, _SHARE, is_share=True),
+        "cards": KernelPrior(0.93, 0.4, _SHARE, is_share=True),
     },
     domain_us: {
-        "floor_us": Expected(10.0, 0.3, "of a kernel that moves almost nothing"),
-        "rank_us": Expected(0.5, 0.5, "more for each rank"),
-        "slot_us": Expected(0.003, 1.5, "to fill a slot, whatever its size"),
-        "slot_GBps": Expected(3000.0, 1.5, "at which slots are filled"),
-        "nvlink": Expected(0.65, 0.4, _SHARE, is_share=True),
+        "floor_us": KernelPrior(10.0, 0.3, "of a kernel that moves almost nothing"),
+        "rank_us": KernelPrior(0.5, 0.5, "more for each rank"),
+        "slot_us": KernelPrior(0.003, 1.5, "to fill a slot, whatever its size"),
+        "slot_GBps": KernelPrior(3000.0, 1.5, "at which slots are filled"),
+        "nvlink": KernelPrior(0.65, 0.4, _SHARE, is_share=True),
     },
     notice_us: {
-        "floor_us": Expected(60.0, 0.3, "of two kernels that move almost nothing"),
-        "token_us": Expected(0.16, 1.0, "of a thread block for a token"),
+        "floor_us": KernelPrior(60.0, 0.3, "of two kernels that move almost nothing"),
+        "token_us": KernelPrior(0.16, 1.0, "of a thread block for a token"),
     },
     indices_us: {
-        "floor_us": Expected(11.0, 0.3, "of a kernel for one token"),
-        "rank_us": Expected(0.25, 0.5, "more for each rank"),
-        "token_us": Expected(0.007, 0.5, "more for each token"),
+        "floor_us": KernelPrior(11.0, 0.3, "of a kernel for one token"),
+        "rank_us": KernelPrior(0.25, 0.5, "more for each rank"),
+        "token_us": KernelPrior(0.007, 0.5, "more for each token"),
     },
 }  # fmt: skip
 """Every fitted parameter of each kernel; microseconds and GB/s."""

@@ -13,7 +13,7 @@ import yaml
 from ringside.sim.libraries.experts.kernels import SHARPNESS
 from ringside.sim.libraries.experts.mechanisms import MECHANISMS
 from ringside.sim.libraries.experts.ports import ExpertPorts
-from ringside.sim.libraries.experts.tokens import TokenExchange
+from ringside.sim.libraries.experts.tokens import ExpertTokens
 from ringside.sim.libraries.experts.work import Floats, Task, work_of
 from ringside.topologies import strict_yaml
 
@@ -84,7 +84,7 @@ class ExpertModel:
         """Return what a caller adds, None if it was not measured with this mechanism."""
         return self.calls.get(caller, {}).get(mechanism, {}).get(phase)
 
-    def phase_of(self, mechanism: str, name: str, exchange: TokenExchange) -> str | None:
+    def phase_of(self, mechanism: str, name: str, exchange: ExpertTokens) -> str | None:
         """Return the fitted phase of that name, None where the mechanism has none."""
         phase = MECHANISMS[mechanism].phase(name, exchange)
         return phase if phase in self.phases[mechanism] else None

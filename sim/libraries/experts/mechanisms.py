@@ -12,7 +12,7 @@ from ringside.sim.libraries.experts.kernels import (
     once_us,
 )
 from ringside.sim.libraries.experts.ports import ExpertPorts
-from ringside.sim.libraries.experts.tokens import TokenExchange
+from ringside.sim.libraries.experts.tokens import ExpertTokens
 from ringside.sim.libraries.experts.work import Floats, PhaseWork
 
 QUANTIZED = "combine nvfp4"
@@ -41,7 +41,7 @@ class Mechanism:
     refuses: Callable[[ExpertPorts], str]
     usual: Callable[[ExpertPorts], bool] = field(default=lambda _: True)
 
-    def phase(self, name: str, exchange: TokenExchange) -> str:
+    def phase(self, name: str, exchange: ExpertTokens) -> str:
         """Return the phase whose kernel runs, by its name in the fits."""
         quantized = f"{name} {exchange.combine_dtype}"
         return quantized if quantized in self.phases else name

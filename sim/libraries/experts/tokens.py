@@ -15,7 +15,7 @@ PHASES = ("dispatch", "combine")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenExchange:
+class ExpertTokens:
     """One layer's exchange: each rank has ``tokens`` of ``hidden`` elements, each for ``topk`` experts.
 
     The busiest rank gets ``imbalance`` times the mean. A token's experts are on at most ``groups`` machines
@@ -91,6 +91,6 @@ class TokenExchange:
 class TokenPhase:
     """One phase of an exchange by a library, named as in `ringside.sim.libraries.experts.mechanisms`."""
 
-    exchange: TokenExchange
+    exchange: ExpertTokens
     name: str
     by: str

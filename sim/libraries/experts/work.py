@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.sim.libraries.experts.ports import ExpertPorts
-from ringside.sim.libraries.experts.tokens import TokenExchange
+from ringside.sim.libraries.experts.tokens import ExpertTokens
 
 Floats = NDArray[np.float64]
 
-Task = tuple[TokenExchange, ExpertPorts]
+Task = tuple[ExpertTokens, ExpertPorts]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -85,7 +85,7 @@ def work_of(tasks: Sequence[Task], phase: str) -> PhaseWork:
     )
 
 
-def _spread(exchange: TokenExchange, ports: ExpertPorts) -> tuple[float, float]:
+def _spread(exchange: ExpertTokens, ports: ExpertPorts) -> tuple[float, float]:
     """Return the mean numbers of ranks and of domains with a token's experts."""
     among = min(exchange.groups, ports.nodes)
     inside = ports.ranks // ports.nodes

@@ -18,7 +18,7 @@ from math import ceil
 
 from ringside.sim.collective import Collective
 from ringside.sim.compute.prices import StackOnGpu
-from ringside.sim.libraries.experts.tokens import TokenExchange
+from ringside.sim.libraries.experts.tokens import ExpertTokens
 from ringside.sim.training.layers import Exchange, Kernels, Pass
 from ringside.sim.training.tensor.cut import Cut
 from ringside.sim.training.tensor.passes import DTYPES
@@ -184,16 +184,16 @@ class Dispatch:
         return self.parallel.dispatcher == "allgather"
 
     @property
-    def _exchange(self) -> TokenExchange | None:
+    def _exchange(self) -> ExpertTokens | None:
         """The tokens that kernels of another library than NCCL exchange; None without any."""
         if self.parallel.dispatcher != DEEPEP or self.parallel.degree == 1:
             return None
-        return TokenExchange(
+        return ExpertTokens(
             tokens=self.tokens, hidden=self.cut.decoder.width, topk=self.experts.active,
             experts=self.experts.count, dispatch_dtype="bf16", imbalance=self.parallel.imbalance,
         )  # fmt: skip
 
-    def _phase(self, exchange: TokenExchange, name: str) -> Pass:
+    def _phase(self, exchange: ExpertTokens, name: str) -> Pass:
         nbytes = self._routed * self.cut.decoder.width * self.computing.itemsize
         moved = Collective(
             "all_to_all", self.parallel.degree, nbytes, dtype=DTYPES[self.computing.itemsize],

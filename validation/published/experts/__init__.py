@@ -6,7 +6,7 @@ from functools import cache
 from math import nan
 from pathlib import Path
 
-from ringside.sim.libraries.experts.tokens import TokenExchange
+from ringside.sim.libraries.experts.tokens import ExpertTokens
 from ringside.topologies.catalogue import split
 
 HERE = Path(__file__).parent
@@ -26,7 +26,7 @@ class ExchangeRow:
     caller: str
     cluster: str
     ranks: int
-    exchange: TokenExchange
+    exchange: ExpertTokens
     prepare_us: float
     dispatch_us: float
     combine_us: float
@@ -57,7 +57,7 @@ def exchange_rows() -> tuple[ExchangeRow, ...]:
 
 def _row(series: dict[str, str], row: dict[str, str]) -> ExchangeRow:
     sms = {"sms": int(row["sms"])} if row["sms"] else {}
-    exchange = TokenExchange(
+    exchange = ExpertTokens(
         tokens=int(row["tokens"]), hidden=int(series["hidden"]), topk=int(series["topk"]),
         experts=int(series["experts"]), dispatch_dtype=series["dispatch_dtype"],
         combine_dtype=series["combine_dtype"], routing=series["routing"], **sms,

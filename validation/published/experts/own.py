@@ -7,7 +7,7 @@ over the time.
 
 from math import nan
 
-from ringside.sim.libraries.experts.tokens import TokenExchange
+from ringside.sim.libraries.experts.tokens import ExpertTokens
 from ringside.validation.published.experts import ExchangeRow
 from ringside.validation.published.training.deepep import EXPERTS, GPUS, ExchangeRate, rows
 
@@ -28,7 +28,7 @@ def own_rows() -> list[ExchangeRow]:
 
 def _row(part: str, machines: int, rates: dict[str, ExchangeRate]) -> ExchangeRow:
     one = rates["dispatch"]
-    exchange = TokenExchange(tokens=one.tokens, experts=EXPERTS, sms=SMS)
+    exchange = ExpertTokens(tokens=one.tokens, experts=EXPERTS, sms=SMS)
     ranks, among = machines * GPUS, min(exchange.groups, machines)
     places = exchange.distinct(machines, among) if machines > 1 else exchange.distinct(ranks)
     counted = exchange.topk if part == "low latency" else places

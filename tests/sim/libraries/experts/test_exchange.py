@@ -16,7 +16,7 @@ from ringside.sim.libraries.experts.kernels import EXPECTED
 from ringside.sim.libraries.experts.measured import CALLERS, read_model, shipped_model
 from ringside.sim.libraries.experts.mechanisms import MECHANISMS, NAMES
 from ringside.sim.libraries.experts.ports import ports_of
-from ringside.sim.libraries.experts.tokens import PHASES, TOKEN_BYTES, TokenExchange
+from ringside.sim.libraries.experts.tokens import PHASES, TOKEN_BYTES, ExpertTokens
 from ringside.sim.libraries.experts.work import work_of
 from ringside.sim.libraries.find import find_library
 from ringside.sim.libraries.library import Library
@@ -30,7 +30,7 @@ WHERE = st.sampled_from(CLUSTERS)
 BY = st.sampled_from(NAMES)
 FITTED = st.sampled_from(sorted(MECHANISMS))
 EXCHANGES = st.builds(
-    TokenExchange,
+    ExpertTokens,
     tokens=st.integers(1, 20_000), hidden=st.sampled_from([2048, 4096, 7168]), topk=st.integers(1, 10),
     experts=st.sampled_from([64, 128, 256]), dispatch_dtype=st.sampled_from(sorted(TOKEN_BYTES)),
     routing=st.sampled_from(["random", "spread"]), imbalance=st.floats(1, 8),
@@ -43,7 +43,7 @@ def library(cluster: str, ranks: int | None) -> Library:
     return find_library("nccl", cluster, ranks=ranks)
 
 
-def timed(where: tuple[str, int | None], exchange: TokenExchange, by: str, **how: str) -> ExchangeTime:
+def timed(where: tuple[str, int | None], exchange: ExpertTokens, by: str, **how: str) -> ExchangeTime:
     return exchange_time(library(*where), exchange, by, **how)
 
 
@@ -53,7 +53,7 @@ def runs(where: tuple[str, int | None], by: str) -> bool:
 
 @pytest.mark.parametrize(("places", "topk"), [(2, 3), (4, 3), (8, 2), (4, 4)])
 def test_the_mean_number_of_places_is_that_of_all_draws(places: int, topk: int) -> None:
-    exchange = TokenExchange(tokens=1, topk=topk, experts=8)
+    exchange = ExpertTokens(tokens=1, topk=topk, experts=8)
 
     def mean(experts: int) -> float:
         counts = [len({one * places // 8 for one in draw}) for draw in combinations(range(experts), topk)]
@@ -79,7 +79,7 @@ def test_ports_are_those_of_data_sheets() -> None:
 
 def test_what_crosses_links_in_closed_form() -> None:
     """On two machines a copy goes to the other one with C(128, 8) / C(256, 8) of no expert there."""
-    exchange, ports = TokenExchange(tokens=1000, dispatch_dtype="bf16"), ports_of(library("dgx-h100:2", None))
+    exchange, ports = ExpertTokens(tokens=1000, dispatch_dtype="bf16"), ports_of(library("dgx-h100:2", None))
     nbytes = 1000 * 2 * 7168
     missed = comb(128, 8) / comb(256, 8)
     gpus = 16 * (1 - comb(240, 8) / comb(256, 8))
@@ -94,7 +94,7 @@ def test_what_crosses_links_in_closed_form() -> None:
 @settings(deadline=None, max_examples=150)
 @given(WHERE, EXCHANGES, FITTED, st.sampled_from(["tokens", "hidden", "topk", "imbalance"]))
 def test_more_is_never_faster(
-    where: tuple[str, int | None], exchange: TokenExchange, by: str, more: str
+    where: tuple[str, int | None], exchange: ExpertTokens, by: str, more: str
 ) -> None:
     assume(runs(where, by))
     larger = replace(exchange, **{more: 2 * getattr(exchange, more)})
@@ -106,9 +106,7 @@ def test_more_is_never_faster(
 
 @settings(deadline=None, max_examples=150)
 @given(WHERE, EXCHANGES, FITTED)
-def test_wider_types_are_never_faster(
-    where: tuple[str, int | None], exchange: TokenExchange, by: str
-) -> None:
+def test_wider_types_are_never_faster(where: tuple[str, int | None], exchange: ExpertTokens, by: str) -> None:
     assume(runs(where, by))
     times = [
         timed(where, replace(exchange, dispatch_dtype=dtype), by).dispatch.time_s
@@ -120,7 +118,7 @@ def test_wider_types_are_never_faster(
 @settings(deadline=None, max_examples=200)
 @given(WHERE, EXCHANGES, BY, st.sampled_from(CALLERS))
 def test_no_answer_beats_its_traffic(
-    where: tuple[str, int | None], exchange: TokenExchange, by: str, caller: str
+    where: tuple[str, int | None], exchange: ExpertTokens, by: str, caller: str
 ) -> None:
     assume(runs(where, by) and (caller == "kernels" or by in shipped_model().calls[caller]))
     answer, ports = timed(where, exchange, by, caller=caller), ports_of(library(*where))
@@ -148,7 +146,7 @@ def test_the_farther_from_rows_the_wider() -> None:
 def test_faster_cards_help_what_crosses_them() -> None:
     fast, slow = library("dgx-h100:4", None), find_library("nccl", "dgx-h100:4", {"nic": "25GB/s"})
     for by in ("deepep", "deepep_ll"):
-        times = [exchange_time(one, TokenExchange(tokens=8192), by).dispatch.time_s for one in (slow, fast)]
+        times = [exchange_time(one, ExpertTokens(tokens=8192), by).dispatch.time_s for one in (slow, fast)]
         assert 1.7 < times[0] / times[1] < 2.1
 
 
@@ -167,7 +165,7 @@ def test_fits_have_every_parameter_and_come_back_from_a_file(tmp_path) -> None: 
 
 def test_few_experts_leave_multiprocessors_idle() -> None:
     ports = ports_of(library("dgx-h100:1", None))
-    few, many = (TokenExchange(tokens=1024, topk=2, experts=count) for count in (8, 128))
+    few, many = (ExpertTokens(tokens=1024, topk=2, experts=count) for count in (8, 128))
     times = [shipped_model().kernels_us("deepep_ll", "dispatch", [(one, ports)])[0] for one in (few, many)]
     assert times[0] > 2 * times[1]
     work = work_of([(few, ports), (many, ports)], "dispatch")
@@ -190,7 +188,7 @@ def test_few_experts_leave_multiprocessors_idle() -> None:
 )
 def test_what_cannot_be_is_refused(changes: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        timed(("dgx-h100:2", None), TokenExchange(**{"tokens": 128, **changes}), "deepep")
+        timed(("dgx-h100:2", None), ExpertTokens(**{"tokens": 128, **changes}), "deepep")
 
 
 @pytest.mark.parametrize(
@@ -207,12 +205,12 @@ def test_where_a_library_does_not_run(
     where: tuple[str, int | None], by: str, caller: str, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        timed(where, TokenExchange(tokens=1), by, caller=caller)
+        timed(where, ExpertTokens(tokens=1), by, caller=caller)
 
 
 def test_a_phase_among_a_group_is_the_exchange_s() -> None:
     nccl = library("dgx-h100:2", None)
-    exchange = TokenExchange(tokens=4096, dispatch_dtype="bf16")
+    exchange = ExpertTokens(tokens=4096, dispatch_dtype="bf16")
     answer = exchange_time(nccl, exchange, "deepep")
     sums = 0.0
     for phase in PHASES:
