@@ -127,7 +127,8 @@ def phase_band(
     if phase is None:
         return NOTHING
     us = model.kernels_us(name, phase, [(exchange, ports)])
-    factor = model.phases[name][phase].factor(ports.nodes, ports.ranks)
+    seen = MECHANISMS[name].seen(ports)
+    factor = model.phases[name][phase].factor(seen.nodes, seen.ranks)
     if (call := model.call(caller, name, which)) is not None:
         us, factor = call.us(us, [ports]), max(factor, float(np.exp(call.spread)))
     time_s = float(us[0]) * 1e-6
@@ -143,7 +144,8 @@ def traffic_s(
     name: str, exchange: ExpertTokens, ports: ExpertPorts, phases: Sequence[str]
 ) -> tuple[Seconds, Seconds]:
     """Return the seconds of NVLink and of cards at their full rates for the busiest rank's bytes."""
-    ways = [MECHANISMS[name].traffic(work_of([(exchange, ports)], phase)) for phase in phases]
+    made = MECHANISMS[name]
+    ways = [made.traffic(work_of([(exchange, made.seen(ports))], phase)) for phase in phases]
     inside, across = (1e-6 * sum(float(way[place][0]) for way in ways) for place in (0, 1))
     return inside, across
 

@@ -69,9 +69,10 @@ def each_us(work: PhaseWork, values: Values) -> Floats:
 def domain_us(work: PhaseWork, values: Values) -> Floats:
     """TensorRT-LLM's exchange inside one NVLink domain: a token goes to each rank once.
 
-    Each rank also fills or adds up a slot for each expert of its tokens.
+    Each rank also fills or adds up a slot for each expert of its tokens. The floor grows with the root of
+    ranks: their number and its logarithm fit two, four and eight as well, and lie on either side beyond.
     """
-    floor = values["floor_us"] + values["rank_us"] * work.ranks
+    floor = values["floor_us"] + values["ranks_us"] * np.sqrt(work.ranks)
     slots = work.tokens * work.copies * work.busiest
     copied = slots * (values["slot_us"] + work.kbytes / values["slot_GBps"])
     nvlink, _ = work.once_s()
@@ -86,7 +87,7 @@ def notice_us(work: PhaseWork, values: Values) -> Floats:
 
 def indices_us(work: PhaseWork, values: Values) -> Floats:
     """TensorRT-LLM's preparation of a two-sided exchange: where each token goes, known to every rank."""
-    return values["floor_us"] + values["rank_us"] * work.ranks + values["token_us"] * work.tokens
+    return values["floor_us"] + values["ranks_us"] * np.sqrt(work.ranks) + values["token_us"] * work.tokens
 
 
 def _slowest(*ways: Floats) -> Floats:
@@ -127,7 +128,7 @@ EXPECTED: dict[KernelTime, dict[str, KernelPrior]] = {
     },
     domain_us: {
         "floor_us": KernelPrior(10.0, 0.3, "of a kernel that moves almost nothing"),
-        "rank_us": KernelPrior(0.5, 0.5, "more for each rank"),
+        "ranks_us": KernelPrior(2.0, 0.7, "more, times the root of ranks"),
         "slot_us": KernelPrior(0.003, 1.5, "to fill a slot, whatever its size"),
         "slot_GBps": KernelPrior(3000.0, 1.5, "at which slots are filled"),
         "nvlink": KernelPrior(0.65, 0.4, _SHARE, is_share=True),
@@ -138,7 +139,7 @@ EXPECTED: dict[KernelTime, dict[str, KernelPrior]] = {
     },
     indices_us: {
         "floor_us": KernelPrior(11.0, 0.3, "of a kernel for one token"),
-        "rank_us": KernelPrior(0.25, 0.5, "more for each rank"),
+        "ranks_us": KernelPrior(1.0, 0.7, "more, times the root of ranks"),
         "token_us": KernelPrior(0.007, 0.5, "more for each token"),
     },
 }  # fmt: skip

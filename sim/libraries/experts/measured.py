@@ -77,8 +77,9 @@ class ExpertModel:
 
     def kernels_us(self, mechanism: str, phase: str, tasks: Sequence[Task]) -> Floats:
         """Return the microseconds of one phase's kernels in each task."""
-        kernel = MECHANISMS[mechanism].phases[phase]
-        return kernel(work_of(tasks, phase.split()[0]), self.phases[mechanism][phase].values)
+        made = MECHANISMS[mechanism]
+        seen = [(exchange, made.seen(ports)) for exchange, ports in tasks]
+        return made.phases[phase](work_of(seen, phase.split()[0]), self.phases[mechanism][phase].values)
 
     def call(self, caller: str, mechanism: str, phase: str) -> CallFit | None:
         """Return what a caller adds, None if it was not measured with this mechanism."""

@@ -1,7 +1,7 @@
 """The libraries that exchange the tokens of experts: their kernels in each phase, and where they run."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ringside.sim.libraries.experts.kernels import (
     KernelTime,
@@ -18,9 +18,19 @@ from ringside.sim.libraries.experts.work import Floats, PhaseWork
 QUANTIZED = "combine nvfp4"
 """A combine that quantizes results before it sends them."""
 
+NVLINK_PEERS = 8
+"""Ranks among which DeepEP's normal kernels hand on (NUM_MAX_NVL_PEERS of csrc/kernels/configs.cuh)."""
+
 
 def _anywhere(ports: ExpertPorts) -> str:
     return "" if ports.nodes == 1 or ports.network else "there is no network card between its machines"
+
+
+def _in_whole_eights(ports: ExpertPorts) -> str:
+    inside = ports.ranks // ports.nodes
+    if inside > NVLINK_PEERS and inside % NVLINK_PEERS:
+        return f"its {inside} ranks of an NVLink domain are no multiple of {NVLINK_PEERS}"
+    return _anywhere(_in_eights(ports))
 
 
 def _in_a_domain(ports: ExpertPorts) -> str:
@@ -32,7 +42,8 @@ class Mechanism:
     """A library's exchange: the kernels of its ``phases``, and those before them (``prepare``).
 
     ``refuses`` says why it does not run on some ports, empty where it does. ``traffic`` gives the
-    microseconds of NVLink and cards at full rate. ``usual`` says where the library chooses it itself.
+    microseconds of NVLink and cards at full rate. ``usual`` says where the library chooses it itself,
+    ``seen`` the ports as it uses them.
     """
 
     title: str
@@ -40,11 +51,18 @@ class Mechanism:
     traffic: Callable[[PhaseWork], tuple[Floats, Floats]]
     refuses: Callable[[ExpertPorts], str]
     usual: Callable[[ExpertPorts], bool] = field(default=lambda _: True)
+    seen: Callable[[ExpertPorts], ExpertPorts] = field(default=lambda ports: ports)
 
     def phase(self, name: str, exchange: ExpertTokens) -> str:
         """Return the phase whose kernel runs, by its name in the fits."""
         quantized = f"{name} {exchange.combine_dtype}"
         return quantized if quantized in self.phases else name
+
+
+def _in_eights(ports: ExpertPorts) -> ExpertPorts:
+    """Return the ports as DeepEP's normal kernels see them: ranks beyond eight are over the network."""
+    groups = -(-ports.ranks // ports.nodes // NVLINK_PEERS)
+    return replace(ports, nodes=ports.nodes * groups) if groups > 1 else ports
 
 
 def _is_grace(ports: ExpertPorts) -> bool:
@@ -56,7 +74,7 @@ MECHANISMS = {
     "deepep": Mechanism(
         title="DeepEP's normal kernels",
         phases={"prepare": notice_us, "dispatch": once_us, "combine": once_us},
-        traffic=PhaseWork.once_s, refuses=_anywhere,
+        traffic=PhaseWork.once_s, refuses=_in_whole_eights, seen=_in_eights,
     ),
     "deepep_ll": Mechanism(
         title="DeepEP's kernels of low latency",

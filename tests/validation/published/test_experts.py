@@ -54,7 +54,7 @@ def test_own_figures_are_bandwidths_of_what_they_count() -> None:
 def test_the_fit_finds_the_times_that_other_values_made() -> None:
     """A closed loop: values that are far from their priors are found again, to the priors' pull."""
     rows = PhaseRows.of(exchange_rows(), "nvlink_two_sided", "combine")
-    values = {"floor_us": 8.0, "rank_us": 0.9, "slot_us": 0.006, "slot_GBps": 2500.0, "nvlink": 0.6}
+    values = {"floor_us": 8.0, "ranks_us": 3.0, "slot_us": 0.006, "slot_GBps": 2500.0, "nvlink": 0.6}
     made = PhaseRows(rows.mechanism, rows.phase, rows.rows)
     made.__dict__["us"] = rows.predicted(values)
     fitted = fit_phase(made)

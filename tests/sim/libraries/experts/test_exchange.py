@@ -163,6 +163,16 @@ def test_fits_have_every_parameter_and_come_back_from_a_file(tmp_path) -> None: 
     assert read_model(tmp_path / "fits.yaml") == model
 
 
+def test_the_normal_kernels_cross_cards_beyond_eight_ranks_of_a_domain() -> None:
+    exchange = ExpertTokens(tokens=4096)
+    eight, more = (timed(("gb200-nvl72:1", ranks), exchange, "deepep") for ranks in (8, 16))
+    assert eight.across_bytes == eight.prepare.time_s == 0
+    assert min(more.across_bytes, more.prepare.time_s) > 0
+    assert timed(("gb200-nvl72:1", 16), exchange, "deepep_ll").across_bytes == 0
+    with pytest.raises(ValueError, match="its 12 ranks of an NVLink domain are no multiple of 8"):
+        timed(("gb200-nvl72:1", 12), replace(exchange, experts=240), "deepep")
+
+
 def test_few_experts_leave_multiprocessors_idle() -> None:
     ports = ports_of(library("dgx-h100:1", None))
     few, many = (ExpertTokens(tokens=1024, topk=2, experts=count) for count in (8, 128))
