@@ -125,6 +125,19 @@ def test_experts_are_dealt_out_and_the_busiest_rank_sets_the_pace(train: Train, 
     assert step.step_s == even["step_s"]  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
+def test_deepep_exchanges_tokens_of_experts_where_its_library_runs(train: Train) -> None:
+    words = ("--model", "mixtral-8x7b:512", "--strategy", "fsdp", "--batch", "1", "--ep", "8")
+    text = train(*words, "--cluster", "dgx-h100:1", "--dispatcher", "deepep")
+    assert "tokens of expert groups by DeepEP's normal kernels" in " ".join(text.replace("#", " ").split())
+    for library in ("ideal", "gloo"):
+        with pytest.raises(ValueError, match="deepep runs on NVIDIA's GPUs; write `library` nccl"):
+            ringside.train(
+                "mixtral-8x7b:512", "dgx-h100:1", strategy="fsdp", batch=1, ep=8, dispatcher="deepep",
+                library=library,
+            )  # fmt: skip
+
+
 def test_layers_of_a_vision_transformer_are_units_of_fsdp(train: Train) -> None:
     answer = json.loads(
         train(

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from ringside.sim.collective import ITEMSIZE
 from ringside.sim.compute.prices import StackOnGpu, prices_on
+from ringside.sim.libraries.experts.exchange import exchange_time
+from ringside.sim.libraries.experts.tokens import ExpertTokens
 from ringside.sim.program import Call
 from ringside.sim.program.check import PROVED, check
 from ringside.sim.program.libraries import Libraries
@@ -221,6 +223,16 @@ def test_a_step_says_where_its_time_went_and_more_imbalance_takes_longer() -> No
         simulated(job(Layout(ep=4, capacity_factor=capacity), 8)).exposed_by_s for capacity in (None, 1.0)
     )
     assert padded["expert"] <= told["expert"]
+
+
+def test_deepep_exchanges_tokens_in_the_time_of_its_kernels() -> None:
+    """Each layer dispatches and combines in forward and in backward of both micro-batches; nothing hides it."""
+    libraries = Libraries("nccl", "dgx-h100:1", {}, 8)
+    step = simulate_parallel(job(Layout(ep=8, dispatcher="deepep"), 8), libraries)
+    tokens = ExpertTokens(tokens=128, hidden=256, topk=2, experts=8, dispatch_dtype="bf16")
+    once = exchange_time(libraries.whole, tokens, "deepep")
+    assert step.exposed_by_s["expert"] == pytest.approx(2 * 2 * 4 * once.total.time_s)
+    assert set(step.exposed_by_s) & {"tensor expert", "expert"} == {"expert"}
 
 
 def test_gradients_of_views_have_no_second_place() -> None:
