@@ -45,6 +45,7 @@ from ringside.topologies.units import shown
 STUDIED = {
     "simulate": ("CollectiveTime", "time_s"),
     "pick": ("AlgorithmChoice", "time_s"),
+    "experts": ("ExpertExchange", "total_s"),
     "train": ("StepTime", "step_s"),
     "goodput": ("JobGoodput", "simulated"),
     "program": ("ProgramTime", "makespan_s"),

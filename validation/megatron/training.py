@@ -121,6 +121,8 @@ def _layout(given: Arguments, shape: Shape, ranks: int) -> Options:
         options["etp"] = given.count("--expert-tensor-parallel-size", options["tp"])
         dispatcher = given.text("--moe-token-dispatcher-type", "allgather")
         options["dispatcher"] = "allgather" if dispatcher == "allgather" else "alltoall"
+        if _is_deepep(given) and options["etp"] == 1:
+            options["dispatcher"] = "deepep"
         if given.has("--moe-expert-capacity-factor"):
             options["capacity_factor"] = given.share("--moe-expert-capacity-factor", 1.0)
     return options | _recomputation(given)
@@ -282,6 +284,13 @@ def _softmax_in_fp32(given: Arguments) -> bool:
     return wanted and not (is_fused and sequence % 4 == 0 and rows % 4 == 0)
 
 
+def _is_deepep(given: Arguments) -> bool:
+    """Return whether DeepEP's kernels send the tokens of experts, and drop none."""
+    backend = given.text("--moe-flex-dispatcher-backend", "deepep")
+    is_flex = given.text("--moe-token-dispatcher-type") == "flex"
+    return is_flex and backend == "deepep" and not given.has("--moe-expert-capacity-factor")
+
+
 def _workspace(config: str | None) -> int | None:
     """Return the bytes of cuBLAS's workspaces by ``CUBLAS_WORKSPACE_CONFIG``, pairs of KiB and counts."""
     pairs = re.findall(r":(\d+):(\d+)", config or "")
@@ -292,7 +301,8 @@ def _partly(given: Arguments) -> list[str]:
     """Return arguments with values of which the options say only a part."""
     values = {
         "--fp8-recipe": given.text("--fp8-recipe", "delayed") not in PRECISIONS,
-        "--moe-token-dispatcher-type": given.text("--moe-token-dispatcher-type") == "flex",
+        "--moe-token-dispatcher-type": given.text("--moe-token-dispatcher-type") == "flex"
+        and not _is_deepep(given),
         "--recompute-method": given.text("--recompute-method") == "block",
         "--recompute-num-layers": given.text("--recompute-num-layers", "1") not in ("0", "1"),
         "--hidden-dropout": (given.share("--hidden-dropout", 0.1) > 0)

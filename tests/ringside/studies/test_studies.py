@@ -77,6 +77,7 @@ def test_every_command_can_be_asked(ringside):
     Path("job.py").write_text("def main(dist):\n    dist.all_reduce(1000000)\n", encoding="utf-8")
     for ask, options in (
         ("pick", {"collective": "all_reduce", "cluster": "star", "nodes": "{n}", "begin": "1M", "end": "1M"}),
+        ("experts", {"cluster": "dgx-h100:{n}", "by": "deepep", "tokens": "64"}),
         ("train", {"model": "resnet50", "cluster": "star:{n}"}),
         ("train", {"model": "resnet50", "cluster": "star:{n}", "pp": 2, "batch": 32, "micro_batch": 16}),
         ("goodput", {"nodes": "{n}", "mtbf": "3h", "checkpoint": "30s", "work": "1d", "trials": 10}),
@@ -144,7 +145,7 @@ def test_a_parameter_with_a_name_of_the_answer_leaves_both():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"ask": "topo"}, "ask: 'topo'; write one of simulate, pick, train, goodput, program"),
+        ({"ask": "topo"}, "ask: 'topo'; write one of simulate, pick, experts, train, goodput, program"),
         ({"ask": ""}, "ask: ''; write one of"),
         ({"options": {**OPTIONS, "dtype": "{"}}, "an unclosed brace"),
         ({"options": {**OPTIONS, "dtype": "{0}"}}, "write a name of letters alone"),

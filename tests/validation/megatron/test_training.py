@@ -125,6 +125,11 @@ WORDS: list[tuple[str, dict[str, Any]]] = [
         "--moe-expert-capacity-factor 1.5",
         {"etp": 1, "dispatcher": "alltoall", "capacity_factor": 1.5},
     ),
+    ("--num-experts 8 --moe-token-dispatcher-type flex --moe-enable-deepep", {"dispatcher": "deepep"}),
+    (
+        "--num-experts 8 --moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep",
+        {"dispatcher": "alltoall"},
+    ),
 ]
 
 

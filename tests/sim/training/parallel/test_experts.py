@@ -226,7 +226,7 @@ def test_a_step_says_where_its_time_went_and_more_imbalance_takes_longer() -> No
 
 
 def test_deepep_exchanges_tokens_in_the_time_of_its_kernels() -> None:
-    """Each layer dispatches and combines in forward and in backward of both micro-batches; nothing hides it."""
+    """Each layer dispatches and combines in both passes of both micro-batches, and nothing hides it."""
     libraries = Libraries("nccl", "dgx-h100:1", {}, 8)
     step = simulate_parallel(job(Layout(ep=8, dispatcher="deepep"), 8), libraries)
     tokens = ExpertTokens(tokens=128, hidden=256, topk=2, experts=8, dispatch_dtype="bf16")
