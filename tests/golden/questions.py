@@ -151,11 +151,19 @@ SWEEP = f"""
 """
 
 
+EXPERTS = """
+--cluster dgx-h100:4 --tokens 1,4096
+--cluster dgx-b200:1 --tokens 512 --caller vllm --imbalance 1.5
+--cluster gb200-nvl72:1 -g 16 --tokens 64 --routing spread --dispatch-dtype nvfp4 --by nvlink
+"""
+
+
 def questions() -> list[str]:
     """Return every question as a command line."""
     found = []
     for command, lines in (
         ("simulate", SIMULATE),
+        ("experts", EXPERTS),
         ("pick", PICK),
         ("train", TRAIN),
         ("compare", COMPARE),
