@@ -65,7 +65,10 @@ class ExpertExchange(OnCluster):
         "Experts of a token: drawn at random, or on as many ranks as possible.",
         metavar=choices(ROUTINGS), default="random",
     )  # fmt: skip
-    groups: int = option("Machines that a token's experts are on, at most.", default=4, minimum=1)
+    groups: int | None = option(
+        "Groups of neighbouring experts.", default=None, default_text="one a machine", minimum=1
+    )
+    topk_groups: int = option("Groups that a token's experts are in, at most.", default=4, minimum=1)
     imbalance: float = option("Tokens of the busiest rank over the mean.", default=1.0, minimum=1)
     sms: int = option("Thread blocks of deepep; others choose their own.", default=20, minimum=2)
     caller: str = option(
@@ -84,7 +87,8 @@ class ExpertExchange(OnCluster):
                 ExpertTokens(
                     tokens=tokens, hidden=self.hidden, topk=self.topk, experts=self.experts,
                     dispatch_dtype=self.dispatch_dtype, combine_dtype=self.combine_dtype,
-                    routing=self.routing, groups=self.groups, imbalance=self.imbalance, sms=self.sms,
+                    routing=self.routing, groups=self.groups, topk_groups=self.topk_groups,
+                    imbalance=self.imbalance, sms=self.sms,
                 )
                 for tokens in self.tokens
             ]  # fmt: skip

@@ -18,9 +18,10 @@ PHASES = ("dispatch", "combine")
 class ExpertTokens:
     """One layer's exchange: each rank has ``tokens`` of ``hidden`` elements, each for ``topk`` experts.
 
-    The busiest rank gets ``imbalance`` times the mean. A token's experts are on at most ``groups`` machines
-    where a library sends it to each machine once. ``sms`` thread blocks work where the library lets the user
-    choose. Types are of `TOKEN_BYTES`, ``routing`` is one of `ROUTINGS`.
+    The busiest rank gets ``imbalance`` times the mean. A token's experts are in at most ``topk_groups`` of
+    ``groups`` groups of neighbouring experts, None for a group on each machine, of which enough are chosen.
+    ``sms`` thread blocks work where the library lets the user choose. Types are of `TOKEN_BYTES`, ``routing``
+    is one of `ROUTINGS`.
     """
 
     tokens: int
@@ -30,14 +31,15 @@ class ExpertTokens:
     dispatch_dtype: str = "fp8"
     combine_dtype: str = "bf16"
     routing: str = "random"
-    groups: int = 4
+    groups: int | None = None
+    topk_groups: int = 4
     imbalance: float = 1.0
     sms: int = 20
 
     def __post_init__(self) -> None:
-        for name in ("tokens", "hidden", "topk", "experts", "groups"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` {getattr(self, name)}; write 1 or more")
+        for name in ("tokens", "hidden", "topk", "experts", "groups", "topk_groups"):
+            if (given := getattr(self, name)) is not None and given < 1:
+                raise ValueError(f"`{name}` {given}; write 1 or more")
         if self.topk > self.experts:
             raise ValueError(f"`topk` {self.topk} of {self.experts} experts; write {self.experts} or less")
         if self.sms < 2 or self.sms % 2:
@@ -62,6 +64,11 @@ class ExpertTokens:
             raise ValueError(
                 f"{self.experts} experts do not divide by {ranks} ranks; write a multiple, or `ranks`"
             )
+        if self.groups and (self.experts % self.groups or (self.groups % ranks and ranks % self.groups)):
+            raise ValueError(
+                f"{self.groups} groups of {self.experts} experts on {ranks} ranks; write a divisor of the "
+                "experts that divides the ranks, or is a multiple of them"
+            )
         if self.imbalance > ranks:
             raise ValueError(
                 f"the busiest of {ranks} ranks has {self.imbalance:g} times the mean; write 1 to {ranks}"
@@ -71,20 +78,43 @@ class ExpertTokens:
         """Return one of `PHASES` by this library."""
         return TokenPhase(self, name, by)
 
-    def distinct(self, places: int, among: int | None = None) -> float:
-        """Return the mean number of places with a token's experts; only experts of ``among`` are chosen.
+    def distinct(self, places: int, nodes: int = 1) -> float:
+        """Return the mean number of places, on ``nodes`` machines, with a token's experts.
 
-        Drawn without replacement, k of n experts miss a place with m of them with probability
-        C(n - m, k) / C(n, k).
+        Drawn without replacement, k of n experts miss m of them with probability C(n - m, k) / C(n, k). A
+        place has either a part of a group, or several groups, of which any number may be chosen.
         """
-        among = places if among is None else among
-        each = self.experts // places
-        every = each * among
-        if self.topk > every:
-            return float(among)
+        groups = nodes if self.groups is None else self.groups
+        size = self.experts // groups
+        least = -(-self.topk // size) if self.groups is None else 1
+        chosen = min(max(self.topk_groups, least), groups)
+        drawn = chosen * size
+        if self.topk > drawn:
+            raise ValueError(
+                f"`topk` {self.topk} of {drawn} experts in {chosen} of {groups} groups; write {drawn} or less"
+            )
+        if groups <= places:
+            share = places * chosen / groups
+            if self.routing == "spread":
+                return min(float(self.topk), share)
+            return share * (1 - _missed(drawn, self.experts // places, self.topk))
         if self.routing == "spread":
-            return float(min(self.topk, among))
-        return among * (1 - comb(every - each, self.topk) / comb(every, self.topk))
+            return float(min(self.topk, chosen, places))
+        own = groups // places
+        ways = comb(groups, chosen)
+        missed = sum(
+            comb(own, here)
+            * comb(groups - own, chosen - here)
+            / ways
+            * _missed(drawn, here * size, self.topk)
+            for here in range(min(own, chosen) + 1)
+        )
+        return places * (1 - missed)
+
+
+def _missed(experts: int, own: int, topk: int) -> float:
+    """Return the probability that none of ``own`` of these experts is drawn."""
+    return comb(experts - own, topk) / comb(experts, topk)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,4 @@ def work_of(tasks: Sequence[Task], phase: str) -> PhaseWork:
 
 def _spread(exchange: ExpertTokens, ports: ExpertPorts) -> tuple[float, float]:
     """Return the mean numbers of ranks and of domains with a token's experts."""
-    among = min(exchange.groups, ports.nodes)
-    inside = ports.ranks // ports.nodes
-    return exchange.distinct(ports.ranks, among * inside), exchange.distinct(ports.nodes, among)
+    return exchange.distinct(ports.ranks, ports.nodes), exchange.distinct(ports.nodes, ports.nodes)

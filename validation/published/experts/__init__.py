@@ -57,10 +57,11 @@ def exchange_rows() -> tuple[ExchangeRow, ...]:
 
 def _row(series: dict[str, str], row: dict[str, str]) -> ExchangeRow:
     sms = {"sms": int(row["sms"])} if row["sms"] else {}
+    limits = {name: int(series[name]) for name in ("groups", "topk_groups") if series[name]}
     exchange = ExpertTokens(
         tokens=int(row["tokens"]), hidden=int(series["hidden"]), topk=int(series["topk"]),
         experts=int(series["experts"]), dispatch_dtype=series["dispatch_dtype"],
-        combine_dtype=series["combine_dtype"], routing=series["routing"], **sms,
+        combine_dtype=series["combine_dtype"], routing=series["routing"], **sms, **limits,
     )  # fmt: skip
     return ExchangeRow(
         series["series"], series["software"], series["mechanism"], series["caller"], series["cluster"],

@@ -29,8 +29,8 @@ def own_rows() -> list[ExchangeRow]:
 def _row(part: str, machines: int, rates: dict[str, ExchangeRate]) -> ExchangeRow:
     one = rates["dispatch"]
     exchange = ExpertTokens(tokens=one.tokens, experts=EXPERTS, sms=SMS)
-    ranks, among = machines * GPUS, min(exchange.groups, machines)
-    places = exchange.distinct(machines, among) if machines > 1 else exchange.distinct(ranks)
+    ranks = machines * GPUS
+    places = exchange.distinct(machines if machines > 1 else ranks, machines)
     counted = exchange.topk if part == "low latency" else places
     us = {
         phase: one.tokens * counted * exchange.nbytes(phase) / rate.gb_per_s / 1e3

@@ -60,9 +60,23 @@ def test_the_mean_number_of_places_is_that_of_all_draws(places: int, topk: int) 
         return sum(counts) / len(counts)
 
     assert exchange.distinct(places) == pytest.approx(mean(8))
-    assert exchange.distinct(places, places // 2) == pytest.approx(mean(4))
+    half = replace(exchange, groups=places, topk_groups=places // 2)
+    assert half.distinct(places) == pytest.approx(mean(4))
+    assert replace(half, routing="spread").distinct(places) == min(topk, places // 2)
     assert replace(exchange, routing="spread").distinct(places) == min(places, topk)
     assert replace(exchange, topk=8).distinct(places) == places
+
+
+@pytest.mark.parametrize(("places", "groups", "chosen", "topk"), [(2, 4, 2, 3), (2, 8, 3, 2), (4, 2, 1, 2)])
+def test_groups_limit_where_a_token_goes(places: int, groups: int, chosen: int, topk: int) -> None:
+    exchange = ExpertTokens(tokens=1, topk=topk, experts=8, groups=groups, topk_groups=chosen)
+    size, each = 8 // groups, 8 // places
+    counts = [
+        len({expert // each for expert in draw})
+        for some in combinations(range(groups), chosen)
+        for draw in combinations([one * size + place for one in some for place in range(size)], topk)
+    ]
+    assert exchange.distinct(places) == pytest.approx(sum(counts) / len(counts))
 
 
 def test_ports_are_those_of_data_sheets() -> None:
@@ -193,6 +207,9 @@ def test_few_experts_leave_multiprocessors_idle() -> None:
         ({"dispatch_dtype": "int4"}, "`dispatch_dtype` 'int4'; write one of bf16, fp8, nvfp4"),
         ({"routing": "even"}, "unknown routing 'even'; write one of random, spread"),
         ({"experts": 100}, "100 experts do not divide by 16 ranks"),
+        ({"groups": 3}, "3 groups of 256 experts on 16 ranks; write a divisor of the experts"),
+        ({"groups": 64, "topk_groups": 1}, "`topk` 8 of 4 experts in 1 of 64 groups; write 4 or less"),
+        ({"topk_groups": 0}, "`topk_groups` 0; write 1 or more"),
         ({"imbalance": 17.0}, "the busiest of 16 ranks has 17 times the mean; write 1 to 16"),
     ],
 )
