@@ -54,6 +54,32 @@ def test_what_the_naive_rule_does_not_say_is_null(ringside, json_of, monkeypatch
     assert table["counted"][0]["by_rule"] == 0
 
 
+def test_exchanges_of_experts_are_scored_by_library_and_phase(ringside, json_of, monkeypatch):
+    from ringside.validation.scorecard import experts, judged
+
+    rows = [
+        judged.JudgedRow("a", "1", 2.0, 2.2, 1.0, part="deepep dispatch", low=1.0, high=3.0),
+        judged.JudgedRow("a", "2", 2.0, 1.0, float("nan"), part="deepep prepare", low=0.9, high=1.1),
+    ]
+    one = judged.JudgedTable(
+        *("another GPU", "Exchanges", "nobody", "all others", "links alone"),
+        judged=lambda: rows, counted=lambda: [judged.Counted("winners named", 3, 4)],
+    )  # fmt: skip
+    monkeypatch.setattr(experts, "expert_tables", lambda: [one])
+    _, out, _ = ringside("scorecard", "experts", "--all")
+    shown = [line.split() for line in out.splitlines() if not line.startswith("#")]
+    assert shown == [
+        ["another", "GPU", "all", "2", "30.0", "46.0", "-20.0", "50.0", "50.0"],
+        ["another", "GPU", "deepep", "dispatch", "1", "10.0", "10.0", "10.0", "100.0", "50.0"],
+        ["another", "GPU", "deepep", "prepare", "1", "50.0", "50.0", "-50.0", "0.0", "-"],
+    ]
+    assert "# another GPU: fitted to all others" in out
+    assert "# another GPU: winners named: 3 of 4" in out
+    content = json_of("scorecard", "experts")
+    assert content["schema"] == "ringside.scorecard_experts/1"
+    assert [row["part"] for row in content["tables"][0]["rows"]] == [row.part for row in rows]
+
+
 def test_a_table_of_answers_alone_has_no_rows(json_of, printed, monkeypatch):
     from ringside.validation.scorecard import judged, training
 
