@@ -9,8 +9,19 @@ from pathlib import Path
 from ringside.real.launch.follow import check_torch
 from ringside.real.record.part import RankOrder, RankPart
 from ringside.real.record.processes import RankProcesses, RecordingError
-from ringside.real.record.roles import FEW, MOST_ROLES, difference, roles, with_alike
+from ringside.real.record.roles import (
+    FEW,
+    MOST_ROLES,
+    difference,
+    has_course_of,
+    has_messages,
+    roles,
+    with_alike,
+)
 from ringside.sim.recorded.job import RecordedJob
+
+Alike = dict[int, tuple[int, ...]]
+"""The ranks of each role, by the recorded one that stands for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +69,7 @@ def record_job(job: ScriptJob, on_rank: Callable[[int], None] = lambda _: None) 
             return _assembled(job, processes.parts, alike)
 
 
-def _record_roles(job: ScriptJob, processes: RankProcesses) -> dict[int, tuple[int, ...]]:
+def _record_roles(job: ScriptJob, processes: RankProcesses) -> Alike:
     """Record a rank of each role and check one more; return the ranks of each."""
     if job.every_rank:
         return _record_all(job, processes, f"{job.ranks} ranks to be recorded one by one")
@@ -72,26 +83,43 @@ def _record_roles(job: ScriptJob, processes: RankProcesses) -> dict[int, tuple[i
                 f"the job has {len(alike)} roles, at most {MOST_ROLES} are recorded; record fewer ranks"
             )
         if alike.keys() <= processes.parts.keys():
-            break
-        processes.record(alike.keys() - processes.parts.keys())
-    return _checked(job, processes, alike)
+            return _checked(job, processes, alike)
+        processes.record(alike.keys() - processes.parts.keys(), like=_like(job, processes, 0))
 
 
-def _checked(
-    job: ScriptJob, processes: RankProcesses, alike: dict[int, tuple[int, ...]]
-) -> dict[int, tuple[int, ...]]:
-    """Return the roles if the last rank does as its role does; else set the role's first apart."""
-    last = job.ranks - 1
-    first = next(one for one, own in alike.items() if last in own)
-    if first == last:
+def _like(job: ScriptJob, processes: RankProcesses, rank: int) -> RankPart | None:
+    """Return a rank's part if others need a step less than it, None if they are to be recorded whole.
+
+    They are in a small job, for themselves, and with messages, for their peers.
+    """
+    part = processes.parts[rank]
+    return part if job.ranks > FEW and not has_messages(part) else None
+
+
+def _checked(job: ScriptJob, processes: RankProcesses, alike: Alike) -> Alike:
+    """Return the roles if the largest one's last rank does as its first: roles by size begin where sizes do.
+
+    If the first rank does other things than the first of that role, not in other sizes, its role is checked
+    as well: it may be the one that logs.
+    """
+    largest = max(alike, key=lambda first: (len(alike[first]), alike[first][-1]))
+    alike = _checked_role(job, processes, alike, largest)
+    first = processes.parts[0]
+    if has_messages(first) or has_course_of(first, processes.parts[largest]):
         return alike
-    # in a small job, or one with messages, this rank may have to be recorded whole: for itself or its peers
-    is_alone = job.ranks > FEW and len(alike) == 1
-    processes.record([last], like=processes.parts[first] if is_alone else None)
+    return _checked_role(job, processes, alike, 0)
+
+
+def _checked_role(job: ScriptJob, processes: RankProcesses, alike: Alike, first: int) -> Alike:
+    """Return the roles if a role's last rank does as its first; else set that apart."""
+    own = alike[first]
+    if len(own) == 1:
+        return alike
+    last = own[-1]
+    processes.record([last], like=_like(job, processes, first))
     differs = difference(processes.parts[first], processes.parts[last])
     if not differs:
         return alike
-    own = alike[first]
     second = own[1]
     processes.record([second])
     if not difference(processes.parts[second], processes.parts[last]):
@@ -99,14 +127,14 @@ def _checked(
     return _record_all(job, processes, f"rank {last} does not as rank {first}: {differs}")
 
 
-def _record_all(job: ScriptJob, processes: RankProcesses, why: str) -> dict[int, tuple[int, ...]]:
+def _record_all(job: ScriptJob, processes: RankProcesses, why: str) -> Alike:
     if job.ranks > FEW:
         raise RecordingError(f"{why}; record at most {FEW} ranks, which are then all recorded")
     processes.record(range(job.ranks))
     return {rank: (rank,) for rank in range(job.ranks)}
 
 
-def _assembled(job: ScriptJob, parts: dict[int, RankPart], alike: dict[int, tuple[int, ...]]) -> RecordedJob:
+def _assembled(job: ScriptJob, parts: dict[int, RankPart], alike: Alike) -> RecordedJob:
     recorded = []
     for rank, own in sorted(alike.items()):
         part = parts[rank].recorded

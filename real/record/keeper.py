@@ -1,40 +1,71 @@
 """Keep a process and all that it starts: when it ends, or the keeper is told to, nothing of them is left.
 
-``python -m ringside.real.record.keeper COMMAND...`` ends as the command does. Linux makes orphans the
-keeper's children (``PR_SET_CHILD_SUBREAPER``), whatever session or environment they are in, so that it can
-kill them.
+Linux makes orphans the keeper's children (``PR_SET_CHILD_SUBREAPER``), whatever session or environment they
+are in, so that it can kill them.
 """
 
 import ctypes
 import os
 import signal
-import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from ringside.real.launch.parent import die_with_parent
 
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def main() -> None:
-    """Run the command, kill the processes that it leaves, and exit with its code."""
+def keep(run: Callable[[], None]) -> NoReturn:
+    """Be the keeper of a process that is forked to ``run``: kill what it leaves, and exit with its code."""
+    os.setsid()
+    die_with_parent(signal.SIGTERM)
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _told)
     with suppress(OSError):  # where memory runs out, the kernel is to take these first
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    code = 1
     try:
-        process = subprocess.Popen(sys.argv[1:], start_new_session=True, preexec_fn=die_with_parent)
-        code = process.wait()
+        process = forked()
+        if not process:
+            _kept(run)
+        code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    except SystemExit as told:
+        code = int(str(told.code))
     finally:
         _kill_children()
-    if code < 0:
-        with suppress(OSError):  # SIGKILL has no other
-            signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    sys.exit(code)
+        if code < 0:
+            with suppress(OSError):  # SIGKILL has no other
+                signal.signal(-code, signal.SIG_DFL)
+            os.kill(os.getpid(), -code)
+        os._exit(code)
+
+
+def forked() -> int:
+    """Fork, and return the child's number, in the child 0: signals end it until it says otherwise."""
+    signals = (signal.SIGTERM, signal.SIGINT)
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    process = os.fork()
+    if not process:
+        for number in signals:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+    return process
+
+
+def _kept(run: Callable[[], None]) -> NoReturn:
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.setsid()
+        die_with_parent()
+        run()
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(1)
 
 
 def _told(number: int, frame: object) -> None:
@@ -63,7 +94,3 @@ def _children() -> list[int]:
             if int(after_name[1]) == own:
                 children.append(int(file.parent.name))
     return children
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,9 @@
 """What passes between the process that asks for a recording and those of its ranks."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from pydantic import TypeAdapter
 
@@ -43,12 +44,41 @@ class RankOrder:
         return TypeAdapter(cls).validate_json(path.read_bytes())
 
 
+class Fork(NamedTuple):
+    """A rank to fork, the file of its order, and that of what it writes."""
+
+    rank: int
+    order: str
+    log: str
+
+    def __bytes__(self) -> bytes:
+        return json.dumps(self).encode() + b"\n"
+
+    @classmethod
+    def read(cls, line: bytes) -> Self:
+        """Read what `bytes` of a fork are."""
+        return cls(*json.loads(line))
+
+
+class Chunks(NamedTuple):
+    """An extent that is cut among ranks as by ``torch.chunk``: those of the last are smaller, or empty."""
+
+    extent: int
+    among: int
+
+    def of(self, place: int) -> int:
+        """Return the extent of a chunk."""
+        size = -(-self.extent // self.among)
+        return max(0, min(size, self.extent - place * size))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankPart:
     """What a rank recorded: its step with the groups in it, or in ``error`` why there is none.
 
     ``steps`` are the optimizer steps that the script took, ``period`` those of the recorded step. ``samples``
-    are those of a step of all ranks, None if it does not say.
+    are those of a step of all ranks, None if it does not say. ``uneven`` are chunks of unequal size, of which
+    the ranks of a group each had one.
     """
 
     rank: int
@@ -57,6 +87,7 @@ class RankPart:
     period: int = 1
     recorded: RecordedRank | None = None
     groups: tuple[RecordedGroup, ...] = ()
+    uneven: tuple[Chunks, ...] = ()
     samples: int | None = None
     notes: tuple[str, ...] = ()
     error: str = ""

@@ -1,23 +1,21 @@
 """Processes that each record a rank: their environment, their output, and that none is left behind."""
 
 import os
-import signal
+import select
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 
 from ringside.real.launch.follow import LAST_LINES, how
-from ringside.real.launch.parent import die_with_parent
 from ringside.real.launch.torchrun import LOOPBACK
-from ringside.real.record.part import RankOrder, RankPart
+from ringside.real.record.part import Fork, RankOrder, RankPart
 
-KEEPER = "ringside.real.record.keeper"
-WORKER = "ringside.real.record.script.worker"
+FORKS = "ringside.real.record.forks"
 _ASKED = "ask-"
 _PAUSE_S = 0.05
 
@@ -25,7 +23,7 @@ _LOG_BYTES = 2**24
 """Bytes of a rank's output after which it is begun again: a script may write without end."""
 
 _GRACE_S = 10.0
-"""Seconds in which a keeper kills what it keeps."""
+"""Seconds in which keepers kill what they keep."""
 
 
 class RecordingError(ValueError):
@@ -51,7 +49,9 @@ class RankProcesses:
         self._seconds = seconds
         self._on_rank = on_rank
         self._deadline = time.monotonic() + seconds
-        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self._running: set[int] = set()
+        self._forks: subprocess.Popen[bytes] | None = None
+        self._read = b""
         self.parts: dict[int, RankPart] = {}
 
     def __enter__(self) -> "RankProcesses":
@@ -60,14 +60,17 @@ class RankProcesses:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in self._running.values():
-            process.terminate()
-        for process in self._running.values():
-            try:
-                process.wait(_GRACE_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        if self._forks is None:
+            return
+        self._forks.terminate()
+        try:
+            self._forks.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._forks.kill()
+            self._forks.wait()
+        for pipe in (self._forks.stdin, self._forks.stdout):
+            if pipe is not None:
+                pipe.close()
 
     def record(self, ranks: Iterable[int], like: RankPart | None = None) -> None:
         """Record these ranks and those for which they wait.
@@ -79,10 +82,10 @@ class RankProcesses:
             self._start(rank, like)
         while self._running:
             self._start_asked()
-            for rank, process in list(self._running.items()):
-                if process.poll() is not None:
-                    self._end(rank, process.returncode)
-                elif self._log(rank).stat().st_size > _LOG_BYTES:
+            for rank, code in self._ended():
+                self._end(rank, code)
+            for rank in self._running:
+                if self._log(rank).stat().st_size > _LOG_BYTES:
                     os.truncate(self._log(rank), 0)
             if self._running and time.monotonic() > self._deadline:
                 rank = min(self._running)
@@ -90,7 +93,6 @@ class RankProcesses:
                     f"rank {rank} has not taken 3 optimizer steps in {self._seconds:.0f} s; give `timeout` "
                     f"more seconds, or the script less work before them\n{self._last_lines(rank)}".rstrip()
                 )
-            time.sleep(_PAUSE_S)
 
     def _start_asked(self) -> None:
         for file in (self._folder / "mail").glob(f"{_ASKED}*"):
@@ -104,16 +106,42 @@ class RankProcesses:
             order = replace(order, like=(like.steps, like.period, len(like.recorded.entries)))
         path = self._folder / f"order{rank}.json"
         order.write(path)
-        python = (sys.executable, "-P", "-m")
-        with self._log(rank).open("ab") as log:
-            self._running[rank] = subprocess.Popen(
-                [*python, KEEPER, *python, WORKER, str(path)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                preexec_fn=partial(die_with_parent, signal.SIGTERM), env={**os.environ, **environment(order)},
-            )  # fmt: skip
+        self._log(rank).touch()
+        self._running.add(rank)
+        fork = Fork(rank, str(path), str(self._log(rank)))
+        with suppress(BrokenPipeError):  # which `_ended` tells
+            os.write(self._fork_of(order), bytes(fork))
+
+    def _fork_of(self, order: RankOrder) -> int:
+        """Return where to write which ranks to fork, by a process that has begun as a rank of this order."""
+        if self._forks is None:
+            with self._log_of_forks.open("wb") as log:
+                self._forks = subprocess.Popen(
+                    [sys.executable, "-P", "-m", FORKS],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True,
+                    env={**os.environ, **environment(order)},
+                )  # fmt: skip
+        assert self._forks.stdin is not None
+        return self._forks.stdin.fileno()
+
+    def _ended(self) -> list[tuple[int, int]]:
+        """Return ranks that have ended, with their codes, after a wait for them."""
+        assert self._forks is not None
+        assert self._forks.stdout is not None
+        if not select.select([self._forks.stdout], [], [], _PAUSE_S)[0]:
+            return []
+        more = os.read(self._forks.stdout.fileno(), 2**16)
+        if not more:
+            code = self._forks.wait()
+            error = UnfinishedError if code < 0 else RecordingError
+            raise error(
+                f"the ranks {how(code)} before they began\n{_last_lines(self._log_of_forks)}".rstrip()
+            )
+        *lines, self._read = (self._read + more).split(b"\n")
+        return [(int(rank), int(code)) for rank, code in map(bytes.split, lines)]
 
     def _end(self, rank: int, code: int) -> None:
-        del self._running[rank]
+        self._running.remove(rank)
         result = Path(self._order(rank).result)
         if not result.exists():
             error = UnfinishedError if code < 0 else RecordingError
@@ -130,9 +158,17 @@ class RankProcesses:
     def _log(self, rank: int) -> Path:
         return self._folder / f"rank{rank}.log"
 
+    @property
+    def _log_of_forks(self) -> Path:
+        return self._folder / "ranks.log"
+
     def _last_lines(self, rank: int) -> str:
-        lines = self._log(rank).read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
-        return "\n".join([f"--- rank {rank} wrote:", *lines]) if lines else ""
+        return _last_lines(self._log(rank), f"--- rank {rank} wrote:")
+
+
+def _last_lines(log: Path, *title: str) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
+    return "\n".join([*title, *lines]) if lines else ""
 
 
 def environment(order: RankOrder) -> dict[str, str]:

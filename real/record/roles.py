@@ -1,14 +1,15 @@
 """Which ranks of a job do the same, and which of them to record.
 
 Without messages all ranks do the same. With messages, a rank's part is up to its place in the groups through
-which messages go: its stage of a pipeline, its place in a ring. One rank of each part is recorded, and one
-more, the last, to check.
+which messages go: its stage of a pipeline, its place in a ring. Where tensors are cut into chunks of unequal
+size, it is up to the sizes of its own: full, smaller or none. One rank of each part is recorded, and one
+more to check.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ringside.real.record.part import RankPart
+from ringside.real.record.part import Chunks, RankPart
 from ringside.sim.recorded.job import (
     Action,
     Entry,
@@ -25,10 +26,47 @@ FEW = 16
 """Ranks of a job up to which all are recorded if no smaller number will do."""
 
 
+Places = Mapping[int, int]
+"""Places of ranks in their groups, or sizes of their chunks."""
+
+
 def roles(parts: Mapping[int, RankPart], ranks: int) -> dict[int, tuple[int, ...]] | None:
     """Return the ranks that do as each smallest one does, by it; None if messages say nothing of that."""
+    axes = _axes(parts.values())
+    if axes is None:
+        return None
+    alike: dict[int, tuple[int, ...]] = {}
+    for own in _split(range(ranks), [_places(axis) for axis in axes]):
+        recorded = [parts[rank] for rank in own if rank in parts]
+        alike.update({some[0]: some for some in _split(own, _sizes(recorded))})
+    return dict(sorted(alike.items()))
+
+
+def _split(ranks: Iterable[int], by: Sequence[Places]) -> list[tuple[int, ...]]:
+    """Return the ranks of which all say the same."""
+    same: dict[tuple[int, ...], list[int]] = {}
+    for rank in ranks:
+        same.setdefault(tuple(one.get(rank, -1) for one in by), []).append(rank)
+    return [tuple(own) for own in same.values()]
+
+
+def _sizes(parts: Iterable[RankPart]) -> list[Places]:
+    """Return the sizes of ranks' chunks, where they are not equal: in every group that may have had them."""
+    cut: dict[tuple[Chunks, tuple[tuple[int, ...], ...]], Places] = {}
+    for part in parts:
+        for group in part.groups:
+            members = len(group.of(part.rank) or ())
+            for chunks in part.uneven:
+                if members == chunks.among and (chunks, group.partition) not in cut:
+                    places = _places(group)
+                    cut[chunks, group.partition] = {one: chunks.of(place) for one, place in places.items()}
+    return list(cut.values())
+
+
+def _axes(parts: Iterable[RankPart]) -> list[RecordedGroup] | None:
+    """Return the partitions through which messages go; None where they go through none."""
     axes: list[RecordedGroup] = []
-    for part in parts.values():
+    for part in parts:
         if part.recorded is None:
             continue
         groups = {one.name: one for one in part.groups}
@@ -39,11 +77,7 @@ def roles(parts: Mapping[int, RankPart], ranks: int) -> dict[int, tuple[int, ...
                     return None
                 if axis not in axes:
                     axes.append(axis)
-    places = [_places(axis) for axis in axes]
-    by_role: dict[tuple[int, ...], list[int]] = {}
-    for rank in range(ranks):
-        by_role.setdefault(tuple(one.get(rank, -1) for one in places), []).append(rank)
-    return {own[0]: tuple(own) for own in by_role.values()}
+    return axes
 
 
 def _axis(groups: Mapping[str, RecordedGroup], message: PeerMessage, rank: int) -> RecordedGroup | None:
@@ -57,7 +91,7 @@ def _axis(groups: Mapping[str, RecordedGroup], message: PeerMessage, rank: int) 
     return min(common or whole, key=lambda one: len(one.of(rank) or ()), default=None)
 
 
-def _places(axis: RecordedGroup) -> dict[int, int]:
+def _places(axis: RecordedGroup) -> Places:
     return {rank: place for part in axis.partition for place, rank in enumerate(part)}
 
 
@@ -79,6 +113,26 @@ def difference(one: RankPart, other: RankPart) -> str:
     if len(entries) != len(others):
         return f"it has {len(others)} entries, rank {one.rank} has {len(entries)}"
     return ""
+
+
+def has_messages(part: RankPart) -> bool:
+    """Return whether a rank sends or receives messages."""
+    assert part.recorded is not None
+    return any(isinstance(action, PeerMessage) for action in part.recorded.actions)
+
+
+def has_course_of(one: RankPart, other: RankPart) -> bool:
+    """Return whether two ranks post the same, but for sizes and peers."""
+    return _course(one) == _course(other)
+
+
+def _course(part: RankPart) -> list[tuple[str, str]]:
+    assert part.recorded is not None
+    kinds = [
+        (action.kind, "" if isinstance(action, PeerMessage) else action.name)
+        for action in part.recorded.actions
+    ]
+    return [kinds[entry.action] for entry in part.recorded.entries]
 
 
 class _View:

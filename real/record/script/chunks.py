@@ -1,22 +1,95 @@
-"""Chunks of a parameter as FSDP and DTensor ask for them: these make one for each rank and keep their own."""
+"""Chunks, meshes and placements as FSDP and DTensor ask for them, once instead of for each parameter or rank.
+
+Where chunks are not equal, what a rank does is up to its place among those that have them.
+"""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import cache, wraps
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import torch
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp._fully_shard import _fsdp_common
-from torch.distributed.tensor import placement_types
+from torch.distributed.tensor import _sharding_prop, placement_types
 
+from ringside.real.record.part import Chunks
 from ringside.real.record.script.patches import everywhere
+
+_FLAG = "_propagate_use_strided_shard_flag"
+"""What PyTorch asks, from 2.13 on, of all of an operator's arguments for each of its results."""
+
+uneven: dict[Chunks, None] = {}
+"""All chunks of unequal size so far, in order."""
 
 
 def install() -> None:
-    """Replace PyTorch's functions that make all chunks: thousands for each parameter of a large job."""
+    """Replace functions of PyTorch that take long in a large job, for what they return is the same again."""
     everywhere(_fsdp_common._chunk_with_empty, LazyChunks)
-    placement: Any = placement_types._StridedShard
-    placement.local_shard_size_and_offset = once(placement.local_shard_size_and_offset)
+    plain: Any = placement_types.Shard
+    strided: Any = placement_types._StridedShard
+    strided.local_shard_size_and_offset = once(strided.local_shard_size_and_offset)
+    plain.local_shard_size_and_offset = staticmethod(_seen(plain.local_shard_size_and_offset))
+    plain._split_tensor = _seen_of_tensor(plain._split_tensor)
+    meshes: Any = DeviceMesh
+    meshes._concatenate = staticmethod(_of_each(meshes._concatenate))
+    if hasattr(_sharding_prop, _FLAG):
+        setattr(_sharding_prop, _FLAG, _flagged_by_kind(getattr(_sharding_prop, _FLAG)))
+
+
+def _of_each(concatenate: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that has one mesh of each list of meshes: each has all ranks of the job."""
+    known = cache(lambda *meshes: concatenate(list(meshes)))
+    return lambda meshes: known(*meshes)
+
+
+class _Flags(NamedTuple):
+    """The arguments of an operator as far as the flag of strided shards is up to them."""
+
+    schema: Any
+    args_spec: tuple[Any, ...]
+
+
+def _flagged_by_kind(propagate: Callable[..., None]) -> Callable[..., None]:
+    """Return a function that looks at one argument of each flag, not at all for each of as many results."""
+    last = _Flags(None, ())
+
+    def propagate_of_kinds(strategy: Any, schema: Any) -> None:
+        nonlocal last
+        if last.schema is not schema:
+            strided = (
+                one
+                for one in schema.args_spec
+                if any(isinstance(place, placement_types._StridedShard) for place in one.placements)
+            )
+            kinds = {one.use_strided_shard_as_shard_order: one for one in strided}
+            last = _Flags(schema, tuple(kinds.values()))
+        propagate(strategy, last)
+
+    return propagate_of_kinds
+
+
+def _see(extent: Any, count: Any) -> None:
+    if isinstance(extent, int) and isinstance(count, int) and extent % count:
+        uneven[Chunks(extent, count)] = None
+
+
+def _seen(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def of_extent(curr_local_size: Any, num_chunks: Any, *args: Any, **kwargs: Any) -> Any:
+        _see(curr_local_size, num_chunks)
+        return function(curr_local_size, num_chunks, *args, **kwargs)
+
+    return of_extent
+
+
+def _seen_of_tensor(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def of_tensor(self: Any, tensor: torch.Tensor, num_chunks: Any, *args: Any, **kwargs: Any) -> Any:
+        _see(tensor.size(self.dim), num_chunks)
+        return function(self, tensor, num_chunks, *args, **kwargs)
+
+    return of_tensor
 
 
 def once(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,6 +110,7 @@ class LazyChunks(Sequence[torch.Tensor]):
         self._tensor = tensor
         self._count = num_chunks
         self._dim = dim
+        _see(tensor.size(dim), num_chunks)
 
     def __len__(self) -> int:
         return self._count

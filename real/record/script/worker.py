@@ -1,4 +1,4 @@
-"""The process of one recorded rank: ``python -m ringside.real.record.script.worker ORDER``."""
+"""One recorded rank, in a process of its own."""
 
 import os
 import runpy
@@ -10,10 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 
 from ringside.real.record.calls import batches, ddp, groups, mailbox, objects, started
 from ringside.real.record.part import RankOrder, RankPart
+from ringside.real.record.processes import environment
 from ringside.real.record.rules import regions, samples
 from ringside.real.record.script import attention, chunks, cuda, device, limits, places, tensors
 from ringside.real.record.script.mode import DeviceMode
@@ -25,9 +27,12 @@ from ringside.real.record.script.tape import TAPE
 from ringside.real.record.shims import install as shims
 
 
-def main() -> None:
+def begin(file: str) -> None:
     """Run the script of an order, and write what it recorded."""
-    Worker(RankOrder.read(Path(sys.argv[1]))).run()
+    order = RankOrder.read(Path(file))
+    os.environ.update(environment(order))
+    numpy.random.seed()  # as in a process that was started; Python does so with its own
+    Worker(order).run()
 
 
 class Worker:
@@ -66,8 +71,8 @@ class Worker:
             return part
         recorded, own = recorded_step(self._order.rank, self._steps, self._purposes)
         return replace(
-            part, recorded=recorded, groups=own, samples=samples.of_step(self._steps),
-            notes=(*self._steps.notes(), *part.notes),
+            part, recorded=recorded, groups=own, uneven=tuple(chunks.uneven),
+            samples=samples.of_step(self._steps), notes=(*self._steps.notes(), *part.notes),
         )  # fmt: skip
 
     def _run(self) -> str:
@@ -114,7 +119,7 @@ def install(order: RankOrder, observers: Iterable[Any]) -> None:
 def run_script(order: RankOrder) -> None:
     """Run the script to its end."""
     sys.argv = [order.script, *order.arguments]
-    sys.path[0] = os.getcwd() if order.is_module else os.path.dirname(os.path.abspath(order.script))
+    sys.path.insert(0, os.getcwd() if order.is_module else os.path.dirname(os.path.abspath(order.script)))
     with DeviceMode():  # type: ignore[no-untyped-call]
         if order.is_module:
             runpy.run_module(order.script, run_name="__main__", alter_sys=True)
@@ -127,7 +132,3 @@ def _of(failure: BaseException, place: str | None) -> str:
     text = " ".join(str(failure).split())
     where = f"{place}: " if place else ""
     return f"{where}{type(failure).__name__}: {text}"[:500]
-
-
-if __name__ == "__main__":
-    main()
