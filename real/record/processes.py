@@ -135,7 +135,7 @@ class RankProcesses:
             code = self._forks.wait()
             error = UnfinishedError if code < 0 else RecordingError
             raise error(
-                f"the ranks {how(code)} before they began\n{_last_lines(self._log_of_forks)}".rstrip()
+                f"the process that starts ranks {how(code)}\n{_last_lines(self._log_of_forks)}".rstrip()
             )
         *lines, self._read = (self._read + more).split(b"\n")
         return [(int(rank), int(code)) for rank, code in map(bytes.split, lines)]

@@ -24,6 +24,7 @@ CASES = [
     ("tensor.py plain", 2),
     ("tensor.py sequence", 2),
     ("tensor.py sharded", 4),
+    ("tensor.py sharded 5", 4),
     ("pipeline.py", 3),
     ("ring.py", 3),
     ("experts.py", 4),

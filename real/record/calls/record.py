@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_leaves
 from ringside.real.record.calls import numbers, schemas
 from ringside.real.record.calls.work import RecordedWork
 from ringside.real.record.rules.regions import REGIONS
-from ringside.real.record.script import values
+from ringside.real.record.script import answers, values
 from ringside.real.record.script.refusal import refusal
 from ringside.real.record.script.tape import TAPE
 from ringside.sim.recorded.job import GroupCall, PeerMessage
@@ -73,8 +73,7 @@ def _lane(action: GroupCall | PeerMessage) -> str:
 
 
 def _functional(func: Any, args: Any, kwargs: Any, call: schemas.ParsedCall, entry: int) -> Any:
-    with values.FAKE:
-        result = func(*args, **kwargs)
+    result = answers.of(func, args, kwargs)
     for one in tree_leaves(result):
         storage = one.untyped_storage()
         TAPE.keep(storage)

@@ -17,7 +17,7 @@ from ringside.real.record.calls import batches, ddp, groups, mailbox, objects, s
 from ringside.real.record.part import RankOrder, RankPart
 from ringside.real.record.processes import environment
 from ringside.real.record.rules import regions, samples
-from ringside.real.record.script import attention, chunks, cuda, device, limits, places, tensors
+from ringside.real.record.script import attention, cuda, device, limits, places, sharding, tensors
 from ringside.real.record.script.mode import DeviceMode
 from ringside.real.record.script.purposes import Purposes
 from ringside.real.record.script.refusal import Refusal
@@ -71,7 +71,7 @@ class Worker:
             return part
         recorded, own = recorded_step(self._order.rank, self._steps, self._purposes)
         return replace(
-            part, recorded=recorded, groups=own, uneven=tuple(chunks.uneven),
+            part, recorded=recorded, groups=own, uneven=tuple(sharding.uneven),
             samples=samples.of_step(self._steps), notes=(*self._steps.notes(), *part.notes),
         )  # fmt: skip
 
@@ -109,7 +109,7 @@ def install(order: RankOrder, observers: Iterable[Any]) -> None:
     tensors.install()
     attention.install()
     regions.install()
-    chunks.install()
+    sharding.install()
     for module in (groups, objects, batches, ddp, started, *observers, samples):
         module.install()
     shims.install(order.shims, order.without)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ringside.real.questions.recording import ScriptRecording
+from tests.tiers import slow_or_proof
 
 WIDTH = 8192
 """Columns of the script's layers: every rank has a share of each parameter."""
@@ -19,7 +20,7 @@ def test_a_chunk_is_that_of_all_chunks_that_pytorch_makes(shape):
     torch = pytest.importorskip("torch")
     from torch.distributed.fsdp._fully_shard._fsdp_common import _chunk_with_empty
 
-    from ringside.real.record.script.chunks import LazyChunks
+    from ringside.real.record.script.sharding import LazyChunks
 
     tensor = torch.arange(shape[0] * shape[1]).reshape(shape)
     for dim in (0, 1):
@@ -29,6 +30,32 @@ def test_a_chunk_is_that_of_all_chunks_that_pytorch_makes(shape):
             assert [(one.shape, one.tolist()) for one in own] == [(one.shape, one.tolist()) for one in every]
             assert own[-1].shape == every[-1].shape
             assert [one.shape for one in own[1:3]] == [one.shape for one in every[1:3]]
+
+
+@pytest.mark.parametrize(
+    ("case", "ranks", "roles"),
+    slow_or_proof(
+        [
+            ("tensor.py sharded 14", 12, [0, 8, 10]),  # 3 rows on each of 4 ranks, then 2, then none
+            ("tensor.py sharded 50", 8, [0, 6]),
+            ("fsdp2.py", 10, [0, 9]),
+            ("fsdp2.py 2", 10, [0, 4]),
+        ]
+    ),
+)
+def test_ranks_with_uneven_shards_are_recorded_as_if_each_were(case, ranks, roles):
+    script, *arguments = case.split()
+    command = [str(SCRIPT.with_name(script)), *arguments]
+    of_roles, of_all = (
+        ScriptRecording(command=command, ranks=ranks, nodes=1, every_rank=every, timeout=280.0).ask().job
+        for every in (False, True)
+    )
+    assert [one.rank for one in of_roles.recorded] == roles
+    assert of_roles.groups == of_all.groups
+    by_rank = {one.rank: one for one in of_roles.recorded}
+    for one in of_all.recorded:
+        role = by_rank[of_roles.representatives[one.rank]]
+        assert (role.actions, role.entries, role.held) == (one.actions, one.entries, one.held)
 
 
 def recorded(ranks):

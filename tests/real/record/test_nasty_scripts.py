@@ -60,6 +60,12 @@ UNFINISHED = [
         "has not taken 3 optimizer steps in 15 s",
     ),
     ("os.kill(os.getpid(), signal.SIGKILL)", "rank 0 was killed by SIGKILL before"),
+    (
+        "keeper = open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()\n"
+        "os.kill(int(keeper[1]), signal.SIGKILL)\n"
+        "time.sleep(60)",
+        "the process that starts ranks was killed by SIGKILL",
+    ),
 ]
 
 CHILDREN = """
@@ -124,6 +130,21 @@ def test_what_does_not_end_is_ended(lines, says, written, marker):
     with pytest.raises(UnfinishedError) as error:
         ask(written(BEGIN + lines, "script.py"), timeout=15.0 if "15 s" in says else 200.0)
     assert says in str(error.value).splitlines()[0]
+    wait_for_none(marker)
+
+
+def test_ranks_that_cannot_start_are_said(written, monkeypatch):
+    monkeypatch.setattr(processes, "FORKS", "ringside.nowhere")
+    with pytest.raises(RecordingError, match=r"the process that starts ranks exited with code 1\n.*nowhere"):
+        ask(written(BEGIN, "script.py"))
+
+
+@pytest.mark.slow
+def test_ranks_are_forked_from_one_thread():
+    counted = f"import {processes.FORKS}, os; print(len(os.listdir('/proc/self/task')))"
+    command = [sys.executable, "-c", counted]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    assert subprocess.run(command, capture_output=True, check=True, env=environment).stdout == b"1\n"
 
 
 @pytest.mark.parametrize("lines", slow_or_proof(RECORDED))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ringside.real.record import job as jobs
-from ringside.real.record.part import RankPart
+from ringside.real.record.part import Chunks, RankPart
 from ringside.real.record.processes import RecordingError, environment
 from ringside.real.record.roles import difference, roles
 from ringside.sim.recorded.job import (
@@ -23,11 +23,11 @@ PIPELINE = RecordedGroup("pp", tuple((one, one + 2, one + 4, one + 6) for one in
 TENSOR = RecordedGroup("tp", tuple((one, one + 1) for one in range(0, 8, 2)))
 
 
-def part(rank, *actions, groups=(WORLD, PIPELINE, TENSOR)):
+def part(rank, *actions, groups=(WORLD, PIPELINE, TENSOR), uneven=()):
     """Return the part of a rank that does these actions in turn."""
     entries = tuple(Entry(action) for action in range(len(actions)))
     recorded = RecordedRank(rank, (rank,), tuple(actions), entries, held={})
-    return RankPart(rank=rank, torch="2.13.0", steps=3, recorded=recorded, groups=groups)
+    return RankPart(rank=rank, torch="2.13.0", steps=3, recorded=recorded, groups=groups, uneven=uneven)
 
 
 def product(rows=16):
@@ -46,6 +46,26 @@ def test_without_messages_all_ranks_do_the_same():
 def test_each_stage_of_a_pipeline_is_a_role(group):
     first = part(0, PeerMessage(group, 2, 64, is_send=True))
     assert roles({0: first}, 8) == {0: (0, 1), 2: (2, 3), 4: (4, 5), 6: (6, 7)}
+
+
+@pytest.mark.parametrize(
+    ("chunks", "sizes", "expected"),
+    [
+        (Chunks(16, 8), [2] * 8, {0: tuple(range(8))}),
+        (Chunks(13, 8), [2, 2, 2, 2, 2, 2, 1, 0], {0: tuple(range(6)), 6: (6,), 7: (7,)}),
+        (Chunks(3, 4), [1, 1, 1, 0], {0: (0, 1, 2, 3, 4, 5), 6: (6, 7)}),
+        (Chunks(3, 2), [2, 1], {0: (0, 2, 4, 6), 1: (1, 3, 5, 7)}),
+        (Chunks(10, 3), [4, 4, 2], {0: tuple(range(8))}),
+    ],
+)
+def test_ranks_with_smaller_or_empty_chunks_have_roles_of_their_own(chunks, sizes, expected):
+    assert [chunks.of(place) for place in range(chunks.among)] == sizes
+    assert roles({0: part(0, product(), uneven=(chunks,))}, 8) == expected
+
+
+def test_chunks_of_a_stage_are_no_matter_of_others():
+    first = part(0, PeerMessage("pp", 2, 64, is_send=True), uneven=(Chunks(3, 2),))
+    assert roles({0: first}, 8) == {0: (0,), 1: (1,), 2: (2, 3), 4: (4, 5), 6: (6, 7)}
 
 
 def test_messages_outside_of_groups_say_nothing_of_roles():
@@ -108,6 +128,35 @@ def test_a_first_rank_that_does_more_stands_for_itself():
     parts = {rank: part(rank, product(), reduced()) for rank in range(1, 8)}
     parts[0] = part(0, product(), reduced(), product())
     assert recorded_roles(8, parts) == ({0: (0,), 1: tuple(range(1, 8))}, {0, 1, 7})
+
+
+def uneven(rank, *more):
+    """Return a rank of 64, of which the first 40 have a row; ``more`` is what it does besides."""
+    world = RecordedGroup("world", (tuple(range(64)),))
+    return part(rank, product(rank < 40), *more, groups=(world,), uneven=(Chunks(40, 64),))
+
+
+def test_a_large_job_is_recorded_by_its_sizes_and_the_most_frequent_one_is_checked():
+    alike, ranks = recorded_roles(64, {rank: uneven(rank) for rank in range(64)})
+    assert alike == {0: tuple(range(40)), 40: tuple(range(40, 64))}
+    assert ranks == {0, 40, 39}
+
+
+def test_a_first_rank_of_a_small_role_that_logs_is_found_by_what_others_do():
+    world = RecordedGroup("world", (tuple(range(64)),))
+    chunks = (Chunks(24, 64),)
+    parts = {rank: part(rank, product(rank < 24), groups=(world,), uneven=chunks) for rank in range(64)}
+    parts[0] = part(0, product(), reduced(), groups=(world,), uneven=chunks)
+    alike, ranks = recorded_roles(64, parts)
+    assert alike == {0: (0,), 1: tuple(range(1, 24)), 24: tuple(range(24, 64))}
+    assert ranks == {0, 1, 23, 24, 63}
+
+
+def test_roles_by_size_that_do_not_hold_are_refused():
+    parts = {rank: uneven(rank) for rank in range(64)}
+    parts[39] = uneven(39, reduced())
+    with pytest.raises(RecordingError, match="rank 39 does not as rank 0: it has 2 entries, rank 0 has 1"):
+        recorded_roles(64, parts)
 
 
 def test_small_jobs_whose_ranks_differ_are_recorded_whole_and_large_ones_refused():

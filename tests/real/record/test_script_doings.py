@@ -1,5 +1,7 @@
 """What scripts do besides training: they print, save, start ranks, and choose by numbers of the device."""
 
+import os
+
 import pytest
 
 from ringside.real.questions.recording import ScriptRecording
@@ -109,3 +111,22 @@ def test_what_is_assumed_of_numbers_is_noted(written):
     script = f"{BEGIN}\nfor _ in range(5): step(); torch.randn(4, device='cuda').nonzero()"
     answer = ScriptRecording(command=[str(written(script, "script.py"))], ranks=1).ask()
     assert any("script.py:" in note and "masks hide nothing" in note for note in answer.notes)
+
+
+@pytest.mark.slow
+def test_a_rank_finds_modules_and_random_numbers_as_a_process_of_its_own(written, tmp_path, monkeypatch):
+    (tmp_path / "other").mkdir()
+    for name in ("beside.py", "other/beside.py", "other/said.py"):
+        written(f"NAME = {name!r}\n", name)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "other"), prepend=os.pathsep)
+    lines = """
+import random, numpy, beside, said
+assert (beside.NAME, said.NAME) == ("beside.py", "other/said.py")
+with open(os.path.join(os.path.dirname(__file__), f"drawn{dist.get_rank()}"), "w") as file:
+    print(random.random(), numpy.random.random(), file=file)
+for _ in range(5): step()
+"""
+    answer = ScriptRecording(command=[str(written(BEGIN + lines, "script.py"))], ranks=2).ask()
+    assert answer.roles[0].operators == 9
+    drawn = [(tmp_path / f"drawn{rank}").read_text().split() for rank in range(2)]
+    assert len({*drawn[0], *drawn[1]}) == 4

@@ -1,9 +1,10 @@
-"""Chunks, meshes and placements as FSDP and DTensor ask for them, once instead of for each parameter or rank.
+"""What FSDP and DTensor compute for each parameter or rank, computed once, or for this rank alone.
 
 Where chunks are not equal, what a rank does is up to its place among those that have them.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from copy import deepcopy
 from functools import cache, wraps
 from typing import Any, NamedTuple, overload
@@ -12,6 +13,7 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp._fully_shard import _fsdp_common
 from torch.distributed.tensor import _sharding_prop, placement_types
+from torch.distributed.tensor._random import OffsetBasedRNGTracker
 
 from ringside.real.record.part import Chunks
 from ringside.real.record.script.patches import everywhere
@@ -33,6 +35,8 @@ def install() -> None:
     plain._split_tensor = _seen_of_tensor(plain._split_tensor)
     meshes: Any = DeviceMesh
     meshes._concatenate = staticmethod(_of_each(meshes._concatenate))
+    random: Any = OffsetBasedRNGTracker
+    random._distribute_region = _without_numbers(random._distribute_region)
     if hasattr(_sharding_prop, _FLAG):
         setattr(_sharding_prop, _FLAG, _flagged_by_kind(getattr(_sharding_prop, _FLAG)))
 
@@ -41,6 +45,16 @@ def _of_each(concatenate: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that has one mesh of each list of meshes: each has all ranks of the job."""
     known = cache(lambda *meshes: concatenate(list(meshes)))
     return lambda meshes: known(*meshes)
+
+
+def _without_numbers(region: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a region of random numbers that shares none out among ranks of the device, which has none."""
+
+    @wraps(region)
+    def of_spec(self: Any, spec: Any, *args: Any, **kwargs: Any) -> Any:
+        return nullcontext() if spec.mesh.device_type == "cuda" else region(self, spec, *args, **kwargs)
+
+    return of_spec
 
 
 class _Flags(NamedTuple):
