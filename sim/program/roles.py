@@ -344,6 +344,7 @@ class _Claims:
         places: list[int] = []
         lanes: dict[str | None, int] = {None: -1}
         groups: dict[Group, int] = {}
+        actions: dict[int, tuple[object, ...]] = {}  # a list has few that differ
         count = 0
         for one in self._program.operations(rank):
             places.append(count)
@@ -351,19 +352,28 @@ class _Claims:
             if isinstance(action, NewGroup):
                 continue
             count += 1
-            group = getattr(action, "group", None)
+            known = actions.get(id(action))
+            if known is None or known[0] is not action:
+                known = actions[id(action)] = (action, *self._described_action(rank, action, groups))
             yield (
                 (
-                    shape(action),
+                    known[1:],
                     lanes.setdefault(one.lane, len(lanes)),
                     tuple(places[earlier] for earlier in one.after),
                     one.holds,
-                    [self._roles[peer] for peer in _peers(action)],
-                    None if group is None else (groups.setdefault(group, len(groups)), self._mix(group)),
-                    root(action) == rank,
                 ),
                 one,
             )
+
+    def _described_action(self, rank: int, action: Any, groups: dict[Group, int]) -> tuple[object, ...]:
+        """Describe an action; ``groups`` are numbers of the rank's groups so far."""
+        group = getattr(action, "group", None)
+        return (
+            shape(action),
+            [self._roles[peer] for peer in _peers(action)],
+            None if group is None else (groups.setdefault(group, len(groups)), self._mix(group)),
+            root(action) == rank,
+        )
 
     def _mix(self, group: Group) -> tuple[tuple[int, int], ...]:
         """Count the ranks of each role in a group."""

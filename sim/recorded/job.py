@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt
@@ -37,6 +37,7 @@ class Shaped:
         return self.elements * itemsize(self.dtype)
 
 
+@cache
 def itemsize(dtype: str) -> int:
     """Return the bytes of an element by PyTorch's name of its type, which says its bits; bool has none."""
     bits = re.search(r"\d+", dtype)

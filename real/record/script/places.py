@@ -2,7 +2,7 @@
 
 import os
 import sys
-from types import CodeType, FrameType
+from types import FrameType
 
 import torch
 
@@ -10,18 +10,18 @@ _HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _LIBRARY = os.path.dirname(os.path.realpath(os.__file__))
 _TORCH = os.path.dirname(os.path.realpath(torch.__file__))
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
-_outer: dict[CodeType, bool] = {}
+_outer: dict[str, bool] = {}
 
 
 def caller() -> str | None:
     """Return FILE:LINE of the calling script or package; None where no such frame calls, as in backward."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        code = frame.f_code
-        if code not in _outer:
-            _outer[code] = _is_outer(code.co_filename)
-        if _outer[code]:
-            return f"{code.co_filename}:{frame.f_lineno}"
+        file = frame.f_code.co_filename
+        if file not in _outer:
+            _outer[file] = _is_outer(file)
+        if _outer[file]:
+            return f"{file}:{frame.f_lineno}"
         frame = frame.f_back
     return None
 

@@ -1,8 +1,6 @@
 """What each storage of the device is for."""
 
-import gc
-from collections.abc import Callable, Iterable
-from functools import cache
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -11,6 +9,7 @@ from torch.utils._pytree import tree_leaves
 
 from ringside.real.record.calls import record
 from ringside.real.record.script import tensors
+from ringside.real.record.script.steps import instances_of
 from ringside.real.record.script.tape import TAPE
 
 
@@ -36,12 +35,10 @@ class Purposes:
         """Look at what optimizers and modules hold."""
         for optimizer in self._optimizers:
             self._tell("optimizer", tree_leaves([list(one.values()) for one in optimizer.state.values()]))
-        is_module: Callable[[Any], bool] = cache(lambda kind: issubclass(kind, torch.nn.Module))
-        for module in gc.get_objects():
-            if is_module(type(module)):
-                own = vars(module)
-                self._tell("parameters", (own.get("_parameters") or {}).values())
-                self._tell("buffers", (own.get("_buffers") or {}).values())
+        for module in instances_of(torch.nn.Module):
+            own = vars(module)
+            self._tell("parameters", (own.get("_parameters") or {}).values())
+            self._tell("buffers", (own.get("_buffers") or {}).values())
 
     def of(self, number: int) -> str:
         """Return what a storage is for."""

@@ -3,7 +3,7 @@
 Where chunks are not equal, what a rank does is up to its place among those that have them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
 from functools import cache, wraps
@@ -13,13 +13,15 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp._fully_shard import _fsdp_common
 from torch.distributed.tensor import _sharding_prop, placement_types
+from torch.distributed.tensor._op_schema import OpStrategy
+from torch.distributed.tensor._ops import utils
 from torch.distributed.tensor._random import OffsetBasedRNGTracker
 
 from ringside.real.record.part import Chunks
 from ringside.real.record.script.patches import everywhere
 
 _FLAG = "_propagate_use_strided_shard_flag"
-"""What PyTorch asks, from 2.13 on, of all of an operator's arguments for each of its results."""
+"""The function that tells strategies how strided shards are ordered."""
 
 uneven: dict[Chunks, None] = {}
 """All chunks of unequal size so far, in order."""
@@ -37,8 +39,10 @@ def install() -> None:
     meshes._concatenate = staticmethod(_of_each(meshes._concatenate))
     random: Any = OffsetBasedRNGTracker
     random._distribute_region = _without_numbers(random._distribute_region)
-    if hasattr(_sharding_prop, _FLAG):
-        setattr(_sharding_prop, _FLAG, _flagged_by_kind(getattr(_sharding_prop, _FLAG)))
+    kinds = _Kinds()
+    everywhere(utils.expand_to_full_mesh_op_strategy, kinds.expand)
+    if hasattr(_sharding_prop, _FLAG):  # from PyTorch 2.13 on
+        everywhere(getattr(_sharding_prop, _FLAG), kinds.flag)
 
 
 def _of_each(concatenate: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,23 +68,52 @@ class _Flags(NamedTuple):
     args_spec: tuple[Any, ...]
 
 
-def _flagged_by_kind(propagate: Callable[..., None]) -> Callable[..., None]:
-    """Return a function that looks at one argument of each flag, not at all for each of as many results."""
-    last = _Flags(None, ())
+class _Kinds:
+    """How operators on lists are shared out: once for each kind of tensor, where PyTorch looks at thousands.
 
-    def propagate_of_kinds(strategy: Any, schema: Any) -> None:
-        nonlocal last
-        if last.schema is not schema:
+    An operator's strategies are expanded first, then they are flagged, by all its arguments.
+    """
+
+    def __init__(self) -> None:
+        self._expand: Any = utils.expand_to_full_mesh_op_strategy
+        self._flag: Any = getattr(_sharding_prop, _FLAG, None)
+        self._expanded: dict[Hashable, Any] = {}
+        self._last = _Flags(None, ())
+
+    def expand(self, mesh: Any, schema: Any, strategies: Any, **options: Any) -> Any:
+        """Return the strategies of tensors, as before if they are for tensors of the same kinds."""
+        key = _compared((mesh, schema.op, schema.args_schema, schema.kwargs_schema, strategies, options))
+        try:
+            known = self._expanded.get(key)
+        except TypeError:  # some argument cannot be compared
+            return self._expand(mesh, schema, strategies, **options)
+        if known is None:
+            known = self._expanded[key] = self._expand(mesh, schema, strategies, **options)
+        return known
+
+    def flag(self, strategy: Any, schema: Any) -> None:
+        """Flag strategies by one argument of each flag, not by all for each of as many results."""
+        if self._last.schema is not schema:
             strided = (
                 one
                 for one in schema.args_spec
                 if any(isinstance(place, placement_types._StridedShard) for place in one.placements)
             )
-            kinds = {one.use_strided_shard_as_shard_order: one for one in strided}
-            last = _Flags(schema, tuple(kinds.values()))
-        propagate(strategy, last)
+            flags = {one.use_strided_shard_as_shard_order: one for one in strided}
+            self._last = _Flags(schema, tuple(flags.values()))
+            self._expanded.clear()
+        self._flag(strategy, self._last)
 
-    return propagate_of_kinds
+
+def _compared(value: Any) -> Any:
+    """Return what is equal for equal arguments."""
+    if isinstance(value, OpStrategy):
+        return tuple((one.output_specs, one.input_specs) for one in value.strategies)
+    if isinstance(value, dict):
+        return tuple((name, _compared(one)) for name, one in value.items())
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return tuple(map(_compared, value))
+    return value
 
 
 def _see(extent: Any, count: Any) -> None:

@@ -107,9 +107,8 @@ class Steps:
         """Return optimizers that have not stepped yet, but may: a GAN's first ones may step several times."""
         return [
             one
-            for one in gc.get_objects()
-            if issubclass(type(one), Optimizer)
-            and one not in self._stepped_at
+            for one in instances_of(Optimizer)
+            if one not in self._stepped_at
             and any(
                 own.requires_grad for group in vars(one).get("param_groups", ()) for own in group["params"]
             )
@@ -149,6 +148,14 @@ class Steps:
         if len(before) != len(after):
             return f"the step before it has {len(before)} entries, not {len(after)}"
         return ""
+
+
+def instances_of(kind: type) -> list[Any]:
+    """Return all objects of a class that there are."""
+    objects = gc.get_objects()
+    kinds = list(map(type, objects))
+    own = {one for one in set(kinds) if issubclass(one, kind)}
+    return [one for one, its in zip(objects, kinds, strict=True) if its in own]
 
 
 def _change(was: Action, now: Action) -> str:
