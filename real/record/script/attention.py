@@ -14,6 +14,7 @@ _ONE_KERNEL = ("_fused_rms_norm", "silu_backward", "mish_backward")
 _library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
 
 _before = torch.nn.functional.scaled_dot_product_attention
+_ctc_before: Any = torch.ctc_loss
 
 
 def install() -> None:
@@ -22,6 +23,7 @@ def install() -> None:
 
     torch.nn.functional.scaled_dot_product_attention = attention
     vars(torch._C._nn)["scaled_dot_product_attention"] = attention
+    vars(torch)["ctc_loss"] = _ctc_loss
     vars(flex_attention)["flex_attention"] = _flexible
     for name in _ONE_KERNEL:
         if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CUDA"):
@@ -70,3 +72,11 @@ def _flexible(query: Any, key: Any, value: Any, *_: Any, scale: Any = None, **mo
     """Do ``flex_attention`` as causal attention: its mask is a function."""
     enable_gqa = bool(more.get("enable_gqa"))
     return attention(query, key, value, is_causal=True, scale=scale, enable_gqa=enable_gqa)
+
+
+def _ctc_loss(
+    log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *more: Any, **options: Any
+) -> Any:
+    """Do ``ctc_loss``: C++ reads the lengths, but leaves those of fake tensors on their device."""
+    read = (one.tolist() if isinstance(one, torch.Tensor) else one for one in (input_lengths, target_lengths))
+    return _ctc_before(log_probs, targets, *read, *more, **options)

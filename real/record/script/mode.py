@@ -62,6 +62,9 @@ Fake mode would have it return a new tensor, which nothing waits for.
 _NOT_ASSUMED = (torch.ops.aten._unique2, torch.ops.aten.unique_dim, torch.ops.aten.unique_consecutive)
 """Operators whose result has any number of elements."""
 
+_OF_ARGUMENTS = (torch.ops.aten._ctc_loss,)
+"""Operators whose shapes PyTorch says are up to numbers of tensors, but are up to lists of the host's."""
+
 ASSUMED = "a shape depends on numbers of the device; assumed: masks hide nothing"
 
 
@@ -168,7 +171,7 @@ def _on_device(
             with values.FAKE:
                 result = func(*args, **kwargs)
     except (DynamicOutputShapeException, DataDependentOutputException):
-        return _by_numbers(func, args, kwargs, fakes)
+        return (_by_host if packet in _OF_ARGUMENTS else _by_numbers)(func, args, kwargs, fakes)
     except (UnsupportedOperatorException, NotImplementedError):
         return _by_host(func, args, kwargs, fakes)
     values.compute_twins(func, args, kwargs, fakes, result)

@@ -89,6 +89,7 @@ TRANSFERS: dict[Any, Callable[[Any, Any, Any], Handled]] = {
     aten._to_copy: _to_copy,
     aten.copy_: _copy,
     aten.is_pinned: lambda func, args, kwargs: (True, False),
+    **dict.fromkeys((aten._use_cudnn_ctc_loss, aten._use_miopen_ctc_loss), lambda *_: (True, False)),
     aten._pin_memory: lambda func, args, kwargs: (True, args[0]),
 }
 """The operators by PyTorch's name, as ``(func, args, kwargs)``."""

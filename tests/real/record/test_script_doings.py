@@ -88,6 +88,18 @@ for _ in range(5):
     assert numbers[numbers > 0.5].shape == (512,)
     assert numbers.nonzero().shape == (512, 2)
 """,
+    "sequences": """
+model = torch.nn.Linear(8, 12).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loss = torch.nn.CTCLoss(zero_infinity=True)
+lengths = torch.full((4,), 50), torch.randint(5, 10, (4,))
+for _ in range(5):
+    scores = model(torch.randn(50, 4, 8, device="cuda")).log_softmax(2)
+    value = loss(scores, torch.randint(1, 12, (4, 10), device="cuda"), *lengths)
+    assert value.shape == () and value.is_cuda
+    value.backward()
+    optimizer.step()
+""",
     "ranks of its own": f"{RANKS}\nmp.spawn(main, (torch.cuda.device_count(),), torch.cuda.device_count())",
     "ranks of its own, one by one": f"""{RANKS}
 ranks = [mp.Process(target=main, args=(rank, 2)) for rank in range(2)]
