@@ -1,4 +1,7 @@
-"""Collectives and messages of Python objects, between recorded ranks; others have what this one has."""
+"""Collectives and messages of Python objects, between recorded ranks.
+
+Who gathers objects has those of all ranks recorded with it; in a large job others have what this one has.
+"""
 
 from typing import Any
 
@@ -7,7 +10,9 @@ from torch.distributed import distributed_c10d as c10d
 
 from ringside.real.record.calls import mailbox
 from ringside.real.record.calls.groups import name_of
+from ringside.real.record.roles import FEW
 from ringside.real.record.script.patches import everywhere
+from ringside.real.record.script.tape import TAPE
 
 
 def install() -> None:
@@ -56,17 +61,38 @@ def scatter_object_list(
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
-    """Have this rank's object of each rank."""
-    object_list[:] = [obj] * len(object_list)
+    """Have each rank's object."""
+    ranks = dist.get_process_group_ranks(group or c10d._get_default_group())
+    if _are_many():
+        object_list[:] = [obj] * len(ranks)
+        return
+    mailbox.publish(_name(group), obj)
+    own = dist.get_rank()
+    object_list[:] = [obj if rank == own else mailbox.read(rank, _name(group)) for rank in ranks]
 
 
 def gather_object(
     obj: Any, object_gather_list: Any = None, dst: int | None = None, group: Any = None,
     group_dst: int | None = None,
 ) -> None:  # fmt: skip
-    """Have this rank's object of each rank, at the root."""
-    if object_gather_list is not None:
-        object_gather_list[:] = [obj] * len(object_gather_list)
+    """Have each rank's object, at the root."""
+    root, own = _global(group, dst, group_dst), dist.get_rank()
+    ranks = dist.get_process_group_ranks(group or c10d._get_default_group())
+    if own != root:
+        mailbox.send(root, _name(group), obj)
+    elif _are_many():
+        object_gather_list[:] = [obj] * len(ranks)
+    else:
+        expected = [None if rank == own else mailbox.expect(rank, _name(group)) for rank in ranks]
+        object_gather_list[:] = [obj if one is None else one() for one in expected]
+
+
+def _are_many() -> bool:
+    """Return whether a job has too many ranks to record each; note that they are taken to have the same."""
+    is_large = dist.get_world_size() > FEW
+    if is_large:
+        TAPE.notes["objects that ranks gather are taken to be the same on all"] += 1
+    return is_large
 
 
 def send_object_list(

@@ -100,6 +100,19 @@ for _ in range(5):
     value.backward()
     optimizer.step()
 """,
+    "objects of several ranks": """
+rank, ranks = dist.get_rank(), dist.get_world_size()
+for number in range(5):
+    step()
+    every, root = [None] * ranks, [None] * ranks if rank == 1 else None
+    dist.all_gather_object(every, (rank, number))
+    assert every == [(one, number) for one in range(ranks)], every
+    dist.gather_object((rank, number), root, dst=1)
+    assert rank != 1 or root == every
+    told = [rank]
+    dist.broadcast_object_list(told, src=1)
+    assert told == [1]
+""",
     "ranks of its own": f"{RANKS}\nmp.spawn(main, (torch.cuda.device_count(),), torch.cuda.device_count())",
     "ranks of its own, one by one": f"""{RANKS}
 ranks = [mp.Process(target=main, args=(rank, 2)) for rank in range(2)]
