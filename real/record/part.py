@@ -76,15 +76,16 @@ class Chunks(NamedTuple):
 class RankPart:
     """What a rank recorded: its step with the groups in it, or in ``error`` why there is none.
 
-    ``steps`` are the optimizer steps that the script took, ``period`` those of the recorded step. ``samples``
-    are those of a step of all ranks, None if it does not say. ``uneven`` are chunks of unequal size, of which
-    the ranks of a group each had one.
+    ``steps`` are the optimizer steps that the script took, ``period`` those of the recorded step, ``posted``
+    the entries that it had before any were fused. ``samples`` are those of a step of all ranks, None if it
+    does not say. ``uneven`` are chunks of unequal size, of which the ranks of a group each had one.
     """
 
     rank: int
     torch: str
     steps: int = 0
     period: int = 1
+    posted: int = 0
     recorded: RecordedRank | None = None
     groups: tuple[RecordedGroup, ...] = ()
     uneven: tuple[Chunks, ...] = ()

@@ -102,8 +102,8 @@ class RankProcesses:
         if rank in self._running or rank in self.parts:
             return
         order = self._order(rank)
-        if like is not None and like.recorded is not None:
-            order = replace(order, like=(like.steps, like.period, len(like.recorded.entries)))
+        if like is not None:
+            order = replace(order, like=(like.steps, like.period, like.posted))
         path = self._folder / f"order{rank}.json"
         order.write(path)
         self._log(rank).touch()

@@ -70,9 +70,11 @@ class Worker:
         if error:
             return part
         recorded, own = recorded_step(self._order.rank, self._steps, self._purposes)
+        _, begin, end = self._steps.bounds()
         return replace(
-            part, recorded=recorded, groups=own, uneven=tuple(sharding.uneven),
-            samples=samples.of_step(self._steps), notes=(*self._steps.notes(), *part.notes),
+            part, posted=end.entries - begin.entries, recorded=recorded, groups=own,
+            uneven=tuple(sharding.uneven), samples=samples.of_step(self._steps),
+            notes=(*self._steps.notes(), *part.notes),
         )  # fmt: skip
 
     def _run(self) -> str:
