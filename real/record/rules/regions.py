@@ -7,7 +7,7 @@ which autograd numbers in order. Layers that are recomputed in backward are part
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, NamedTuple
 
 import torch
@@ -149,9 +149,13 @@ def _seen(tensors: Iterable[Any]) -> Iterable[SeenTensor]:
         storage = one.untyped_storage()
         number = TAPE.number_of(storage)
         if number is not None:
-            shape = tuple(
-                int(extent) if stride else 1
-                for extent, stride in zip(one.shape, one.stride(), strict=True)
-            )  # fmt: skip
-            place = (int(one.storage_offset()), tuple(map(int, one.shape)), one.stride())
-            yield SeenTensor(number, int(storage.nbytes()), place, Shaped(shape, str(one.dtype)[6:]))
+            shape, stride = tuple(one.shape), one.stride()
+            place = (one.storage_offset(), shape, stride)
+            yield SeenTensor(number, storage.nbytes(), place, _distinct(shape, stride, one.dtype))
+
+
+@cache
+def _distinct(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Shaped:
+    """Return a tensor's elements, each once."""
+    extents = (int(extent) if stride else 1 for extent, stride in zip(shape, strides, strict=True))
+    return Shaped(tuple(extents), str(dtype)[6:])
