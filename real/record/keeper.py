@@ -33,8 +33,8 @@ def keep(run: Callable[[], None]) -> NoReturn:
         if not process:
             _kept(run)
         code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-    except SystemExit as told:
-        code = int(str(told.code))
+    except SystemExit as end:
+        code = int(str(end.code))
     finally:
         _kill_children()
         if code < 0:

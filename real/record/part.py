@@ -60,7 +60,7 @@ class Fork(NamedTuple):
         return cls(*json.loads(line))
 
 
-class Chunks(NamedTuple):
+class ShardedExtent(NamedTuple):
     """An extent that is cut among ranks as by ``torch.chunk``: those of the last are smaller, or empty."""
 
     extent: int
@@ -88,7 +88,7 @@ class RankPart:
     posted: int = 0
     recorded: RecordedRank | None = None
     groups: tuple[RecordedGroup, ...] = ()
-    uneven: tuple[Chunks, ...] = ()
+    uneven: tuple[ShardedExtent, ...] = ()
     samples: int | None = None
     notes: tuple[str, ...] = ()
     error: str = ""

@@ -9,7 +9,7 @@ more to check.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ringside.real.record.part import Chunks, RankPart
+from ringside.real.record.part import RankPart, ShardedExtent
 from ringside.sim.recorded.job import (
     Action,
     Entry,
@@ -52,7 +52,7 @@ def _split(ranks: Iterable[int], by: Sequence[Places]) -> list[tuple[int, ...]]:
 
 def _sizes(parts: Iterable[RankPart]) -> list[Places]:
     """Return the sizes of ranks' chunks, where they are not equal: in every group that may have had them."""
-    cut: dict[tuple[Chunks, tuple[tuple[int, ...], ...]], Places] = {}
+    cut: dict[tuple[ShardedExtent, tuple[tuple[int, ...], ...]], Places] = {}
     for part in parts:
         for group in part.groups:
             members = len(group.of(part.rank) or ())

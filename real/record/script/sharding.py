@@ -17,13 +17,13 @@ from torch.distributed.tensor._op_schema import OpStrategy
 from torch.distributed.tensor._ops import utils
 from torch.distributed.tensor._random import OffsetBasedRNGTracker
 
-from ringside.real.record.part import Chunks
+from ringside.real.record.part import ShardedExtent
 from ringside.real.record.script.patches import everywhere
 
 _FLAG = "_propagate_use_strided_shard_flag"
 """The function that tells strategies how strided shards are ordered."""
 
-uneven: dict[Chunks, None] = {}
+uneven: dict[ShardedExtent, None] = {}
 """All chunks of unequal size so far, in order."""
 
 
@@ -118,7 +118,7 @@ def _compared(value: Any) -> Any:
 
 def _see(extent: Any, count: Any) -> None:
     if isinstance(extent, int) and isinstance(count, int) and extent % count:
-        uneven[Chunks(extent, count)] = None
+        uneven[ShardedExtent(extent, count)] = None
 
 
 def _seen(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ringside.real.record import job as jobs
-from ringside.real.record.part import Chunks, RankPart
+from ringside.real.record.part import RankPart, ShardedExtent
 from ringside.real.record.processes import RecordingError, environment
 from ringside.real.record.roles import difference, roles
 from ringside.sim.recorded.job import (
@@ -51,11 +51,11 @@ def test_each_stage_of_a_pipeline_is_a_role(group):
 @pytest.mark.parametrize(
     ("chunks", "sizes", "expected"),
     [
-        (Chunks(16, 8), [2] * 8, {0: tuple(range(8))}),
-        (Chunks(13, 8), [2, 2, 2, 2, 2, 2, 1, 0], {0: tuple(range(6)), 6: (6,), 7: (7,)}),
-        (Chunks(3, 4), [1, 1, 1, 0], {0: (0, 1, 2, 3, 4, 5), 6: (6, 7)}),
-        (Chunks(3, 2), [2, 1], {0: (0, 2, 4, 6), 1: (1, 3, 5, 7)}),
-        (Chunks(10, 3), [4, 4, 2], {0: tuple(range(8))}),
+        (ShardedExtent(16, 8), [2] * 8, {0: tuple(range(8))}),
+        (ShardedExtent(13, 8), [2, 2, 2, 2, 2, 2, 1, 0], {0: tuple(range(6)), 6: (6,), 7: (7,)}),
+        (ShardedExtent(3, 4), [1, 1, 1, 0], {0: (0, 1, 2, 3, 4, 5), 6: (6, 7)}),
+        (ShardedExtent(3, 2), [2, 1], {0: (0, 2, 4, 6), 1: (1, 3, 5, 7)}),
+        (ShardedExtent(10, 3), [4, 4, 2], {0: tuple(range(8))}),
     ],
 )
 def test_ranks_with_smaller_or_empty_chunks_have_roles_of_their_own(chunks, sizes, expected):
@@ -64,7 +64,7 @@ def test_ranks_with_smaller_or_empty_chunks_have_roles_of_their_own(chunks, size
 
 
 def test_chunks_of_a_stage_are_no_matter_of_others():
-    first = part(0, PeerMessage("pp", 2, 64, is_send=True), uneven=(Chunks(3, 2),))
+    first = part(0, PeerMessage("pp", 2, 64, is_send=True), uneven=(ShardedExtent(3, 2),))
     assert roles({0: first}, 8) == {0: (0,), 1: (1,), 2: (2, 3), 4: (4, 5), 6: (6, 7)}
 
 
@@ -133,7 +133,7 @@ def test_a_first_rank_that_does_more_stands_for_itself():
 def uneven(rank, *more):
     """Return a rank of 64, of which the first 40 have a row; ``more`` is what it does besides."""
     world = RecordedGroup("world", (tuple(range(64)),))
-    return part(rank, product(rank < 40), *more, groups=(world,), uneven=(Chunks(40, 64),))
+    return part(rank, product(rank < 40), *more, groups=(world,), uneven=(ShardedExtent(40, 64),))
 
 
 def test_a_large_job_is_recorded_by_its_sizes_and_the_most_frequent_one_is_checked():
@@ -144,7 +144,7 @@ def test_a_large_job_is_recorded_by_its_sizes_and_the_most_frequent_one_is_check
 
 def test_a_first_rank_of_a_small_role_that_logs_is_found_by_what_others_do():
     world = RecordedGroup("world", (tuple(range(64)),))
-    chunks = (Chunks(24, 64),)
+    chunks = (ShardedExtent(24, 64),)
     parts = {rank: part(rank, product(rank < 24), groups=(world,), uneven=chunks) for rank in range(64)}
     parts[0] = part(0, product(), reduced(), groups=(world,), uneven=chunks)
     alike, ranks = recorded_roles(64, parts)
