@@ -41,7 +41,7 @@ def install() -> None:
     random._distribute_region = _without_numbers(random._distribute_region)
     kinds = _Kinds()
     everywhere(utils.expand_to_full_mesh_op_strategy, kinds.expand)
-    if hasattr(_sharding_prop, _FLAG):  # from PyTorch 2.13 on
+    if hasattr(_sharding_prop, _FLAG):
         everywhere(getattr(_sharding_prop, _FLAG), kinds.flag)
 
 
