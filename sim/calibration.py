@@ -26,6 +26,7 @@ from ringside.topologies.strict_yaml import complaints
 
 if TYPE_CHECKING:  # textbook questions must not import NCCL's modules
     from ringside.sim.libraries.mpi.measured import StoredMpi
+    from ringside.sim.libraries.nccl.fabric_factors import FabricFactor
     from ringside.sim.libraries.nccl.stored import Stored
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ VERSION = 2
 READABLE = (1, 2)
 """2 (2026-11) adds NCCL's measured model."""
 
-OPTIONAL = ("sends", "mpi", "settings")
+OPTIONAL = ("sends", "mpi", "settings", "fabric")
 """Fields that a file omits if they are empty."""
 
 AUTO, NONE, FAMILY = "auto", "none", "family:"
@@ -88,7 +89,8 @@ class Calibration:
 
     ``settings`` are the measured cluster's; under other settings times are scaled
     (`ringside.sim.libraries.scaling`). ``nccl`` was fitted to NCCL on machines that its model knows,
-    ``sends`` to its sends and receives, ``mpi`` to MPI, ``fits`` to everything else.
+    ``sends`` to its sends and receives, ``mpi`` to MPI, ``fits`` to everything else. ``fabric`` are factors of
+    NCCL's times at a site by number of nodes.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
@@ -104,6 +106,7 @@ class Calibration:
     sends: "Stored | None" = None
     mpi: "StoredMpi | None" = None
     settings: dict[str, str] = field(default_factory=dict)
+    fabric: "tuple[FabricFactor, ...]" = ()
 
     def __post_init__(self) -> None:
         ways = [f"{fit.library}/{fit.algorithm}/{fit.protocol}" for fit in self.fits]
@@ -193,6 +196,13 @@ def shipped(machine: str) -> Calibration | None:
     return read_own(path) if path else None
 
 
+def bare(machine: str) -> Calibration:
+    """Return a calibration without fits, for what a site alone knows of a machine."""
+    return Calibration(
+        cluster=machine, topology=machine, date="", sources={}, fingerprint={}, fits=(), used=()
+    )
+
+
 def why_not(machine: str) -> str:
     """Return why a machine has no calibration, and the machine with the most similar one."""
     near = [mate for mate in box_of(machine) if mate in measured_machines()]
@@ -214,6 +224,7 @@ def family(text: str) -> Calibration:
 def _calibration(content: Any, path: Path) -> Calibration:
     # types in the annotations of `Calibration`
     from ringside.sim.libraries.mpi.measured import StoredMpi
+    from ringside.sim.libraries.nccl.fabric_factors import FabricFactor
     from ringside.sim.libraries.nccl.stored import Stored
 
     if not isinstance(content, dict) or content.pop("calibration", None) not in READABLE:
@@ -222,7 +233,9 @@ def _calibration(content: Any, path: Path) -> Calibration:
         return TypeAdapter(Calibration).validate_python(content)
     except ValidationError as error:
         allowed = [
-            entry.name for kind in (Calibration, Fit, Parameters, Stored, StoredMpi) for entry in fields(kind)
+            entry.name
+            for kind in (Calibration, Fit, Parameters, Stored, StoredMpi, FabricFactor)
+            for entry in fields(kind)
         ]
         raise CalibrationError(complaints(error, str(path), list(dict.fromkeys(allowed)))) from None
 

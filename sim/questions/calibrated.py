@@ -11,6 +11,7 @@ from ringside.sim.calibration import (
     NONE,
     Calibration,
     CalibrationError,
+    bare,
     find_calibration,
     shipped,
     why_not,
@@ -24,11 +25,13 @@ from ringside.topologies.load import parse_name
 class Anchor:
     """Measurements read from ``path``.
 
-    ``scale`` returns a calibration scaled by them, for a machine by name with its changed settings.
+    ``scale`` returns a calibration scaled by them, for a machine by name with its changed settings. A table
+    has bandwidths by number of nodes instead of a log's rows.
     """
 
     path: Path
     scale: Callable[[Calibration, str, Mapping[str, str]], Calibration]
+    is_table: bool = False
 
     def __str__(self) -> str:
         return str(self.path)
@@ -45,7 +48,8 @@ def calibration_option() -> Any:
 def anchor_option() -> Any:
     """Define a field of a site's own measurements."""
     return option(
-        "Rows of your own site that scale the calibration.", metavar="LOG", default=None, parse="anchor"
+        "A log of your own site, or its bus bandwidths by nodes, which scales the calibration.",
+        metavar="LOG|TABLE", default=None, parse="anchor",
     )
 
 
@@ -58,6 +62,8 @@ def scaled(
         return calibration
     machine = parse_name(cluster).machine
     known = shipped(machine) if calibration == AUTO else calibration
+    if anchor.is_table and not isinstance(known, Calibration):
+        known = bare(machine)
     if not isinstance(known, Calibration):
         raise CalibrationError(
             f"no calibration to scale by {anchor.path}: {why_not(machine)}; write `calibration`"

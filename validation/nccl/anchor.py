@@ -18,13 +18,21 @@ from ringside.sim.questions.calibrated import Anchor
 from ringside.sim.record import Record, RecordError, digest
 from ringside.validation.machines import with_nodes
 from ringside.validation.measurements import as_run
+from ringside.validation.nccl.bandwidths import on_fabric
 from ringside.validation.nccl.observed import choose, is_observable, observed
-from ringside.validation.readers import read
+from ringside.validation.readers import read, text_of
+from ringside.validation.readers.bandwidth_table import is_bandwidth_table, read_bandwidth_table
 
 
 def read_anchor(text: str) -> Anchor:
-    """Return the measurements in a log as an anchor."""
+    """Return the measurements in a log, or a site's table of bandwidths, as an anchor."""
     path = Path(text)
+    if is_bandwidth_table(content := text_of(path)):
+        rows = read_bandwidth_table(content, path)
+        return Anchor(
+            path, lambda calibration, machine, values: on_fabric(calibration, rows, machine, values),
+            is_table=True,
+        )  # fmt: skip
     records = read(path).records
     return Anchor(path, lambda calibration, machine, values: anchored(calibration, records, machine, values))
 
@@ -72,6 +80,8 @@ def anchored(
 
 def with_rows_of(calibration: Calibration, anchor: Anchor, records: Sequence[Record]) -> Calibration:
     """Return the calibration, in which the records that the anchor's file holds too count as used."""
+    if anchor.is_table:
+        return calibration
     own = set(map(_measurement, read(anchor.path).records))
     used = {digest(record) for record in records if _measurement(record) in own}
     return replace(calibration, used=tuple(sorted({*calibration.used, *used})))

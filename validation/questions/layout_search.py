@@ -24,6 +24,7 @@ from ringside.topologies.placement import placement_notes
 from ringside.validation.questions.layout import ByLayout
 from ringside.validation.questions.priced import cost_figure
 from ringside.validation.questions.training import FORMULA, TrainingOnCluster
+from ringside.validation.training.decay import DecayedSteps, decayed
 from ringside.validation.training.layout_choices import Budget, as_options, check_fixed, layouts
 
 TOP = 5
@@ -105,7 +106,8 @@ class LayoutSearch(TrainingOnCluster):
 
         room = partial(training.room, reserve=self.reserve)
         result = search(candidates(), self.libraries, room, top=self.top, tell=on_progress)
-        return RankedLayouts(self, {budget.ranks: training}, budget, result, options)
+        slowed = None if result.left else decayed(result.ranked, self.libraries)
+        return RankedLayouts(self, {budget.ranks: training}, budget, result, options, slowed)
 
     def _cheapest(self, on_progress: Callable[[str], None]) -> "RankedLayouts":
         """Search on all nodes, on half of them, and so on, with the same samples per step.
@@ -186,7 +188,7 @@ class RankedLayouts:
     """The answer: the layouts that were simulated and fit, the best first, and those left out.
 
     ``options`` are each layout's by its name, ``trainings`` those on each number of GPUs; all ranked layouts
-    fit into a GPU.
+    fit into a GPU. ``decayed`` are their steps on a fabric that decays, if the site's is unknown.
     """
 
     question: LayoutSearch
@@ -194,6 +196,7 @@ class RankedLayouts:
     budget: Budget
     result: Searched
     options: Mapping[str, ByLayout]
+    decayed: DecayedSteps | None = None
 
     @property
     def ranked(self) -> list[Found]:
@@ -232,6 +235,7 @@ class RankedLayouts:
         """The placement of ranks, and the sources of FLOPs and of collectives, a sentence each."""
         libraries = self.question.libraries
         sentences = placement_notes(self.question.ranks, libraries.placement, libraries.placed)
+        sentences += [self.decayed.note] if self.decayed else []
         sentences += [FORMULA] if self.question.model_on_gpu.precision else []
         if self.best:
             mesh = self.ranked[0].job.mesh

@@ -18,6 +18,7 @@ from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import Options
 from ringside.sim.libraries.nccl.cluster import as_measured, communicator_of
 from ringside.sim.libraries.nccl.communicator import Communicator, Settings
+from ringside.sim.libraries.nccl.fabric_factors import NcclOnFabric
 from ringside.sim.libraries.nccl.graph.system import System, changed_rates, listed_system
 from ringside.sim.libraries.nccl.library import Calibrated, Nccl
 from ringside.sim.libraries.nccl.message_times import Launch
@@ -60,9 +61,13 @@ def bind(
     before, calibrated, why = _calibrated(comm, cluster, values, options, calibration)
     log.info("calibration: %s", calibrated.name if calibrated else why or "none")
     launch = Launch(options.gpus_per_thread, options.threads_per_process, options.torch)
-    return Nccl(
+    fabric = calibration.fabric if isinstance(calibration, Calibration) else ()
+    bound = (NcclOnFabric if fabric else Nccl)(
         comm, calibrated=calibrated, uncalibrated=why, launch=launch, network=options.network, before=before
     )
+    if isinstance(bound, NcclOnFabric):
+        bound.factors = fabric
+    return bound
 
 
 def _calibrated(
@@ -85,6 +90,8 @@ def _calibrated(
             return None, None, why
         calibration = known
     if calibration.nccl is None and calibration.sends is None:
+        if calibration.fabric:
+            return None, None, ""
         raise CalibrationError(
             f"the calibration of {calibration.cluster} has no NCCL model of a machine; write "
             "--calibration none, or the library that it was fitted to"

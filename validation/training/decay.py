@@ -1,0 +1,82 @@
+"""How far a ranking of layouts rests on a fabric whose bandwidth stays, however many nodes use it.
+
+No table of the site's own bandwidths is at hand there. The slowest published fabric stands in: nanotron's, on
+which all-reduces fell from 362 to 33 GB/s between 2 and 64 nodes (`DECAY`). Its factors are those of
+dgx-h100, beside the shipped calibration.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from ringside.sim.calibration import AUTO, Calibration, bare, shipped
+from ringside.sim.libraries.nccl.fabric_factors import FabricFactor
+from ringside.sim.program.libraries import Libraries
+from ringside.sim.training.parallel import play_parallel
+from ringside.sim.training.search.search import Found
+from ringside.topologies.load import parse_name
+from ringside.topologies.units import format_duration
+from ringside.validation.nccl.bandwidths import on_fabric
+from ringside.validation.readers import text_of
+from ringside.validation.readers.bandwidth_table import read_bandwidth_table
+
+DECAY = Path(__file__).parents[1] / "published" / "training" / "ultrascale_busbw.csv"
+MEASURED_ON = "dgx-h100"
+"""The slowest published fabric, and the machine in its racks."""
+
+
+class DecayedSteps(NamedTuple):
+    """The ranked layouts' steps, in their order, on the site's fabric and on one that decays."""
+
+    steady_s: Sequence[float]
+    decayed_s: Sequence[float]
+
+    @property
+    def moved(self) -> int:
+        """The number of places that another layout takes."""
+        order = sorted(range(len(self.decayed_s)), key=self.decayed_s.__getitem__)
+        return sum(place != layout for place, layout in enumerate(order))
+
+    @property
+    def note(self) -> str:
+        """What the order rests on, in a sentence."""
+        first, last = min(self.decayed_s), self.decayed_s[0]
+        places = f"{self.moved} of these {len(self.decayed_s)} places change"
+        best = self.decayed_s.index(first) + 1
+        return (
+            "the bandwidth between machines is assumed not to fall with their number, so do not trust this order "
+            "where the fabric decides without your own bandwidths by nodes (`anchor` TABLE); on a fabric that "
+            f"decays as nanotron's {places}, "
+            + (f"place {best} is first, and the first takes" if best > 1 else "the first stays and takes")
+            + f" {format_duration(last, 4)}"
+        )
+
+
+@cache
+def factors() -> tuple[FabricFactor, ...]:
+    """Return the factors of the slowest published fabric."""
+    known = shipped(MEASURED_ON)
+    assert known
+    return on_fabric(known, read_bandwidth_table(text_of(DECAY), DECAY), MEASURED_ON, {}).fabric
+
+
+def decayed(ranked: Sequence[Found], libraries: Libraries) -> DecayedSteps | None:
+    """Return the steps on a fabric that decays; None where that changes nothing or the site's is known."""
+    known = libraries.calibration
+    if not ranked or not libraries.entry.by_machines or len(libraries.placed) == 1:
+        return None
+    if isinstance(known, Calibration) and known.fabric:
+        return None
+    machine = parse_name(libraries.cluster).machine
+    calibration = shipped(machine) if known == AUTO else known
+    if not isinstance(calibration, Calibration):
+        calibration = bare(machine)
+    slow = Libraries(
+        libraries.name, libraries.cluster, libraries.values, libraries.ranks, libraries.network,
+        replace(calibration, fabric=factors()), libraries.placement,
+    )  # fmt: skip
+    return DecayedSteps(
+        [one.step_s for one in ranked], [play_parallel(one.job, slow).step_s for one in ranked]
+    )
