@@ -89,8 +89,8 @@ class Calibration:
 
     ``settings`` are the measured cluster's; under other settings times are scaled
     (`ringside.sim.libraries.scaling`). ``nccl`` was fitted to NCCL on machines that its model knows,
-    ``sends`` to its sends and receives, ``mpi`` to MPI, ``fits`` to everything else. ``fabric`` are factors of
-    NCCL's times at a site by number of nodes.
+    ``sends`` to its sends and receives, ``mpi`` to MPI, ``fits`` to everything else. ``fabric`` are factors
+    of NCCL's times at a site by number of nodes.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")

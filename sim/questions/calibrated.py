@@ -49,7 +49,9 @@ def anchor_option() -> Any:
     """Define a field of a site's own measurements."""
     return option(
         "A log of your own site, or its bus bandwidths by nodes, which scales the calibration.",
-        metavar="LOG|TABLE", default=None, parse="anchor",
+        metavar="LOG|TABLE",
+        default=None,
+        parse="anchor",
     )
 
 
