@@ -21,7 +21,16 @@ from ringside.sim.training.layers import RankLayer, arriving, as_modules, withou
 from ringside.sim.training.memory.held import held, makes_gradients
 from ringside.sim.training.mesh import DATA, Communicators
 from ringside.sim.training.pipeline.program import Pipeline, find_pipeline
-from ringside.sim.training.stage import Apart, RankList, Sharing, Stage, Unshared, Updating, UpdatingApart
+from ringside.sim.training.stage import (
+    HOST,
+    Apart,
+    RankList,
+    Sharing,
+    Stage,
+    Unshared,
+    Updating,
+    UpdatingApart,
+)
 from ringside.sim.training.strategies import BUCKETS, COPIES, FSDP, MEGATRON
 from ringside.sim.training.tensor.layers import replicated_parameters
 from ringside.sim.training.zero.broadcasts import HybridZero, ZeroRedundant
@@ -117,6 +126,7 @@ class Writing:
             else:
                 made.compute(seconds, "optimizer", "optimizer")
                 stage.forget()
+        made.pause(job.costs.host_s, HOST)
         by_pool = held(job, everything, own)
         for stage in stages.values():
             if isinstance(stage.sharing, Replicated) and job.ddp.compresses:

@@ -15,8 +15,8 @@ from ringside.sim.training.layers import Kernels, Pass, RankLayer
 from ringside.sim.training.memory.optimizers import Optimizer
 from ringside.sim.training.mesh import Communicators
 
-STREAM = "compute"
-"""The lane of compute."""
+STREAM, HOST = "compute", "host"
+"""The lanes of compute, and of the host's work between two steps."""
 
 
 class RankList:
@@ -80,6 +80,11 @@ class RankList:
         """Make a lane wait for an operation, if there is one."""
         if place is not None:
             self.post(Wait(), f"wait for {self.operations[place].name}", "wait", lane, (place,))
+
+    def pause(self, seconds: float, name: str) -> None:
+        """Make the stream wait for something else that takes ``seconds`` after it."""
+        if seconds:
+            self.wait(self.post(Compute(seconds), name, name, name, self.last()))
 
     def hold(self, place: int) -> None:
         """Make the host wait for an operation before it posts later ones."""

@@ -22,22 +22,22 @@ def on_fabric(
     calibration: Calibration, rows: Sequence[SiteBandwidth], machine: str, values: Mapping[str, str]
 ) -> Calibration:
     """Return the calibration with a factor for each row, at which it gives that bandwidth."""
-    bare = replace(calibration, fabric=())
+    steady = replace(calibration, fabric=()) if calibration.nccl or calibration.sends else None
     logs: dict[tuple[str, int, int], list[float]] = {}
     for row in rows:
-        nodes, factor = _factor(bare, row, machine, values)
+        nodes, factor = _factor(steady, row, machine, values)
         logs.setdefault((row.collective, nodes, row.nbytes), []).append(log(factor))
     factors = [
         FabricFactor(collective=kind, nodes=nodes, nbytes=nbytes, factor=exp(fmean(several)))
         for (kind, nodes, nbytes), several in logs.items()
     ]
-    return replace(bare, fabric=tuple(factors))
+    return replace(calibration, fabric=tuple(factors))
 
 
 def _factor(
-    calibration: Calibration, row: SiteBandwidth, machine: str, values: Mapping[str, str]
+    calibration: Calibration | None, row: SiteBandwidth, machine: str, values: Mapping[str, str]
 ) -> tuple[int, float]:
-    """Return the nodes of a row, and its bytes' part of the time over that of the calibration's time."""
+    """Return the nodes of a row, and its bytes' part of the time over that without the table."""
     each = gpus_in(parse_name(machine).machine)
     ranks = row.gpus or row.nodes * each
     nodes = row.nodes or max(1, -(-ranks // each))

@@ -46,9 +46,9 @@ class DecayedSteps(NamedTuple):
         places = f"{self.moved} of these {len(self.decayed_s)} places change"
         best = self.decayed_s.index(first) + 1
         return (
-            "bandwidth between machines is assumed not to fall with their number: without your own bandwidths "
-            "by nodes (`anchor` TABLE) do not trust this order where the fabric decides. On one that decays as "
-            f"nanotron's {places}, "
+            "bandwidth between machines is assumed not to fall with their number: without your own "
+            "bandwidths by nodes (`anchor` TABLE) do not trust this order where the fabric decides. On one "
+            f"that decays as nanotron's {places}, "
             + (f"number {best} is first, and the first takes" if best > 1 else "the first stays, and takes")
             + f" {format_duration(last, 4)}"
         )

@@ -113,8 +113,9 @@ class Costs:
     operator, where many are small (PowerSGD's). ``hook_s``, if given, are the measured seconds of PowerSGD's
     stretches for each bucket: before its first all-reduce, after the first, the second and the third.
     ``contention`` is the share of a rank's compute units that a running collective takes: NCCL takes about
-    one SM per channel, so channels / SMs. ``optimizer_s`` ends the step. ``slowdown`` names stragglers: the
-    factor by which a rank's layers and optimizer take longer, 1 for ranks not named.
+    one SM per channel, so channels / SMs. ``optimizer_s`` is that of the optimizer; then ranks wait for their
+    hosts for ``host_s``, however small their part of the step. ``slowdown`` names stragglers: the factor by
+    which a rank's layers and optimizer take longer, 1 for ranks not named.
     """
 
     launch_s: float = 0.0
@@ -123,11 +124,12 @@ class Costs:
     hook_s: tuple[tuple[float, ...], ...] = ()
     contention: float = 0.0
     optimizer_s: float = 0.0
+    host_s: float = 0.0
     spread: float = 0.0
     slowdown: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("launch_s", "operator_s", "optimizer_s"):
+        for name in ("launch_s", "operator_s", "optimizer_s", "host_s"):
             seconds = getattr(self, name)
             if not (math.isfinite(seconds) and seconds >= 0):
                 raise ValueError(f"{name} is {seconds} s; write 0 or more")

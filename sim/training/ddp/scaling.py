@@ -87,7 +87,8 @@ class DataParallelTraining:
     """A training under DistributedDataParallel on GPUs ``gpu``.
 
     The model's layers take ``pace`` times as long. ``spread`` and ``slowdown`` are those of `Costs`,
-    ``contention`` is the share of a GPU that collectives take, by default the usual one.
+    ``contention`` is the share of a GPU that collectives take, by default the usual one. GPUs wait for their
+    hosts for ``host_s`` of each step.
     """
 
     gpu: Device
@@ -98,6 +99,7 @@ class DataParallelTraining:
     contention: float | None = None
     slowdown: Mapping[int, float] = field(default_factory=dict)
     pace: float = 1.0
+    host_s: float = 0.0
 
     @property
     def stack(self) -> str | None:
@@ -116,7 +118,7 @@ class DataParallelTraining:
         return Costs(
             memory_bandwidth=self.gpu.streaming, operator_s=OPERATOR_S,
             spread=usual_spread if self.spread is None else self.spread,
-            contention=usual if self.contention is None else self.contention,
+            contention=usual if self.contention is None else self.contention, host_s=self.host_s,
         )  # fmt: skip
 
     def costs_on(self, library: Library) -> Costs:

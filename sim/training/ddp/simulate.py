@@ -34,7 +34,7 @@ from ringside.sim.training.ddp.job import Costs, DataParallel
 from ringside.sim.training.ddp.plan import Chain, Replicated, StepPlan, plan
 from ringside.sim.training.ddp.step import Activity, DdpRecord, Pace, Reduction, TrainingStep, busy, exposed
 from ringside.sim.training.mesh import Communicators, Mesh
-from ringside.sim.training.stage import STREAM, RankList
+from ringside.sim.training.stage import HOST, STREAM, RankList
 from ringside.sim.workload.workload import Workload
 from ringside.topologies.file import loads
 
@@ -75,6 +75,7 @@ def rank_step(job: StepPlan, factor: float, group: Group) -> ReplicaStep:
             sharing.after_backward(number, last=not left)
     sharing.after_step()
     compute("optimizer", "optimizer", job.costs.optimizer_s)
+    rank.pause(job.costs.host_s, HOST)
     return ReplicaStep(factor, rank, sharing)
 
 
@@ -197,7 +198,7 @@ def _summary(job: StepPlan, made: StepProgram, simulation: Simulation) -> Traini
         copy_s=copy_s,
         communication_s=busy(runs),
         exposed_s=exposed(own.spans, runs),
-        overhead_s=copy_s + hidden_s,
+        overhead_s=copy_s + hidden_s + job.costs.host_s,
         buckets=tuple(runs[first : first + count]),
         others=(*runs[:first], *runs[first + count :]),
         paces=paces,

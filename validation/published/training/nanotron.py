@@ -1,8 +1,8 @@
 """A step of nanotron's 1F1B pipelines on its own cluster, from what `train` says of a layer and fitted costs.
 
 Between machines collectives have the bandwidths that were measured on the cluster by number of machines
-(`ultrascale_busbw.csv`, of fragments/pp_comm_bandwidth.html of the source that `ultrascale` names: the mean of
-many runs, treated as bus bandwidths). Stages are cut as nanotron cuts them.
+(`ultrascale_busbw.csv`, of fragments/pp_comm_bandwidth.html of the source that `ultrascale` names: the mean
+of many runs, treated as bus bandwidths). Stages are cut as nanotron cuts them.
 """
 
 from collections.abc import Sequence
@@ -255,8 +255,8 @@ def group_machines(ranks: int, machines: int) -> float:
     """Return the machines whose bandwidth a group of consecutive ranks has in a job on ``machines``.
 
     A group alone would have that of its own machines; if the slowest of all groups sets the pace, that of
-    all. The truth lies between (tensor-parallel groups of two machines have 0.6 of their bandwidth in a job on
-    four, 0.55 on eight), so this is their geometric mean. Inside a machine a group is alone.
+    all. The truth lies between (tensor-parallel groups of two machines have 0.6 of their bandwidth in a job
+    on four, 0.55 on eight), so this is their geometric mean. Inside a machine a group is alone.
     """
     spanned = ceil(ranks / MACHINE)
     return sqrt(spanned * machines) if spanned > 1 else 1.0
