@@ -87,7 +87,8 @@ def rows(each: int | None) -> Iterator[tuple[str, StepTime, float]]:
     for one in [*torchtitan.runs()][::5][:each]:
         yield "torchtitan", torchtitan.training(one, 0.5, 0.02), torchtitan.predicted_s(one, 0.5, 0.02)
     for _, own in [*internevo.runs()][:2][:each]:
-        yield "internevo", internevo.training(own[0], 0.5), internevo.predicted_s(own[0], 0.5, 0.0)
+        question = internevo.training(own[0], 0.5, internevo.host_s())
+        yield "internevo", question, internevo.predicted_s(own[0], 0.5, 0.0)
     for strategy in data_parallel.runs()[1:][:each]:
         found = data_parallel.training(strategy, data_parallel.efficiency(strategy.series))
         yield "data_parallel", found, data_parallel.predicted_s(strategy)

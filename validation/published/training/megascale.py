@@ -3,22 +3,23 @@
 Jiang et al., "MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs", NSDI 2024
 (arXiv:2402.15627), table 2: 768 sequences of 2,048 tokens a step, tensor parallelism of 8, pipelines of 8
 ranks with six stages each, data parallelism for the rest; machines of eight GPUs and eight cards of 200 Gb/s.
-The row on 256 GPUs sets each framework's efficiency of products. Gradients are summed in float32: Megatron-LM
-sums them after all passes, MegaScale beside backward (section 3.2). The time of a step that does not shrink
-with its part of the batch, in which GPUs wait for their hosts (input, garbage collector and slow operators,
-which the authors name but do not measure separately), is one number of each framework, fitted for each row on
-the framework's other rows: 1.5 to 2 s of Megatron-LM, 0.5 s of MegaScale, which removed its causes. The naive
-rule counts micro-batches and the pipeline's bubble.
+The row on 256 GPUs sets each framework's efficiency of products; above 1 it stands for work that MegaScale
+leaves out (attention over windows, blocks in parallel). Gradients are summed in float32: Megatron-LM sums
+them after all passes, MegaScale stage by stage beside backward (section 3.2).
+
+The time of a step that does not shrink with its part of the batch, in which GPUs wait for their hosts (input,
+garbage collector and slow operators, which the authors name but do not measure separately), is one number of
+each framework, fitted for each row on the framework's other rows: 2 s of Megatron-LM, 0.5 s of MegaScale,
+which removed causes. The naive rule counts micro-batches and the pipeline's bubble.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import groupby
 from statistics import fmean
 from typing import NamedTuple
 
 from ringside.validation.published.training.rows import read_rows
-from ringside.validation.published.training.steps import ONE_BUCKET_MB, solved, whole_s
+from ringside.validation.published.training.steps import ONE_BUCKET_MB, whole_s
 from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.absolute import alone
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
@@ -30,10 +31,10 @@ STACKS = {"Megatron-LM": "megatron", "MegaScale": "te"}
 """MegaScale has FlashAttention 2 and fused kernels (section 3.2), as TransformerEngine does."""
 
 
-OVERLAPPED_MB = 40.0
-"""The buckets of MegaScale's gradients, of Megatron-LM's least size (MiB)."""
+STAGE_MB = 2048.0
+"""A bucket that holds the gradients of one of a rank's six stages."""
 
-HOST_S = (0.0, 0.5, 1.0, 1.5, 2.0)
+HOST_S = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5)
 """Options for the seconds of a step in which GPUs wait for their hosts."""
 
 
@@ -57,7 +58,8 @@ def training(row: FrameworkStep, efficiency: float | None, batch: int) -> StepTi
         precision="bf16", dtype="fp32", compute_efficiency=efficiency, stack=STACKS[row.framework],
         tp=8, sequence_parallel=True, pp=PIPELINE, schedule="interleaved1f1b", virtual=VIRTUAL,
         checkpointing="selective", batch=batch, micro_batch=1,
-        bucket_cap_mb=ONE_BUCKET_MB if row.framework == "Megatron-LM" else OVERLAPPED_MB, clip=True,
+        clip=True,
+        bucket_cap_mb=ONE_BUCKET_MB if row.framework == "Megatron-LM" else STAGE_MB,
     )  # fmt: skip
 
 
@@ -78,7 +80,8 @@ def judged() -> list[JudgedRow]:
     results = []
     for framework, group in groupby(read_rows(FrameworkStep, "megascale.csv"), key=lambda row: row.framework):
         sets, *others = group
-        steps = {host_s: _steps(sets, others, host_s) for host_s in HOST_S}
+        lines = [Line.of(row) for row in (sets, *others)]
+        steps = {host_s: _steps(sets.step_s, lines, host_s) for host_s in HOST_S}
         for place, row in enumerate(others):
             host_s = chosen_host_s(others, steps, place)
             rule_s = sets.step_s * work(row.gpus) / work(sets.gpus)
@@ -98,10 +101,24 @@ def chosen_host_s(
     return min(steps, key=error)
 
 
-def _steps(sets: FrameworkStep, others: Sequence[FrameworkStep], host_s: float) -> list[float]:
-    """Return the seconds of the other rows' steps with the time of the hosts."""
-    efficiency = solved(partial(predicted_s, sets), sets.step_s - host_s)
-    return [predicted_s(row, efficiency) + host_s for row in others]
+class Line(NamedTuple):
+    """A step's seconds as products take them: ``rest_s``, and ``products_s`` at their peak."""
+
+    rest_s: float
+    products_s: float
+
+    @classmethod
+    def of(cls, row: FrameworkStep) -> "Line":
+        """Return the line through two efficiencies; a step is straight in their inverse."""
+        half, whole = (predicted_s(row, efficiency) for efficiency in (0.5, 1.0))
+        return cls(2 * whole - half, half - whole)
+
+
+def _steps(step_s: float, lines: Sequence[Line], host_s: float) -> list[float]:
+    """Return the other lines' seconds at the inverse efficiency with which the first takes ``step_s``."""
+    sets, *others = lines
+    slowness = (step_s - host_s - sets.rest_s) / sets.products_s
+    return [line.rest_s + slowness * line.products_s + host_s for line in others]
 
 
 def absolute() -> list[JudgedRow]:

@@ -35,6 +35,8 @@ def solved(predicted_s: Callable[[float], float], step_s: float) -> float:
                 break
             efficiency = 1 / max(here - near * (here - before) / (near - far), 1.0)
         efficiency = min(max(efficiency, LEAST), 1.0)
+        if 1 / efficiency == tried[-1][0]:
+            break  # at an end
     return efficiency
 
 
