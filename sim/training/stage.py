@@ -20,10 +20,7 @@ STREAM, HOST = "compute", "host"
 
 
 class RankList:
-    """The operations of rank ``rank`` of the communicators' mesh, as written so far.
-
-    ``latest`` is the place of each lane's latest operation.
-    """
+    """The operations of a rank as written so far; ``latest`` is the place of each lane's latest one."""
 
     def __init__(self, rank: int, communicators: Communicators, *, blocks: bool = False) -> None:
         self.rank = rank

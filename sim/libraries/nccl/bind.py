@@ -16,9 +16,9 @@ from typing import Any
 from ringside.sim.calibration import AUTO, Calibration, CalibrationError, shipped, why_not
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import Options
+from ringside.sim.libraries.nccl.at_site import NcclOnFabric
 from ringside.sim.libraries.nccl.cluster import as_measured, communicator_of
 from ringside.sim.libraries.nccl.communicator import Communicator, Settings
-from ringside.sim.libraries.nccl.fabric_factors import NcclOnFabric
 from ringside.sim.libraries.nccl.graph.system import System, changed_rates, listed_system
 from ringside.sim.libraries.nccl.library import Calibrated, Nccl
 from ringside.sim.libraries.nccl.message_times import Launch

@@ -1,4 +1,4 @@
-"""A site's bus bandwidths by number of nodes, and NCCL on such a fabric.
+"""How a site's bandwidths by number of nodes change NCCL's times.
 
     time = latency + factor(collective, nodes, bytes) * (time without the table - latency)
 
@@ -9,14 +9,10 @@ a ring carries out the factors stand in for a missing one's. Sends are scaled by
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import exp, log
 
 import numpy as np
-
-from ringside.sim.collective import Collective
-from ringside.sim.libraries.library import Candidate, Estimate
-from ringside.sim.libraries.nccl.library import Nccl
 
 RINGS = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
 """Collectives whose factors stand in for one another's, in this order."""
@@ -53,30 +49,3 @@ def _along_bytes(rows: Sequence[FabricFactor], nbytes: int) -> float:
     rows = sorted(rows, key=lambda one: one.nbytes)
     sizes, logs = [log(one.nbytes) for one in rows], [log(one.factor) for one in rows]
     return float(np.interp(log(max(nbytes, 1)), sizes, logs))
-
-
-class NcclOnFabric(Nccl):
-    """NCCL at a site whose bandwidths by number of nodes are known; the choice stays the tuner's."""
-
-    factors: Sequence[FabricFactor] = ()
-
-    def _time(self, collective: Collective, candidate: Candidate, engine: str, *, traced: bool) -> Estimate:
-        """Return the time on the site's fabric; simulated times are those of the links and stay."""
-        estimate = super()._time(collective, candidate, engine, traced=traced)
-        factor = factor_of(self.factors, collective.kind, self.nodes, collective.nbytes)
-        if self.comm is None or engine in ("simpy", "fast") or factor == 1.0:
-            return estimate
-        latency_s = min(self._latency_s(collective), estimate.time_s)
-        scale = (latency_s + factor * (estimate.time_s - latency_s)) / estimate.time_s
-        return replace(
-            estimate, time_s=estimate.time_s * scale, time_lo_s=estimate.time_lo_s * scale,
-            time_hi_s=estimate.time_hi_s * scale,
-            basis=f"{estimate.basis}; bytes take {factor:.3g} times as long by the site's bandwidths",
-        )  # fmt: skip
-
-    def _latency_s(self, collective: Collective) -> float:
-        smallest = Collective(
-            collective.kind, collective.ranks, collective.ranks * collective.itemsize,
-            dtype=collective.dtype, redop=collective.redop,
-        )  # fmt: skip
-        return super()._time(smallest, self.choose(smallest), "auto", traced=False).time_s

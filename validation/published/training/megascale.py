@@ -80,7 +80,7 @@ def judged() -> list[JudgedRow]:
     results = []
     for framework, group in groupby(read_rows(FrameworkStep, "megascale.csv"), key=lambda row: row.framework):
         sets, *others = group
-        lines = [Line.of(row) for row in (sets, *others)]
+        lines = [ProductsLine.of(row) for row in (sets, *others)]
         steps = {host_s: _steps(sets.step_s, lines, host_s) for host_s in HOST_S}
         for place, row in enumerate(others):
             host_s = chosen_host_s(others, steps, place)
@@ -101,20 +101,20 @@ def chosen_host_s(
     return min(steps, key=error)
 
 
-class Line(NamedTuple):
+class ProductsLine(NamedTuple):
     """A step's seconds as products take them: ``rest_s``, and ``products_s`` at their peak."""
 
     rest_s: float
     products_s: float
 
     @classmethod
-    def of(cls, row: FrameworkStep) -> "Line":
+    def of(cls, row: FrameworkStep) -> "ProductsLine":
         """Return the line through two efficiencies; a step is straight in their inverse."""
         half, whole = (predicted_s(row, efficiency) for efficiency in (0.5, 1.0))
         return cls(2 * whole - half, half - whole)
 
 
-def _steps(step_s: float, lines: Sequence[Line], host_s: float) -> list[float]:
+def _steps(step_s: float, lines: Sequence[ProductsLine], host_s: float) -> list[float]:
     """Return the other lines' seconds at the inverse efficiency with which the first takes ``step_s``."""
     sets, *others = lines
     slowness = (step_s - host_s - sets.rest_s) / sets.products_s
