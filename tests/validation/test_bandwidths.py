@@ -162,8 +162,8 @@ def test_the_published_fabric_falls_with_nodes() -> None:
 def test_places_that_change_are_counted() -> None:
     assert DecayedSteps([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]).moved == 0
     assert DecayedSteps([1.0, 2.0, 3.0], [5.0, 4.0, 6.0]).moved == 2
-    assert "number 2 is first" in DecayedSteps([1.0, 2.0], [5.0, 4.0]).note
-    assert "the first stays" in DecayedSteps([1.0, 2.0], [4.0, 5.0]).note
+    assert "number 2 is the fastest there, and number 1 takes 5 s" in DecayedSteps([1.0, 2.0], [5.0, 4]).note
+    assert "number 1 stays first, and takes 4 s" in DecayedSteps([1.0, 2.0], [4.0, 5.0]).note
 
 
 @pytest.mark.slow

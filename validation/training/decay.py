@@ -42,15 +42,15 @@ class DecayedSteps(NamedTuple):
     @property
     def note(self) -> str:
         """What the order rests on, in a sentence."""
-        first, last = min(self.decayed_s), self.decayed_s[0]
-        places = f"{self.moved} of these {len(self.decayed_s)} places change"
-        best = self.decayed_s.index(first) + 1
+        best = self.decayed_s.index(min(self.decayed_s)) + 1
+        first = (
+            f"number {best} is the fastest there, and number 1" if best > 1 else "number 1 stays first, and"
+        )
         return (
-            "bandwidth between machines is assumed not to fall with their number: without your own "
-            "bandwidths by nodes (`anchor` TABLE) do not trust this order where the fabric decides. On one "
-            f"that decays as nanotron's {places}, "
-            + (f"number {best} is first, and the first takes" if best > 1 else "the first stays, and takes")
-            + f" {format_duration(last, 4)}"
+            "bandwidth between machines is assumed not to fall with their number; measure it by nodes "
+            "(`anchor` TABLE) before you trust this order where communication decides. On a fabric as slow "
+            f"as nanotron's, {self.moved} of these {len(self.decayed_s)} places change: {first} takes "
+            f"{format_duration(self.decayed_s[0], 4)}"
         )
 
 

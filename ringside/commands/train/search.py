@@ -53,7 +53,7 @@ class SearchAnswer:
     def notes(self) -> list[str]:
         """The answer's notes, and the files that were not written."""
         missing = [f"{path} is not written: there is no step to show" for path in self.unwritten]
-        return [*self.ranked.notes, *missing]
+        return [*map(with_options, self.ranked.notes), *missing]
 
     def print(self) -> None:
         """Write a table of the best layouts, if there are any."""
