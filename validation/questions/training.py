@@ -26,7 +26,7 @@ from ringside.sim.training.tensor.decoder import DecoderOnGpu, ModelOnGpu, decod
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import DEVICES, NARROW, Device, device, device_of
 from ringside.sim.workload.workload import TimedModel, rebatched
-from ringside.topologies.units import parse_duration, parse_size
+from ringside.topologies.units import parse_size
 from ringside.validation.questions.kernels import OF_DECODERS, STACK_OF, OfKernels
 from ringside.validation.questions.layout import ByLayout
 from ringside.validation.questions.models import find_model, is_timed, measured_rate, with_tokens
@@ -116,9 +116,9 @@ class Training(OfKernels):
     spread: float | None = option(
         "Spread of the ranks' speed; all wait for the slowest.", default=None, default_text="0.015 on GPUs"
     )
-    host_wait: float | None = option(
+    host_ms: float | None = option(
         "Time of a step in which GPUs wait for the host: input, records, garbage.",
-        metavar="TIME", default=None, default_text="0", parse=parse_duration,
+        metavar="MS", default=None, default_text="0",
     )  # fmt: skip
     contention: float | None = option(
         "Share of compute that a running collective takes.", default=None, default_text="channels / SMs"
@@ -187,7 +187,7 @@ class Training(OfKernels):
         return DataParallelTraining(
             gpu=gpu, model=model, ddp=self.ddp, optimizer=self.optimizer,
             spread=self.spread, contention=self.contention, slowdown=self.slowdown,
-            host_s=self.host_wait or 0.0,
+            host_s=(self.host_ms or 0.0) / 1e3,
         )  # fmt: skip
 
 

@@ -1,6 +1,8 @@
 import pytest
 
+from ringside.validation.published.training import ddp
 from ringside.validation.published.training.ddp.throughput import (
+    LOST,
     judge,
     judge_others,
     sources,
@@ -99,3 +101,17 @@ def test_the_table_says_what_sets_what_and_what_nccls_times_rest_on(rows: list[J
     assert "first row, which sets only its compute time" in text
     assert "measured on similar machines, or its tuner's estimates" in text
     assert len([line for line in text.splitlines() if not line.startswith("#")]) == len(rows)
+
+
+@pytest.mark.slow
+def test_frameworks_that_hide_nothing_have_a_table_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ddp, "judge_others", lambda: list(judge()))
+    hides, hides_not = ddp.held_out(hides=True), ddp.held_out(hides=False)
+    assert (len(hides), len(hides_not)) == (38, 69)
+    assert not any("rtx3090" in row.series or "fused" in row.series for row in hides)
+    for row in (*hides, *hides_not):
+        lost = row.measured <= row.rule * (1 - LOST)
+        assert row.part.startswith("lost more") == lost
+    assert {row.part for row in hides if not row.series.startswith("resnet50")} == {
+        "lost less than 5 %", "lost more",
+    }  # fmt: skip

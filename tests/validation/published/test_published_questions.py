@@ -115,7 +115,7 @@ def extrapolated() -> Iterator[tuple[str, Callable[[int], StepTime], int]]:
     yield "libai", partial(step.training, 0.4), 8
     run = next(one for one in llm_foundry.runs() if one.accumulation > ROUNDS)
     yield "llm_foundry", partial(llm_foundry.training, run, 0.5), 1
-    yield "megascale", partial(megascale.training, 256, 0.5), 8
+    yield "megascale", partial(megascale.training, megascale.FrameworkStep("Megatron-LM", 256, 40.0), 0.5), 8
     yield "mlperf", partial(mlperf.submissions()[0].training, 0.6), 8
     nemo = [one for one in dgxc.steps() if one.tensor and one.is_modelled]
     for pipeline in (1, 4):

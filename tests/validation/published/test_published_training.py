@@ -172,8 +172,8 @@ def test_an_efficiency_is_found_where_there_is_one(efficiency: float, work: floa
 def test_time_of_the_hosts_makes_rows_of_eight_gpus_agree() -> None:
     sets = [own[0] for _, own in internevo.runs() if own[0].tensor == 1]
 
-    def spread(host_wait: float) -> float:
-        steps = (partial(internevo.simulated_s, row, host_wait=host_wait) for row in sets)
+    def spread(host_s: float) -> float:
+        steps = (partial(internevo.simulated_s, row, host_s=host_s) for row in sets)
         implied = [solved(step, row.step_s) for step, row in zip(steps, sets, strict=True)]
         return max(implied) / min(implied) - 1
 

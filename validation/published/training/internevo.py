@@ -76,14 +76,14 @@ def runs() -> Iterator[tuple[str, list[InternEvoRun]]]:
         yield f"tensor {own[0].tensor}, groups of {group}, checkpointing {own[0].checkpointing}", own
 
 
-def training(row: InternEvoRun, efficiency: float | None, host_wait: float | None = None) -> StepTime:
+def training(row: InternEvoRun, efficiency: float | None, host_s: float = 0.0) -> StepTime:
     """Return the training with products at this share of the peak, None for one by kernels."""
     return StepTime(
         model=MODEL, cluster=f"{CLUSTER}:{row.gpus // MACHINE}", settings=CARDS, precision="bf16",
         compute_efficiency=efficiency, stack="internevo", strategy="hybrid_zero", tp=row.tensor,
         shard=row.group, clip=True,
         batch=TOKENS // SEQUENCE * row.tensor, micro_batch=row.micro_batch, checkpointing=row.checkpointing,
-        host_wait=host_wait,
+        host_ms=1e3 * host_s or None,
         calibration=None,  # ABCI's measurements are of its own network, which these machines lack
     )  # fmt: skip
 
@@ -99,7 +99,7 @@ def host_s() -> float:
     sets = [own[0] for _, own in runs() if own[0].tensor == 1]
 
     def spread(seconds: float) -> float:
-        return stdev(solved(partial(simulated_s, row, host_wait=seconds), row.step_s) for row in sets)
+        return stdev(solved(partial(simulated_s, row, host_s=seconds), row.step_s) for row in sets)
 
     return min(HOST_S, key=spread)
 
@@ -142,9 +142,9 @@ def absolute() -> list[JudgedRow]:
 
 
 @cache
-def simulated_s(row: InternEvoRun, efficiency: float | None, host_wait: float | None = None) -> float:
+def simulated_s(row: InternEvoRun, efficiency: float | None, host_s: float = 0.0) -> float:
     """Return the seconds of a step without the hops of broadcasts."""
-    return training(row, efficiency, host_wait).step().step_s
+    return training(row, efficiency, host_s).step().step_s
 
 
 @cache

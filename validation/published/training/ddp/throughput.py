@@ -179,7 +179,13 @@ def _judge(source: Publication, series: PublishedSeries, spread: float) -> Itera
             predicted=step.throughput,
             rule=linear,
             part=_limit(series, row, linear, step) if row is not base else SETS_COMPUTE,
-            traits={"source": source.source, "gpus": str(row.gpus), "nodes": str(row.nodes)},
+            traits={
+                "source": source.source,
+                "gpus": str(row.gpus),
+                "nodes": str(row.nodes),
+                "hides": "" if source.framework.startswith(HIDE_NOTHING) else "yes",
+                "images": "yes" if series.reads_images else "",
+            },
         )
 
 
