@@ -126,7 +126,8 @@ class Writing:
             else:
                 made.compute(seconds, "optimizer", "optimizer")
                 stage.forget()
-        made.pause(job.costs.host_s, HOST)
+        if job.costs.host_s:
+            made.pause(job.costs.host_s, HOST)
         by_pool = held(job, everything, own)
         for stage in stages.values():
             if isinstance(stage.sharing, Replicated) and job.ddp.compresses:

@@ -80,8 +80,7 @@ class RankList:
 
     def pause(self, seconds: float, name: str) -> None:
         """Make the stream wait for something else that takes ``seconds`` after it."""
-        if seconds:
-            self.wait(self.post(Compute(seconds), name, name, name, self.last()))
+        self.wait(self.post(Compute(seconds), name, name, name, self.last()))
 
     def hold(self, place: int) -> None:
         """Make the host wait for an operation before it posts later ones."""

@@ -75,7 +75,8 @@ def rank_step(job: StepPlan, factor: float, group: Group) -> ReplicaStep:
             sharing.after_backward(number, last=not left)
     sharing.after_step()
     compute("optimizer", "optimizer", job.costs.optimizer_s)
-    rank.pause(job.costs.host_s, HOST)
+    if job.costs.host_s:
+        rank.pause(job.costs.host_s, HOST)
     return ReplicaStep(factor, rank, sharing)
 
 

@@ -1,4 +1,4 @@
-"""Data-parallel training under frameworks that hide no communication; `ddp` has the rows and how each is predicted."""
+"""Data-parallel training under frameworks that hide no communication, predicted as the rows of `ddp`."""
 
 from functools import partial
 
