@@ -89,7 +89,7 @@ def crossings(points: Sequence[Point], *, over_nodes: bool) -> list[tuple[float,
     times: dict[int, dict[str, float]] = {}
     for point in points:
         times.setdefault(_along(point, over_nodes=over_nodes), {})[point.algorithm] = point.time_s
-    found = []
+    changes = []
     for low, high in pairwise(sorted(times)):
         before, after = (min(times[place], key=times[place].__getitem__) for place in (low, high))
         if before == after:
@@ -99,8 +99,8 @@ def crossings(points: Sequence[Point], *, over_nodes: bool) -> list[tuple[float,
             lead = math.log(times[low][after] / times[low][before])
             lost = math.log(times[high][before] / times[high][after])
             where = low * (high / low) ** (lead / (lead + lost) if lead + lost else 0.5)
-        found.append((where, before, after))
-    return found
+        changes.append((where, before, after))
+    return changes
 
 
 def _mark_crossings(panels: Sequence[Axes], points: Sequence[Point], *, over_nodes: bool) -> None:
