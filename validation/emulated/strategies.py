@@ -81,7 +81,6 @@ CASES = (
     StrategyCase("tensor, sequence parallel", replace(_TENSOR, sequence_parallel=True)),
     StrategyCase("context, ring", replace(_CONTEXT, context_method="ring")),
     StrategyCase("context, zigzag", replace(_CONTEXT, context_method="zigzag")),
-    StrategyCase("context, ulysses", replace(_CONTEXT, context_method="ulysses")),
     StrategyCase("context, all-gather", replace(_CONTEXT, context_method="all-gather")),
     StrategyCase("zero redundancy", _REDUNDANT),
     StrategyCase("zero redundancy accumulating", replace(_REDUNDANT, micro_batches=2, no_sync=True)),
