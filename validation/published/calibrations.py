@@ -145,10 +145,7 @@ def mates_of(machine: str) -> tuple[str, ...]:
 
 
 def calibration(machine: str, records: Sequence[Record], network: Learnt = NOTHING) -> Calibration:
-    """Fit these rows as one machine's, with priors learnt from its ``network``.
-
-    Its intervals are those of another site: who asks has a machine of the kind, not the measured one.
-    """
+    """Fit these rows as one machine's, with priors learnt from its ``network``."""
     collectives = [record for record in records if record.collective in KINDS]
     nccl = calibrate_nccl(collectives, machine, {}, network=network)
     sends = [record for record in records if record.collective in SEND_KINDS]
@@ -160,8 +157,8 @@ def calibration(machine: str, records: Sequence[Record], network: Learnt = NOTHI
         fingerprint={},
         fits=(),
         used=tuple(sorted(digest(record) for record in records)),
-        nccl=replace(nccl, pooled=True),
-        sends=replace(calibrate_nccl(sends, machine, {}, SEND_KINDS, nccl.facts), pooled=True)
+        nccl=nccl,
+        sends=calibrate_nccl(sends, machine, {}, SEND_KINDS, nccl.facts)
         if sends
         else unmeasured_sends(machine, nccl.facts),
     )

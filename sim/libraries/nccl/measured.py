@@ -190,8 +190,8 @@ class MeasuredModel:
     """The fit to one kind of machine.
 
     ``covariance`` is of the logarithms of ``values``, in their order. ``noise`` is the log spread after fit
-    and correction, ``nodes`` are the measured counts. ``pooled`` says that it stands for all sites
-    of the kind, so that each deviates as much as they do from each other.
+    and correction, ``nodes`` are the measured counts. ``pooled`` says that rows of several sites were
+    combined, so another site deviates as much as they do from each other.
     """
 
     values: Mapping[str, float]
