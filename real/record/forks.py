@@ -59,7 +59,7 @@ def _forks(running: dict[int, int]) -> Iterator[Fork]:
 
 
 def _rank(order: str, log: str) -> NoReturn:
-    """Be a rank's keeper: nothing of this process is the rank's but what it has imported."""
+    """Run one rank in this forked process; it shares only the imported modules with the others."""
     for file, flags, places in ((os.devnull, os.O_RDONLY, [0]), (log, os.O_WRONLY | os.O_APPEND, [1, 2])):
         opened = os.open(file, flags)
         for place in places:

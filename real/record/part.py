@@ -78,7 +78,7 @@ class RankPart:
 
     ``steps`` are the optimizer steps that the script took, ``period`` those of the recorded step, ``posted``
     the entries that it had before any were fused. ``samples`` are those of a step of all ranks, None if it
-    does not say. ``uneven`` are chunks of unequal size, of which the ranks of a group each had one.
+    does not say. ``uneven`` are tensors cut into unequal shards, one for each rank of a group.
     """
 
     rank: int

@@ -43,7 +43,7 @@ def roles(parts: Mapping[int, RankPart], ranks: int) -> dict[int, tuple[int, ...
 
 
 def _split(ranks: Iterable[int], by: Sequence[Places]) -> list[tuple[int, ...]]:
-    """Return the ranks of which all say the same."""
+    """Group ranks that have the same place in all of ``by``."""
     same: dict[tuple[int, ...], list[int]] = {}
     for rank in ranks:
         same.setdefault(tuple(one.get(rank, -1) for one in by), []).append(rank)

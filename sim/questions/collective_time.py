@@ -98,7 +98,7 @@ class CollectiveTime(Disturbances, BySize, OfType, ByLibrary):
 
     @property
     def compares(self) -> bool:
-        """Whether the question names several algorithms, of which the fastest is the answer."""
+        """Whether the question names several algorithms; the fastest one is the answer."""
         return "," in self.algorithm and not self.algorithm.startswith("^")
 
     @property

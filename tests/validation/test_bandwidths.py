@@ -4,6 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ringside.sim.calibration import Calibration, bare, read, shipped
 from ringside.sim.collective import Collective
@@ -52,6 +54,29 @@ def test_beyond_the_table_its_last_factor_stays(table: Path) -> None:
     site, usual = _scaled(table), shipped("dgx-h100")
     ratio = _busbw(usual, 8) / _busbw(site, 8)
     assert _busbw(usual, 32) / _busbw(site, 32) == pytest.approx(ratio, rel=0.02)
+
+
+@pytest.mark.parametrize("rate", [1000, 1e12, 1e298])
+def test_a_rate_that_the_links_do_not_carry_is_no_row(tmp_path: Path, rate: float) -> None:
+    path = tmp_path / "site.csv"
+    path.write_text(f"collective,nodes,busbw\nall_reduce,4,{rate}\n")
+    with pytest.raises(RecordError, match=r"the links of dgx-h100 carry at most .* on 32 GPUs"):
+        _scaled(path)
+
+
+@given(
+    st.sampled_from(["all_reduce", "all_gather", "reduce_scatter"]), st.sampled_from([2, 4, 16]),
+    st.integers(10, 33), st.floats(1e-3, 1e3),
+)  # fmt: skip
+def test_no_factor_has_bytes_beat_their_traffic(kind: str, nodes: int, power: int, factor: float) -> None:
+    known = shipped("dgx-h100")
+    assert known
+    site = replace(known, fabric=(FabricFactor(collective=kind, nodes=2, nbytes=1 << 30, factor=factor),))
+    library = find_library("nccl", f"dgx-h100:{nodes}", calibration=site)
+    collective = Collective(kind, library.ranks, 2**power, dtype="float32")
+    candidate = library.choose(collective)
+    made = library.time(collective, candidate)
+    assert library.bound(collective, candidate) <= made.time_lo_s <= made.time_s <= made.time_hi_s
 
 
 def test_a_machine_alone_and_a_small_message_stay_as_they_were(table: Path) -> None:
@@ -116,8 +141,8 @@ def test_a_table_has_no_measured_rows_to_leave_out(table: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
-        ("all_reduce,2,0", "line 2: no bus bandwidth above 0"),
-        ("all_reduce,2,fast", "line 2: no bus bandwidth above 0"),
+        ("all_reduce,2,0", "line 2: no finite bus bandwidth above 0"),
+        ("all_reduce,2,fast", "line 2: no finite bus bandwidth above 0"),
         ("all_reduce,,100", "line 2: neither nodes nor gpus"),
         ("all_reduce,two,100", "line 2: 'two' nodes"),
         ("all_reduce,1.5,100", "line 2: '1.5' nodes"),

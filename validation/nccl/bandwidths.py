@@ -11,8 +11,12 @@ from ringside.sim.libraries.find import find_library
 from ringside.sim.libraries.nccl.fabric_factors import FabricFactor
 from ringside.sim.record import RecordError
 from ringside.topologies.load import parse_name
+from ringside.topologies.units import format_rate
 from ringside.validation.machines import gpus_in, with_nodes
 from ringside.validation.readers.bandwidth_table import SiteBandwidth
+
+MEASURED = 0.95
+"""Share of its traffic's time below which a row is no measurement of these links: tables are rounded."""
 
 LEAST_FACTOR = 0.05
 """The least factor, for rows that are as fast as a latency allows."""
@@ -54,5 +58,13 @@ def _factor(
         return library.time(collective, library.choose(collective)).time_s
 
     measured_s = row.nbytes * KINDS[row.collective].busbw_factor(ranks) / row.busbw
+    collective = Collective(row.collective, ranks, row.nbytes, dtype="bfloat16")
+    least_s = library.bound(collective, library.choose(collective))
+    if measured_s < MEASURED * least_s:
+        most = row.busbw * measured_s / least_s
+        raise RecordError(
+            f"{row.place}: {format_rate(row.busbw, 3)}, but the links of {machine} carry at most "
+            f"{format_rate(most, 3)} on {ranks} GPUs; write GB/s, or the site's own cards by `settings`"
+        )
     latency_s = time_s(2 * ranks)
     return nodes, max((measured_s - latency_s) / (time_s(row.nbytes) - latency_s), LEAST_FACTOR)

@@ -68,13 +68,13 @@ def _row(row: Any, place: str) -> SiteBandwidth:
     if not nodes and not gpus:
         raise RecordError(f"{place}: neither nodes nor gpus; write one of them")
     try:
-        rate = float(next(cells[name] for name in RATES if cells.get(name)))
+        rate = 1e9 * float(next(cells[name] for name in RATES if cells.get(name)))
     except (StopIteration, ValueError):
         rate = math.nan
     if not 0 < rate < math.inf:
-        raise RecordError(f"{place}: no bus bandwidth above 0; write GB/s under busbw")
+        raise RecordError(f"{place}: no finite bus bandwidth above 0; write GB/s under busbw")
     kind = kind_at(place, cells.get("collective", ""))
-    return SiteBandwidth(kind, nodes, gpus, rate * 1e9, _nbytes(cells, place), place)
+    return SiteBandwidth(kind, nodes, gpus, rate, _nbytes(cells, place), place)
 
 
 def _count(cells: Mapping[str, str], name: str, place: str) -> int:

@@ -19,7 +19,8 @@ class ExpertTokens:
     """One layer's exchange: each rank has ``tokens`` of ``hidden`` elements, each for ``topk`` experts.
 
     The busiest rank gets ``imbalance`` times the mean. A token's experts are in at most ``topk_groups`` of
-    ``groups`` groups of neighbouring experts, None for a group on each machine, of which enough are chosen.
+    ``groups`` groups of neighbouring experts. Without ``groups`` each machine is a group, and a token chooses
+    as many as its experts need.
     ``sms`` thread blocks work where the library lets the user choose. Types are of `TOKEN_BYTES`, ``routing``
     is one of `ROUTINGS`.
     """
@@ -82,7 +83,7 @@ class ExpertTokens:
         """Return the mean number of places, on ``nodes`` machines, with a token's experts.
 
         Drawn without replacement, k of n experts miss m of them with probability C(n - m, k) / C(n, k). A
-        place has either a part of a group, or several groups, of which any number may be chosen.
+        place has a part of a group, or several whole groups, and any number of these may be chosen.
         """
         groups = nodes if self.groups is None else self.groups
         size = self.experts // groups

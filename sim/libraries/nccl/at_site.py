@@ -7,6 +7,7 @@ from ringside.sim.collective import Collective
 from ringside.sim.libraries.library import Candidate, Estimate
 from ringside.sim.libraries.nccl.fabric_factors import FabricFactor, factor_of
 from ringside.sim.libraries.nccl.library import Nccl
+from ringside.sim.libraries.scaling import raised
 
 
 class NcclOnFabric(Nccl):
@@ -22,11 +23,13 @@ class NcclOnFabric(Nccl):
             return estimate
         latency_s = min(self._latency_s(collective), estimate.time_s)
         scale = (latency_s + factor * (estimate.time_s - latency_s)) / estimate.time_s
-        return replace(
+        at_site = replace(
             estimate, time_s=estimate.time_s * scale, time_lo_s=estimate.time_lo_s * scale,
             time_hi_s=estimate.time_hi_s * scale,
             basis=f"{estimate.basis}; bytes take {factor:.3g} times as long by the site's bandwidths",
         )  # fmt: skip
+        least = self.bound(collective, candidate)
+        return raised(at_site, least) if at_site.time_lo_s < least else at_site
 
     def _latency_s(self, collective: Collective) -> float:
         smallest = Collective(

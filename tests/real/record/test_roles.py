@@ -131,7 +131,7 @@ def test_a_first_rank_that_does_more_stands_for_itself():
 
 
 def uneven(rank, *more):
-    """Return a rank of 64, of which the first 40 have a row; ``more`` is what it does besides."""
+    """Return one of 64 ranks; the first 40 have a row. ``more`` are its further actions."""
     world = RecordedGroup("world", (tuple(range(64)),))
     return part(rank, product(rank < 40), *more, groups=(world,), uneven=(ShardedExtent(40, 64),))
 

@@ -62,7 +62,7 @@ def test_exchanges_of_experts_are_scored_by_library_and_phase(ringside, json_of,
         judged.JudgedRow("a", "2", 2.0, 1.0, float("nan"), part="deepep prepare", low=0.9, high=1.1),
     ]
     one = judged.JudgedTable(
-        *("another GPU", "Exchanges", "nobody", "all others", "links alone"),
+        *("another GPU", "Exchanges", "made up", "all others", "links alone"),
         judged=lambda: rows, counted=lambda: [judged.Counted("winners named", 3, 4)],
     )  # fmt: skip
     monkeypatch.setattr(experts, "expert_tables", lambda: [one])

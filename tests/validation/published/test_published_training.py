@@ -106,8 +106,8 @@ def test_a_pipeline_of_10752_gpus_follows_from_512() -> None:
     assert sets.predicted_s(efficiency) == pytest.approx(sets.step_s, rel=1e-3)
     rule_s = sets.step_s / sets.work * judged.work
     row = JudgedRow("3.1", "", judged.step_s, judged.predicted_s(efficiency), rule_s)
-    assert abs(row.error) < 0.05
-    assert abs(row.rule_error) > 4 * abs(row.error)
+    assert abs(row.error) < 0.04
+    assert abs(row.rule_error) > 5 * abs(row.error)
 
 
 @pytest.mark.proof
@@ -209,7 +209,7 @@ def test_broadcasts_pass_more_ranks_than_there_are_groups_ranks_squared_only_whi
 @pytest.mark.parametrize(
     ("name", "middle", "worst"),
     [
-        ("mlperf", 0.03, 0.06), ("llm_foundry", 0.03, 0.21), ("dgxc", 0.008, 0.14), ("megatron", 0.03, 0.135),
+        ("mlperf", 0.03, 0.06), ("llm_foundry", 0.03, 0.21), ("dgxc", 0.008, 0.14), ("megatron", 0.03, 0.13),
         ("libai", 0.06, 0.31), ("megascale", 0.02, 0.03), ("internevo", 0.02, 0.05),
     ],
 )  # fmt: skip

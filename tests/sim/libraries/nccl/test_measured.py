@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ringside.sim.libraries.gaussian import EIGHTY
 from ringside.sim.libraries.nccl import SYSTEMS, Settings, communicator
 from ringside.sim.libraries.nccl.communicator import SiteFacts
 from ringside.sim.libraries.nccl.constants import HOP_US
 from ringside.sim.libraries.nccl.measured import (
     AMPLITUDE,
     LEAST_AMPLITUDE,
+    SITE_LATENCY,
     MeasuredModel,
     corrected,
     log_form,
@@ -186,10 +188,32 @@ def test_intervals_grow_with_the_distance_from_what_was_measured():
     measured, once, five_times = variances[8]
     assert five_times - measured == pytest.approx(5 * (once - measured), rel=0.05)
     assert variances[2**34][2] < five_times  # of bytes' times, which cards limit, less is open
-    sited = bare((2,), pooled=True).predict(
-        [Task(communicator("dgx-h100", 2), "all_reduce", 8, ("ring", "ll"))]
+    task = Task(communicator("dgx-h100", 2), "all_reduce", 8, ("ring", "ll"))
+    alone, sited = (bare((2,), pooled=pooled).predict([task]) for pooled in (False, True))
+    widths = [np.log(one.hi_s / one.lo_s) / (2 * EIGHTY) for one in (alone, sited)]
+    assert np.sqrt(widths[1] ** 2 - widths[0] ** 2) == pytest.approx(SITE_LATENCY, rel=0.05)
+
+
+def test_the_order_of_a_sites_rows_changes_nothing():
+    comm = communicator("dgx-h100", 2)
+    tasks = [Task(comm, "all_reduce", 8 << power, ("ring", "simple")) for power in range(0, 25, 6)]
+    seconds = [40e-6, 60e-6, 90e-6, 400e-6, 900e-6]
+    model = bare((2,), pooled=True)
+    one, other = (model.anchored(tasks[::way], seconds[::way]).predict(tasks) for way in (1, -1))
+    for name in ("time_s", "lo_s", "hi_s"):
+        assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-9)
+
+
+def test_a_sites_row_makes_what_the_correction_leaves_open_surer():
+    model, comm = bare((2,), pooled=False), communicator("dgx-h100", 2)
+    task = Task(comm, "all_reduce", 2**33, ("ring", "simple"))
+    before = model.predict([task])
+    after = model.anchored([task], [float(before.time_s[0])]).predict([task])
+    assert (
+        np.log(after.hi_s / after.time_s) / EIGHTY
+        < 2 * model.noise
+        < np.log(before.hi_s / before.time_s) / EIGHTY
     )
-    assert sited.hi_s / sited.lo_s > 1.6
 
 
 def test_one_row_of_a_site_moves_what_is_like_it_and_makes_it_surer():
