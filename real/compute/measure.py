@@ -132,20 +132,40 @@ def _streaming(job: ComputeJob) -> float:
 
 def _seconds(launch: Callable[[], Any], job: ComputeJob) -> float:
     """Return the median seconds of a launch, after one to warm up."""
-    finish = torch.cuda.synchronize if job.device == "cuda" else _finished
+    on_gpu = job.device == "cuda"
 
-    def batch(count: int) -> float:
-        begin = time.perf_counter()
-        for _ in range(count):
-            launch()
-        finish()
-        return time.perf_counter() - begin
+    def timed(count: int) -> Callable[[], float]:
+        run = _graph(launch, count) if on_gpu else partial(_repeat, launch, count)
+        run()
+        return partial(_wall_s, run, torch.cuda.synchronize if on_gpu else _finished)
 
-    batch(1)
-    once = batch(1)
-    count = max(1, int(BATCH_S / once))
-    batches = max(LEAST_BATCHES, int(job.seconds / (once * count)))
-    return median(batch(count) for _ in range(batches)) / count
+    launch()
+    count = max(1, int(BATCH_S / timed(1)()))
+    batch = timed(count)
+    batches = max(LEAST_BATCHES, int(job.seconds / max(batch(), BATCH_S)))
+    return median(batch() for _ in range(batches)) / count
+
+
+def _wall_s(run: Callable[[], Any], finish: Callable[[], Any]) -> float:
+    finish()
+    begin = time.perf_counter()
+    run()
+    finish()
+    return time.perf_counter() - begin
+
+
+def _repeat(launch: Callable[[], Any], count: int) -> None:
+    for _ in range(count):
+        launch()
+
+
+def _graph(launch: Callable[[], Any], count: int) -> Callable[[], Any]:
+    """Return what replays ``count`` launches, recorded once: small kernels would wait for the host."""
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        _repeat(launch, count)
+    return graph.replay
 
 
 def _finished() -> None:

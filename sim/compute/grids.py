@@ -18,13 +18,16 @@ from ringside.sim.record import COMPUTE_SCHEMA, read_steps
 from ringside.topologies.names import one_of
 
 FOLDER = Path(__file__).parent / "rates"
-"""The shipped grids: ``products/GPU.csv`` and ``attention/GPU.csv``."""
+"""The shipped grids: ``products/GPU.csv`` and ``attention/GPU.csv``; ``torch/GPU.json`` is PyTorch's own."""
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp8_block", "mxfp8", "nvfp4"]
 """The type of a product's factors."""
 
 SAME_CHIP = {"a100-40gb": "a100", "h100-96gb": "h100", "h800": "h100"}
 """GPUs whose multiprocessors and peaks are those of a measured one; only memory or NVLink differ."""
+
+SAME_CORES = {**SAME_CHIP, "h200": "h100"}
+"""GPUs that compute as a measured one; memory may differ."""
 
 SAME_RATE = {"fp16": "bf16", "mxfp8": "fp8"}
 """Precisions that tensor cores compute as fast as another."""
@@ -66,7 +69,10 @@ class AttentionRates:
 def product_rates(gpu: str, precision: str) -> ProductRates | None:
     """Return the shipped rates of a GPU's products in a precision; None where it was not measured."""
     grid = _grid("products", gpu, SAME_RATE.get(precision, precision))
-    return None if grid is None else ProductRates(grid)
+    if grid is not None:
+        return ProductRates(grid)
+    own = torch_rates(gpu)
+    return None if own is None else own.products.get(precision)
 
 
 def attention_rates(gpu: str) -> AttentionRates | None:
@@ -76,6 +82,13 @@ def attention_rates(gpu: str) -> AttentionRates | None:
     """
     grid = _grid("attention", gpu, "bf16")
     return None if grid is None else AttentionRates(grid)
+
+
+@cache
+def torch_rates(gpu: str) -> "Rates | None":
+    """Return the rates that ``ringside measure compute`` measured on a GPU; None where none are shipped."""
+    path = FOLDER / "torch" / f"{SAME_CORES.get(gpu, gpu)}.json"
+    return read_rates(path) if path.exists() else None
 
 
 @cache

@@ -49,10 +49,33 @@ A_LAUNCH = 144
 
 
 class Convolution(NamedTuple):
-    """Convolutions of one shape, forward or backward: FLOPs, and bytes read and written."""
+    """Convolutions of one shape, forward or backward: FLOPs, and bytes read and written.
+
+    ``transposed`` says that tensor cores need its images transposed: their channels do not vary fastest in
+    memory. A filter of 1 x 1 is a product in either order.
+    """
 
     flops: float
     nbytes: float
+    transposed: bool = False
+
+
+class Unaligned(NamedTuple):
+    """Products whose rows are multiples of ``alignment`` bytes, fewer than the 16 of the widest load."""
+
+    product: Gemm
+    alignment: int
+
+
+class Normalization(NamedTuple):
+    """Batch normalization of ``channels``, each a block of its own: ``nbytes`` bytes read and written.
+
+    ``is_native`` says that PyTorch's own kernel does it, not cuDNN's.
+    """
+
+    nbytes: float
+    channels: int
+    is_native: bool
 
 
 class HostCopy(NamedTuple):
@@ -61,7 +84,7 @@ class HostCopy(NamedTuple):
     nbytes: float
 
 
-OperatorKernel = Gemm | Flash | Convolution | Streaming | HostCopy
+OperatorKernel = Gemm | Unaligned | Flash | Convolution | Normalization | Streaming | HostCopy
 
 
 def kernels(operator: Operator) -> tuple[OperatorKernel, ...]:
@@ -73,7 +96,14 @@ def kernels(operator: Operator) -> tuple[OperatorKernel, ...]:
         return ()
     bounded = products(operator)
     if bounded:
-        return tuple(one for one in bounded if one.flops)
+        alignment = dict(operator.options).get("alignment")
+        return tuple(
+            Unaligned(one, int(alignment)) if alignment and isinstance(one, Gemm) else one
+            for one in bounded
+            if one.flops
+        )
+    if "batch_norm" in name and operator.inputs and len(operator.inputs[0].shape) == 4:
+        return (_normalization(operator),)
     nbytes = moved_nbytes(operator)
     many = name.startswith(("_foreach_", "_fused_"))
     return (Streaming(nbytes, ceil(len(operator.inputs) / A_LAUNCH) if many else 1),) if nbytes else ()
@@ -167,7 +197,7 @@ def _convolution_back(operator: Operator) -> tuple[Convolution, ...]:
     count = sum(len(one.shape) == len(weight.shape) for one in operator.outputs)
     one = _convolved(operator, image if transposed else gradient, weight)
     nbytes = one.nbytes + gradient.nbytes * (len(operator.outputs) - 1)
-    return (Convolution(one.flops * count, nbytes),)
+    return (one._replace(flops=one.flops * count, nbytes=nbytes),)
 
 
 def _convolved(operator: Operator, spread: Shaped, weight: Shaped) -> Convolution:
@@ -175,7 +205,21 @@ def _convolved(operator: Operator, spread: Shaped, weight: Shaped) -> Convolutio
     return Convolution(
         2.0 * spread.elements * prod(weight.shape[1:]),
         _nbytes(operator.inputs) + _nbytes(operator.outputs),
+        prod(weight.shape[2:]) > 1 and not dict(operator.options).get("channels_last", True),
     )
+
+
+def _normalization(operator: Operator) -> Normalization | Streaming:
+    """Return batch norm, which reads its inputs twice, for the statistics first, and writes its result once.
+
+    PyTorch takes cuDNN's kernel but for bfloat16 (``_select_batch_norm_backend`` of ``Normalization.cpp``).
+    """
+    image = operator.inputs[0]
+    reads = 2 if "backward" in operator.name else 1
+    nbytes = (2 * reads + 1) * image.nbytes
+    if dict(operator.options).get("channels_last", True):
+        return Streaming(nbytes, 2)
+    return Normalization(nbytes, image.shape[1], image.dtype == "bfloat16")
 
 
 def _attention(

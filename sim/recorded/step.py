@@ -38,6 +38,14 @@ class RecordedStep(StagedStep):
     throughput: float | None
 
 
+def posted(job: RecordedJob) -> int:
+    """Return the operators, collectives and messages that the busiest host posts in a step."""
+    return max(
+        sum(not isinstance(one.actions[entry.action], HostWait) for entry in one.entries)
+        for one in job.recorded
+    )
+
+
 @dataclass(frozen=True)
 class RecordedTraining:
     """A recorded job on the ranks of libraries; rank r of the job is rank r of the cluster.
@@ -63,11 +71,7 @@ class RecordedTraining:
     @property
     def launching_s(self) -> float:
         """The time that the busiest host takes to post a step."""
-        posted = (
-            sum(not isinstance(one.actions[entry.action], HostWait) for entry in one.entries)
-            for one in self.job.recorded
-        )
-        return max(posted) * self.launch_s * self.factor
+        return posted(self.job) * self.launch_s * self.factor
 
     @cached_property
     def program(self) -> Program:

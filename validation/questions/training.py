@@ -117,7 +117,7 @@ class Training(OfKernels):
         "Spread of the ranks' speed; all wait for the slowest.", default=None, default_text="0.015 on GPUs"
     )
     host_ms: float | None = option(
-        "Time of a step in which GPUs wait for the host: input, records, garbage.",
+        "Time of a step in which GPUs wait for the host; of a recorded step, what its host takes.",
         metavar="MS", default=None, default_text="0",
     )  # fmt: skip
     contention: float | None = option(

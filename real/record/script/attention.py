@@ -39,7 +39,11 @@ def attention(
     query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
     scale: Any = None, enable_gqa: bool = False,
 ) -> Any:  # fmt: skip
-    """Do ``scaled_dot_product_attention``: flash for 16 bits without a mask, else memory-efficient."""
+    """Do ``scaled_dot_product_attention`` as ``sdp_utils.cpp`` chooses.
+
+    That is flash for 16 bits without a mask, several operators where keys have fewer heads, else
+    memory-efficient. Which kernel these are is up to the GPU.
+    """
     if query.device.type != "cuda" or query.ndim != 4:
         more = {"scale": scale, "enable_gqa": enable_gqa}
         return _before(query, key, value, attn_mask, dropout_p, is_causal, **more)
@@ -50,8 +54,9 @@ def attention(
         flash = aten._scaled_dot_product_flash_attention
         return flash(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
     if query.shape[1] != key.shape[1]:
-        times = query.shape[1] // key.shape[1]
-        key, value = (one.repeat_interleave(times, 1) for one in (key, value))
+        return aten._scaled_dot_product_attention_math(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=True
+        )[0]
     if attn_mask is not None:
         attn_mask = attn_mask.to(query.dtype) if attn_mask.dtype == torch.bool else attn_mask
         attn_mask = attn_mask.expand(*query.shape[:3], key.shape[2])

@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_map
 from ringside.real.record.calls import host, record
 from ringside.real.record.calls.schemas import is_call
 from ringside.real.record.rules import routing
+from ringside.real.record.rules.layout import layout
 from ringside.real.record.rules.regions import REGIONS
 from ringside.real.record.script import answers, places, transfers, values
 from ringside.real.record.script.refusal import refusal
@@ -239,6 +240,7 @@ def _post(func: Any, args: Any, kwargs: Any, inputs: list[Any], result: Any) -> 
     options = _options(func, args, kwargs) if any(part in name for part in _WITH_OPTIONS) else ()
     if inputs and inputs[0].dtype == torch.float32 and answers.is_product(func):
         options = (*options, ("allow_tf32", answers.allows_tf32(func)))
+    options += layout(func, inputs, outputs)
     operator = Operator(str(func._overloadpacket), shaped(inputs), shaped(outputs), options)
     REGIONS.see(TAPE.post(operator), inputs, outputs)
     return operator

@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable
 from importlib import import_module
 
 from ringside.real.record.script.refusal import Refusal
-from ringside.real.record.shims import apex, flash_attn, kernels, transformer_engine, triton
+from ringside.real.record.shims import apex, flash_attn, kernels, transformer_engine, transformers, triton
 from ringside.real.record.shims.registry import SHIMS, register
 
-_OWN = (apex, flash_attn, transformer_engine, triton)
+_OWN = (apex, flash_attn, transformer_engine, transformers, triton)
 
 
 def install(modules: Iterable[str], without: Collection[str] = ()) -> None:

@@ -1,11 +1,13 @@
-"""Kernels of PyTorch's own whose shapes only a GPU knows: synchronised batch norm, GRUs, grouped products."""
+"""Kernels of PyTorch's own whose shapes or strides only a GPU knows: norms, GRUs, products, convolutions."""
 
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._meta_registrations import _create_grouped_mm_output_tensor
-from torch._subclasses.fake_impls import register_op_impl
+from torch._subclasses.fake_impls import conv as _conv
+from torch._subclasses.fake_impls import op_implementations_dict, register_op_impl
+from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 
 aten = torch.ops.aten
 
@@ -52,6 +54,40 @@ def _grouped(
         return product(one, other, offs, out_dtype or one.dtype)
 
 
+def _convolution(
+    mode: Any, func: Any, image: torch.Tensor, weight: torch.Tensor, *more: Any, **named: Any
+) -> Any:
+    """Return a convolution's result, channels last if its image or weight is, as cuDNN has it.
+
+    The rule is ``cudnn_conv_suggest_memory_format`` of PyTorch's ``ATen/native/ConvUtils.h``.
+    """
+    result = _conv(mode, func, image, weight, *more, **named)
+    return _as_by_cudnn(result, image, weight)
+
+
+def _convolution_gradients(
+    mode: Any, func: Any, gradient: torch.Tensor, image: torch.Tensor, weight: torch.Tensor, *more: Any,
+    **named: Any,
+) -> Any:  # fmt: skip
+    """Return the gradients of image and weight, channels last if these are, and of the bias."""
+    *own, bias = _conv(mode, func, gradient, image, weight, *more, **named)
+    return (*(_as_by_cudnn(one, image, weight) for one in own), bias)
+
+
+def _as_by_cudnn(result: Any, *inputs: torch.Tensor) -> Any:
+    is_last = any(one.ndim == 4 and _is_last(one) for one in inputs)
+    if result is None or not is_last:
+        return result
+    with in_kernel_invocation_manager(result.fake_mode):
+        own = torch.empty(result.shape, dtype=result.dtype, device="meta", memory_format=torch.channels_last)
+    return FakeTensor(result.fake_mode, own, result.fake_device)
+
+
+def _is_last(tensor: torch.Tensor) -> bool:
+    """Return whether channels vary fastest; they do not where that cannot be told from the usual order."""
+    return tensor.is_contiguous(memory_format=torch.channels_last) and not tensor.is_contiguous()
+
+
 _SHAPES: dict[Any, Callable[..., Any]] = {
     aten.batch_norm_stats.default: _per_channel(2),
     aten.batch_norm_gather_stats.default: _per_channel(2),
@@ -69,3 +105,5 @@ def install() -> None:
     """Tell fake tensors the shapes."""
     for one, shapes in _SHAPES.items():
         register_op_impl(one)(shapes)
+    op_implementations_dict[aten.convolution.default] = _convolution
+    op_implementations_dict[aten.convolution_backward.default] = _convolution_gradients

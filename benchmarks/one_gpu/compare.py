@@ -1,0 +1,82 @@
+"""Predict the jobs that were measured on one GPU: each is recorded without a GPU, then answered.
+
+python -m benchmarks.one_gpu.compare [--only WORD]
+
+Recording needs transformers as it was measured, and takes some ten seconds a job.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+import ringside
+from benchmarks.one_gpu.measure import SCRIPT
+from ringside.sim.recorded.file import write_job
+
+RESULTS = Path(__file__).parents[1] / "results" / "one_gpu.jsonl"
+CLUSTERS = {"NVIDIA H100 80GB HBM3": "dgx-h100:1", "NVIDIA H200": "dgx-h200:1"}
+
+STEPS = "4"
+"""Optimizer steps that are recorded."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A job on a GPU: seconds of a step and bytes of memory, predicted and measured."""
+
+    job: str
+    gpu: str
+    predicted_s: float
+    measured_s: float
+    predicted_nbytes: int
+    measured_nbytes: int
+
+    @property
+    def step_error(self) -> float:
+        """The predicted step over the measured one, less 1."""
+        return self.predicted_s / self.measured_s - 1
+
+    @property
+    def memory_error(self) -> float:
+        """The predicted memory over the measured one, less 1."""
+        return self.predicted_nbytes / self.measured_nbytes - 1
+
+
+def rows(only: str = "") -> Iterator[Row]:
+    """Yield the measured jobs whose text contains ``only``, with their predictions."""
+    measured = [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
+    for job in dict.fromkeys(row["job"] for row in measured if only in row["job"]):
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "job.json")
+            write_job(ringside.record(str(SCRIPT), *job.split(), "--steps", STEPS, ranks=1), path)
+            for row in measured:
+                if row["job"] == job:
+                    answer = ringside.train(str(path), CLUSTERS[row["gpu"]], ranks=1)
+                    peak = answer.stages[0].peak.nbytes
+                    yield Row(job, row["gpu"], answer.step_s, row["step_s"], peak, row["peak_bytes"])
+
+
+def main() -> None:
+    """Print a row for each measurement, and the medians."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="jobs whose arguments contain this")
+    known = []
+    for row in rows(parser.parse_args().only):
+        known.append(row)
+        print(
+            f"{row.gpu.split()[1]:5} {row.job:76} {row.measured_s * 1e3:7.1f} ms {row.step_error:+7.1%}   "
+            f"memory {row.measured_nbytes / 2**30:5.2f} GiB {row.memory_error:+6.1%}",
+            flush=True,
+        )
+    print(
+        f"{len(known)} rows: median error of the step {median(abs(one.step_error) for one in known):.1%}, of "
+        f"memory {median(abs(one.memory_error) for one in known):.1%}"
+    )
+
+
+if __name__ == "__main__":
+    main()
