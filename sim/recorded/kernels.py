@@ -184,6 +184,25 @@ def _recurrent_back(operator: Operator) -> tuple[Gemm, ...]:
     return 2 * _recurrent(operator)
 
 
+def _layers(operator: Operator) -> tuple[Gemm, ...]:
+    """Return the products of recurrent layers: of all inputs at once, and of the state in each step.
+
+    Matrices among the inputs are a layer's weights of its input and of its state, in turn.
+    """
+    data, *others = operator.inputs
+    steps = int(dict(operator.options)["steps"])
+    rows = data.elements // data.shape[-1]
+    matrices = [one.shape for one in others if len(one.shape) == 2]
+    products: list[Gemm] = []
+    for (gates, width), (_, size) in zip(matrices[::2], matrices[1::2], strict=True):
+        if operator.name.endswith("_backward"):
+            products += [Gemm(rows // steps, size, gates)] * steps
+            products += [Gemm(rows, width, gates), Gemm(gates, width, rows), Gemm(gates, size, rows)]
+        else:
+            products += [Gemm(rows, gates, width), *[Gemm(rows // steps, gates, size)] * steps]
+    return tuple(products)
+
+
 def _convolution(operator: Operator) -> tuple[Convolution, ...]:
     image, weight, *_ = operator.inputs
     transposed = dict(operator.options).get("transposed", False)
@@ -249,6 +268,7 @@ _PRODUCTS: dict[str, Callable[[Operator], tuple[Gemm | Flash | Convolution, ...]
         ("convolution", "_convolution", "cudnn_convolution", "convolution_overrideable"), _convolution
     ),
     "convolution_backward": _convolution_back,
+    **dict.fromkeys(("cudnn_rnn", "cudnn_rnn_backward"), _layers),
     "mkldnn_rnn_layer": _recurrent,
     "mkldnn_rnn_layer_backward": _recurrent_back,
 }

@@ -47,7 +47,7 @@ def attention(
     if query.device.type != "cuda" or query.ndim != 4:
         more = {"scale": scale, "enable_gqa": enable_gqa}
         return _before(query, key, value, attn_mask, dropout_p, is_causal, **more)
-    query, key, value, attn_mask = map(_by_autocast, (query, key, value, attn_mask))
+    query, key, value, attn_mask = map(by_autocast, (query, key, value, attn_mask))
     aten: Any = torch.ops.aten
     is_half = query.dtype in (torch.float16, torch.bfloat16)
     if is_half and attn_mask is None and query.shape[-1] <= _FLASH_HEAD:
@@ -65,7 +65,7 @@ def attention(
     return efficient(query, key, value, attn_mask, needs, dropout_p, is_causal, scale=scale)[0]
 
 
-def _by_autocast(tensor: Any) -> Any:
+def by_autocast(tensor: Any) -> Any:
     """Return a tensor in autocast's type, which is that of attention as of products, ``autocast_mode.h``."""
     is_cast = torch.is_autocast_enabled("cuda") and tensor is not None and tensor.is_floating_point()
     if not is_cast or tensor.dtype == torch.float64:

@@ -4,7 +4,15 @@ from collections.abc import Collection, Iterable
 from importlib import import_module
 
 from ringside.real.record.script.refusal import Refusal
-from ringside.real.record.shims import apex, flash_attn, kernels, transformer_engine, transformers, triton
+from ringside.real.record.shims import (
+    apex,
+    flash_attn,
+    kernels,
+    recurrent,
+    transformer_engine,
+    transformers,
+    triton,
+)
 from ringside.real.record.shims.registry import SHIMS, register
 
 _OWN = (apex, flash_attn, transformer_engine, transformers, triton)
@@ -13,6 +21,7 @@ _OWN = (apex, flash_attn, transformer_engine, transformers, triton)
 def install(modules: Iterable[str], without: Collection[str] = ()) -> None:
     """Make the modules of all shims but those ``without``; ``modules`` register more, and replace ours."""
     kernels.install()
+    recurrent.install()
     for one in _OWN:
         register(one.PACKAGE, one.make)
     for name in modules:
