@@ -27,9 +27,13 @@ def layout(func: Any, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Te
     if any(part in name for part in _OVER_CHANNELS):
         images = [one for one in inputs if one.ndim == 4]
         if images:
-            is_last = all(one.is_contiguous(memory_format=torch.channels_last) for one in images[:1])
-            return (("channels_last", is_last),)
+            return (("channels_last", any(map(has_channels_last, images))),)
     return ()
+
+
+def has_channels_last(image: torch.Tensor) -> bool:
+    """Return whether channels vary fastest; they do not where that cannot be told from the usual order."""
+    return image.is_contiguous(memory_format=torch.channels_last) and not image.is_contiguous()
 
 
 def _alignment(tensor: torch.Tensor) -> int:

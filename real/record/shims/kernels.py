@@ -9,6 +9,8 @@ from torch._subclasses.fake_impls import conv as _conv
 from torch._subclasses.fake_impls import op_implementations_dict, register_op_impl
 from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 
+from ringside.real.record.rules.layout import has_channels_last
+
 aten = torch.ops.aten
 
 
@@ -75,17 +77,12 @@ def _convolution_gradients(
 
 
 def _as_by_cudnn(result: Any, *inputs: torch.Tensor) -> Any:
-    is_last = any(one.ndim == 4 and _is_last(one) for one in inputs)
+    is_last = any(one.ndim == 4 and has_channels_last(one) for one in inputs)
     if result is None or not is_last:
         return result
     with in_kernel_invocation_manager(result.fake_mode):
         own = torch.empty(result.shape, dtype=result.dtype, device="meta", memory_format=torch.channels_last)
     return FakeTensor(result.fake_mode, own, result.fake_device)
-
-
-def _is_last(tensor: torch.Tensor) -> bool:
-    """Return whether channels vary fastest; they do not where that cannot be told from the usual order."""
-    return tensor.is_contiguous(memory_format=torch.channels_last) and not tensor.is_contiguous()
 
 
 _SHAPES: dict[Any, Callable[..., Any]] = {

@@ -47,3 +47,57 @@ def test_a_product_in_float32_says_whether_it_may_be_in_tf32(tmp_path, settings)
             allowed[action.name].append(dict(action.options)["allow_tf32"])
     assert allowed["aten.mm"] == [products for products, _ in settings.values()]
     assert allowed["aten.convolution"] == [convolutions for _, convolutions in settings.values()]
+
+
+LAYOUTS = """
+import torch
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from transformers.utils.import_utils import is_fake_tensor
+
+images = torch.randn(2, 8, 16, 16, device="cuda")
+convolutions = nn.Sequential(nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 1)).cuda()
+head = nn.Linear(64, 1001, bias=False, device="cuda", dtype=torch.bfloat16)
+layers = nn.LSTM(32, 64, 2).cuda()
+optimizer = torch.optim.SGD([*convolutions.parameters(), *head.parameters()], lr=0.1)
+for _ in range(4):
+    assert not is_fake_tensor(images)
+    convolutions(images).sum().backward()
+    convolutions.to(memory_format=torch.channels_last)
+    convolutions(images.to(memory_format=torch.channels_last)).sum().backward()
+    convolutions.to(memory_format=torch.contiguous_format)
+    head(torch.randn(128, 64, device="cuda", dtype=torch.bfloat16)).square().sum().backward()
+    query, key = (torch.randn(1, heads, 64, 16, device="cuda", requires_grad=True) for heads in (8, 2))
+    scaled_dot_product_attention(query, key, key, enable_gqa=True).sum().backward()
+    halves = [one.bfloat16() for one in (query, key, key)]
+    scaled_dot_product_attention(*halves, is_causal=True, enable_gqa=True).sum().backward()
+    with torch.autocast("cuda", torch.bfloat16):
+        output, (state, cell) = layers(torch.randn(5, 3, 32, device="cuda"))
+    assert output.shape == (5, 3, 64) and cell.shape == (2, 3, 64) and output.dtype == torch.bfloat16
+    output.float().sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_recording_has_the_layouts_and_kernels_of_a_gpu(tmp_path, monkeypatch):
+    package = tmp_path / "transformers" / "utils"
+    package.mkdir(parents=True)
+    for folder in (package.parent, package):
+        (folder / "__init__.py").touch()
+    (package / "import_utils.py").write_text("def is_fake_tensor(x):\n    return True\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    script = tmp_path / "train.py"
+    script.write_text(LAYOUTS)
+    (recorded,) = record(str(script), ranks=1).recorded
+    actions = [recorded.actions[entry.action] for entry in recorded.entries]
+    convolving = [
+        dict(one.options) for one in actions if "convolution" in one.name or "batch_norm" in one.name
+    ]
+    assert [one["channels_last"] for one in convolving] == [False] * 6 + [True] * 6
+    alignments = [dict(one.options).get("alignment") for one in actions if one.name == "aten.mm"]
+    assert alignments.count(2) == 2
+    names = [one.name for one in actions]
+    assert names.count("aten._scaled_dot_product_flash_attention") == 1
+    assert not any("efficient" in name for name in names)
+    assert (names.count("cudnn_rnn"), names.count("cudnn_rnn_backward")) == (1, 1)

@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import flop_registry
 
@@ -147,3 +149,70 @@ def test_a_convolution_is_in_tf32_unless_it_may_not_be() -> None:
 def test_a_product_of_nothing_takes_no_time() -> None:
     empty = Operator("aten.mm", (Shaped((0, 8), "float32"), Shaped((8, 8), "float32")))
     assert OperatorPrices(device("h100")).seconds(empty) == 0
+
+
+def convolved(*options: tuple[str, bool], side: int = 3) -> Operator:
+    image, filters = Shaped((32, 64, 56, 56), "bfloat16"), Shaped((64, 64, side, side), "bfloat16")
+    return Operator("aten.convolution", (image, filters), (image,), options)
+
+
+def normalized(channels: int, dtype: str, *options: tuple[str, bool], way: str = "") -> Operator:
+    image = Shaped((32, channels, 56, 56), dtype)
+    inputs = (image, image) if way else (image,)
+    return Operator(f"aten.native_batch_norm{way}", inputs, (image,), options)
+
+
+@given(
+    st.sampled_from(["a100", "h100", "b200"]), st.sampled_from(["bfloat16", "float16", "float32"]),
+    *[st.integers(1, 5000)] * 3,
+)  # fmt: skip
+def test_no_layout_makes_a_product_faster(gpu: str, dtype: str, m: int, n: int, k: int) -> None:
+    prices = OperatorPrices(device(gpu))
+
+    def seconds(*options: tuple[str, bool | int]) -> float:
+        factors, result = (Shaped((m, k), dtype), Shaped((k, n), dtype)), (Shaped((m, n), dtype),)
+        return prices.seconds(Operator("aten.mm", factors, result, options))
+
+    narrower = [seconds(("alignment", alignment)) for alignment in (8, 4, 2)]
+    assert [seconds(), *narrower] == sorted([seconds(), *narrower])
+    if dtype == "float32":  # no tensor cores, whose instructions need whole vectors
+        assert narrower == [seconds()] * 3
+
+
+def test_images_whose_channels_do_not_vary_fastest_are_transposed() -> None:
+    prices = OperatorPrices(device("h100"))
+    apart, last = (("channels_last", False),), (("channels_last", True),)
+    traffic = convolved().inputs[0].nbytes * 2 + convolved().inputs[1].nbytes
+    more = prices.seconds(convolved(*apart)) - prices.seconds(convolved(*last))
+    assert more == pytest.approx(2 * traffic / device("h100").streaming)
+    assert prices.seconds(convolved(*apart, side=1)) == prices.seconds(convolved(*last, side=1))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("way", ["", "_backward"])
+def test_batch_norm_of_few_channels_leaves_multiprocessors_idle(dtype: str, way: str) -> None:
+    prices, apart = OperatorPrices(device("h100")), ("channels_last", False)
+    for channels in (16, 64, 256):
+        together = prices.seconds(normalized(channels, dtype, ("channels_last", True), way=way))
+        seconds = prices.seconds(normalized(channels, dtype, apart, way=way))
+        assert seconds >= together > normalized(channels, dtype).inputs[0].nbytes * 3 / 3.35e12
+    few, many = (prices.seconds(normalized(channels, dtype, apart, way=way)) for channels in (16, 64))
+    assert few == pytest.approx(many, rel=0.01)  # a block each, with as many elements
+
+
+def test_a_recurrent_layer_takes_its_steps_in_turn() -> None:
+    data, state = Shaped((128, 64, 512), "bfloat16"), Shaped((1, 64, 1024), "bfloat16")
+    weights = Shaped((4096, 512), "bfloat16"), Shaped((4096, 1024), "bfloat16")
+    steps = (("steps", 128),)
+    forward = kernels(Operator("cudnn_rnn", (data, state, state, *weights), (), steps))
+    back = kernels(Operator("cudnn_rnn_backward", (data, state, state, *weights), (), steps))
+    assert forward.count(Gemm(64, 4096, 1024)) == back.count(Gemm(64, 1024, 4096)) == 128
+    assert sum(map(flops, forward)) * 2 == sum(map(flops, back)) == 4 * 128 * 64 * 4096 * 1536
+
+
+@pytest.mark.parametrize("gpu", ["h100", "h200", "b200"])
+def test_hopper_takes_cudnns_attention(gpu: str) -> None:
+    heads = Shaped((4, 16, 2048, 128), "bfloat16")
+    one = Operator("aten._scaled_dot_product_flash_attention", (heads,) * 3, (heads,), (("is_causal", True),))
+    older = prices_on(device(gpu), "bfloat16").seconds(Flash(64, 2048, 256, version=2))
+    assert OperatorPrices(device(gpu)).seconds(one) < older
