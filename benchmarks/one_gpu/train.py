@@ -78,14 +78,27 @@ MODELS = {
     "whisper": lambda: hf.WhisperForConditionalGeneration(hf.WhisperConfig(
         d_model=768, encoder_layers=12, decoder_layers=12, encoder_attention_heads=12,
         decoder_attention_heads=12, encoder_ffn_dim=3072, decoder_ffn_dim=3072)),
+    "opt": lambda: hf.OPTForCausalLM(hf.OPTConfig(
+        hidden_size=2048, ffn_dim=8192, num_hidden_layers=12, num_attention_heads=32,
+        word_embed_proj_dim=2048, use_cache=False)),
+    "neox": lambda: hf.GPTNeoXForCausalLM(hf.GPTNeoXConfig(
+        hidden_size=2048, intermediate_size=8192, num_hidden_layers=12, num_attention_heads=16,
+        use_cache=False)),
+    "t5": lambda: hf.T5ForConditionalGeneration(hf.T5Config(
+        d_model=768, d_kv=64, d_ff=3072, num_layers=12, num_heads=12, decoder_start_token_id=0)),
+    "swin": lambda: hf.SwinForImageClassification(hf.SwinConfig(num_labels=CLASSES)),
+    "dino": lambda: hf.Dinov2ForImageClassification(hf.Dinov2Config(num_labels=CLASSES, image_size=224)),
+    "mobilenet": lambda: hf.MobileNetV2ForImageClassification(hf.MobileNetV2Config(num_labels=CLASSES)),
     "lstm": Recurrent,
     "unet": UNet,
 }  # fmt: skip
 
+IMAGES = ("resnet50", "vit", "convnext", "swin", "dino", "mobilenet")
+
 
 def loss_of(model, args):
     """Return what computes the loss of one fixed batch."""
-    if args.model in ("resnet50", "vit", "convnext"):
+    if args.model in IMAGES:
         pixels = torch.randn(args.batch, 3, args.size, args.size, device="cuda")
         if args.channels_last:
             pixels = pixels.to(memory_format=torch.channels_last)
