@@ -26,10 +26,14 @@ STEPS = "4"
 
 @dataclass(frozen=True)
 class Row:
-    """A job on a GPU: seconds of a step and bytes of memory, predicted and measured."""
+    """A job on a GPU: seconds of a step and bytes of memory, predicted and measured.
+
+    ``kind`` is compiled, host where the prediction says that the host may limit the step, else kernels.
+    """
 
     job: str
     gpu: str
+    kind: str
     predicted_s: float
     measured_s: float
     predicted_nbytes: int
@@ -55,9 +59,13 @@ def rows(only: str = "") -> Iterator[Row]:
             write_job(ringside.record(str(SCRIPT), *job.split(), "--steps", STEPS, ranks=1), path)
             for row in measured:
                 if row["job"] == job:
-                    answer = ringside.train(str(path), CLUSTERS[row["gpu"]], ranks=1)
-                    peak = answer.stages[0].peak.nbytes
-                    yield Row(job, row["gpu"], answer.step_s, row["step_s"], peak, row["peak_bytes"])
+                    answer = ringside.StepTime(model=str(path), cluster=CLUSTERS[row["gpu"]], ranks=1).ask()
+                    is_of_host = any("limited by the host" in note for note in answer.notes)
+                    kind = "compiled" if "--compile" in job else "host" if is_of_host else "kernels"
+                    yield Row(
+                        job, row["gpu"], kind, answer.step.step_s, row["step_s"], answer.step.peak_nbytes,
+                        row["peak_bytes"],
+                    )  # fmt: skip
 
 
 def main() -> None:
@@ -68,14 +76,17 @@ def main() -> None:
     for row in rows(parser.parse_args().only):
         known.append(row)
         print(
-            f"{row.gpu.split()[1]:5} {row.job:76} {row.measured_s * 1e3:7.1f} ms {row.step_error:+7.1%}   "
+            f"{row.gpu.split()[1]:5} {row.kind:8} {row.job:76} {row.measured_s * 1e3:7.1f} ms {row.step_error:+7.1%}   "
             f"memory {row.measured_nbytes / 2**30:5.2f} GiB {row.memory_error:+6.1%}",
             flush=True,
         )
-    print(
-        f"{len(known)} rows: median error of the step {median(abs(one.step_error) for one in known):.1%}, of "
-        f"memory {median(abs(one.memory_error) for one in known):.1%}"
-    )
+    for kind in sorted({row.kind for row in known}):
+        rows_of = [row for row in known if row.kind == kind]
+        steps, memories = ([abs(getattr(row, name)) for row in rows_of] for name in ("step_error", "memory_error"))
+        print(
+            f"{kind}: {len(rows_of)} rows; step {median(steps):.1%} in the median, worst {max(steps):.0%}; "
+            f"memory {median(memories):.1%}, worst {max(memories):.0%}"
+        )
 
 
 if __name__ == "__main__":
