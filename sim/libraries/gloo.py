@@ -95,12 +95,21 @@ def all_to_all(collective: Collective) -> Schedule:
 
     A rank posts its i-th message before it announces the i-th receive (alltoall.cc), on the same socket for
     both directions of a pair. By the time the last one begins its peers have announced theirs, so its
-    immediate messages precede its announcements, for which the first half of its peers wait.
+    immediate messages precede its announcements, for which the first half of its peers wait. Sockets share
+    the port, so all of its messages end, and those announcements leave, as the last one does.
     """
-    ranks = collective.ranks
-    plan, last = direct.all_to_all(collective), ranks - 1
-    peers = [(last + distance) % ranks for distance in range(1, ranks // 2 + 1)]
-    return replace(plan, algorithm="direct in turns", after={(peer, last): (last, peer) for peer in peers})
+    ranks, last = collective.ranks, _last_to_begin(collective)
+    waiting = [(last + distance) % ranks for distance in range(1, ranks // 2 + 1)]
+    after = {(peer, last): (last, (last - 1) % ranks) for peer in waiting}
+    return replace(direct.all_to_all(collective), algorithm="direct in turns", after=after)
+
+
+def _last_to_begin(collective: Collective) -> int:
+    """Return the rank that begins last: of uneven parts who sends most, whose experts had most to compute."""
+    sent = [0] * collective.ranks
+    for rank, row in enumerate(collective.splits or ()):
+        sent[rank] = sum(row) - row[rank]
+    return max(range(collective.ranks), key=lambda rank: (sent[rank], rank))
 
 
 def barrier_latencies(ranks: int) -> int:

@@ -82,6 +82,7 @@ CASES = (
     StrategyCase("context, ring", replace(_CONTEXT, context_method="ring")),
     StrategyCase("context, zigzag", replace(_CONTEXT, context_method="zigzag")),
     StrategyCase("context, all-gather", replace(_CONTEXT, context_method="all-gather")),
+    StrategyCase("context, ulysses", replace(_CONTEXT, context_method="ulysses")),
     StrategyCase("zero redundancy", _REDUNDANT),
     StrategyCase("zero redundancy accumulating", replace(_REDUNDANT, micro_batches=2, no_sync=True)),
     StrategyCase("experts", _EXPERTS),

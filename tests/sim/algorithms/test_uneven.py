@@ -53,6 +53,12 @@ def test_both_engines_agree_and_keep_the_laws(collective: Collective, algorithm:
     assert predicted == pytest.approx(expected)
 
 
+def test_gloos_all_to_all_waits_for_the_rank_that_sends_most() -> None:
+    even, busy = [[9] * 4] * 4, [[9] * 4, [9, 0, 50, 9], [9] * 4, [9] * 4]
+    assert gloo.all_to_all(Collective.uneven(even)).after == {(0, 3): (3, 2), (1, 3): (3, 2)}
+    assert gloo.all_to_all(Collective.uneven(busy)).after == {(2, 1): (1, 0), (3, 1): (1, 0)}
+
+
 def test_even_splits_are_the_even_collective() -> None:
     even = Collective("all_to_all", 4, 4 * 4 * 250, dtype="float32")
     split = Collective.uneven([[250] * 4] * 4)
