@@ -13,7 +13,6 @@ from ringside.sim.workload.decoder import decoder
 from ringside.validation.errors import summarize
 from ringside.validation.published.training import (
     data_parallel,
-    deepep,
     deepseek_trace,
     dgxc,
     internevo,
@@ -218,17 +217,6 @@ def test_whole_tables_stay_as_near_as_they_are(name: str, middle: float, worst: 
     off = errors(table.judged())
     assert median(off) < middle
     assert max(off) < worst
-
-
-def test_expert_parallel_kernels_follow_from_few_machines() -> None:
-    rows = deepep.judged()
-    assert len(rows) == 18
-    assert median(errors(rows)) < 0.05 < 0.15 < median(abs(row.rule_error) for row in rows)
-    assert max(errors(rows)) < 0.16
-    # a token's eight experts are on as many places at the most, and all on one where there is one
-    assert deepep.touched(1, 1) == 1
-    assert 3.5 < deepep.touched(4, 4) < 4
-    assert 7.5 < deepep.touched(64, 64) < 8
 
 
 def test_a_profile_of_expert_parallelism_is_bound_by_what_takes_longer() -> None:

@@ -15,7 +15,7 @@ import csv
 from functools import cache
 from pathlib import Path
 
-from ringside.validation.published.training.deepep import TOKEN_BYTES
+from ringside.sim.libraries.experts.tokens import PHASES, ExpertTokens
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
 
 
@@ -30,9 +30,10 @@ def judged() -> list[JudgedRow]:
     """Return both combines, and the span."""
     took = seconds()
     dispatch = took["dispatch in backward"]
-    combine = dispatch * TOKEN_BYTES["combine"] / TOKEN_BYTES["dispatch"]
+    token = ExpertTokens(tokens=1)
+    combine = dispatch * token.nbytes("combine") / token.nbytes("dispatch")
     waiting = took["waiting for others in both"]
-    sent = sum(took[f"{op} in {way}"] for op in TOKEN_BYTES for way in ("forward", "backward"))
+    sent = sum(took[f"{phase} in {way}"] for phase in PHASES for way in ("forward", "backward"))
     apart = took["compute"] + sent + waiting
     beside = max(took["compute"], sent + waiting)
     return [
