@@ -185,10 +185,12 @@ def test_the_published_fabric_falls_with_nodes() -> None:
 
 
 def test_places_that_change_are_counted() -> None:
-    assert DecayedSteps([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]).moved == 0
-    assert DecayedSteps([1.0, 2.0, 3.0], [5.0, 4.0, 6.0]).moved == 2
-    assert "number 2 is the fastest there, and number 1 takes 5 s" in DecayedSteps([1.0, 2.0], [5.0, 4]).note
-    assert "number 1 stays first, and takes 4 s" in DecayedSteps([1.0, 2.0], [4.0, 5.0]).note
+    assert DecayedSteps([1.0, 2.0, 3.0]).moved == 0
+    assert DecayedSteps([5.0, 4.0, 6.0]).moved == 2
+    assert "number 2 is the fastest there, and number 1 takes 5 s" in DecayedSteps([5.0, 4]).note
+    assert "number 1 stays first, and takes 4 s" in DecayedSteps([4.0, 5.0]).note
+    # five seconds on 16 GPUs cost more than eight on 8
+    assert "number 2 is the cheapest there, and number 1 takes 5 s" in DecayedSteps([5.0, 8.0], [16, 8]).note
 
 
 @pytest.mark.slow
@@ -202,5 +204,7 @@ def test_a_search_says_how_far_it_rests_on_an_unknown_fabric(table: Path) -> Non
     known = replace(question, anchor=read_anchor(str(table))).ask()
     assert not any("`anchor` TABLE" in one for one in known.notes)
     assert known.decayed is None
+    cheapest = replace(question, by="cost", tokens=1e12).ask()
+    assert any("`anchor` TABLE" in one for one in cheapest.notes)
     alone = replace(question, cluster="dgx-h100:1").ask()
     assert alone.decayed is None

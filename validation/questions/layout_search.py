@@ -165,11 +165,14 @@ def _tell_on(cluster: str, on_progress: Callable[[str], None], message: str) -> 
 def _merged(question: LayoutSearch, answers: "Sequence[RankedLayouts]") -> "RankedLayouts":
     """Return the cheapest layouts of several numbers of nodes, each named with its cluster."""
     everything, options = Searched(), dict[str, ByLayout]()
+    slowed: dict[str, float] = {}
     best: dict[str, ParallelStep | None] = {}
     for one in answers:
         on = f"--cluster {shlex.quote(one.question.cluster)} "
         options |= {on + name: layout for name, layout in one.options.items()}
         everything.ranked += [layout._replace(name=on + layout.name) for layout in one.ranked]
+        if one.decayed:
+            slowed |= zip((on + layout.name for layout in one.ranked), one.decayed.decayed_s, strict=True)
         everything.pruned += [layout._replace(name=on + layout.name) for layout in one.pruned]
         everything.left += tuple(on + name for name in one.result.left)
         best |= {everything.ranked[-len(one.ranked)].name: one.best} if one.ranked else {}
@@ -180,7 +183,17 @@ def _merged(question: LayoutSearch, answers: "Sequence[RankedLayouts]") -> "Rank
     del everything.ranked[question.top :]
     everything.best = best[everything.ranked[0].name] if everything.ranked else None
     trainings = {ranks: training for one in answers for ranks, training in one.trainings.items()}
-    return RankedLayouts(question, trainings, answers[0].budget, everything, options)
+    return RankedLayouts(
+        question, trainings, answers[0].budget, everything, options, _decayed_costs(everything.ranked, slowed)
+    )
+
+
+def _decayed_costs(ranked: Sequence[Found], slowed: Mapping[str, float]) -> DecayedSteps | None:
+    """Return the steps on a fabric that decays, ``slowed`` by name; None where it slows none of them."""
+    if not slowed.keys() & {layout.name for layout in ranked}:
+        return None
+    steps = [slowed.get(layout.name, layout.step_s) for layout in ranked]
+    return DecayedSteps(steps, [layout.job.mesh.ranks for layout in ranked])
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,23 +28,25 @@ MEASURED_ON = "dgx-h100"
 
 
 class DecayedSteps(NamedTuple):
-    """The ranked layouts' steps, in their order, on the site's fabric and on one that decays."""
+    """The ranked layouts' steps, in their order, on a fabric that decays.
 
-    steady_s: Sequence[float]
+    ``gpus`` are those of each layout where they are ranked by cost.
+    """
+
     decayed_s: Sequence[float]
+    gpus: Sequence[int] = ()
 
     @property
     def moved(self) -> int:
         """The number of places that another layout takes."""
-        order = sorted(range(len(self.decayed_s)), key=self.decayed_s.__getitem__)
-        return sum(place != layout for place, layout in enumerate(order))
+        return sum(place != layout for place, layout in enumerate(self._order))
 
     @property
     def note(self) -> str:
         """What the order rests on, in a sentence."""
-        best = self.decayed_s.index(min(self.decayed_s)) + 1
+        best, kind = self._order[0] + 1, "cheapest" if self.gpus else "fastest"
         first = (
-            f"number {best} is the fastest there, and number 1" if best > 1 else "number 1 stays first, and"
+            f"number {best} is the {kind} there, and number 1" if best > 1 else "number 1 stays first, and"
         )
         return (
             "bandwidth between machines is assumed not to fall with their number; measure it by nodes "
@@ -52,6 +54,12 @@ class DecayedSteps(NamedTuple):
             f"as nanotron's, {self.moved} of these {len(self.decayed_s)} places change: {first} takes "
             f"{format_duration(self.decayed_s[0], 4)}"
         )
+
+    @property
+    def _order(self) -> list[int]:
+        gpus = self.gpus or [1] * len(self.decayed_s)
+        ranked_by = [seconds * count for seconds, count in zip(self.decayed_s, gpus, strict=True)]
+        return sorted(range(len(ranked_by)), key=ranked_by.__getitem__)
 
 
 @cache
@@ -77,6 +85,4 @@ def decayed(ranked: Sequence[Found], libraries: Libraries) -> DecayedSteps | Non
         libraries.name, libraries.cluster, libraries.values, libraries.ranks, libraries.network,
         replace(calibration, fabric=factors()), libraries.placement,
     )  # fmt: skip
-    return DecayedSteps(
-        [one.step_s for one in ranked], [play_parallel(one.job, slow).step_s for one in ranked]
-    )
+    return DecayedSteps([play_parallel(one.job, slow).step_s for one in ranked])
