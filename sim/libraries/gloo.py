@@ -9,6 +9,7 @@ latency; later ones, as a rule, are not: see `ringside.sim.libraries.rules.RENDE
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from math import inf
 
 import numpy as np
 
@@ -90,26 +91,32 @@ def broadcast(collective: Collective) -> Schedule:
     return Schedule(collective, "binomial_tree", even_chunks(collective), steps)
 
 
-def all_to_all(collective: Collective) -> Schedule:
+def all_to_all(collective: Collective, window: float = inf) -> Schedule:
     """Build direct sends between all ranks, all messages at once; the last rank begins last.
 
     A rank posts its i-th message before it announces the i-th receive (alltoall.cc), on the same socket for
     both directions of a pair. By the time the last one begins its peers have announced theirs, so its
-    immediate messages precede its announcements, for which the first half of its peers wait. Sockets share
-    the port, so all of its messages end, and those announcements leave, as the last one does.
+    immediate messages precede its announcements, for which the first half of its peers wait. Messages within
+    a socket's ``window`` are in the port at once, and an announcement leaves when all of them have; of larger
+    ones, which take turns window by window, when that to the same peer has.
     """
-    ranks, last = collective.ranks, _last_to_begin(collective)
+    ranks = collective.ranks
+    last, largest = _last_to_begin(collective)
     waiting = [(last + distance) % ranks for distance in range(1, ranks // 2 + 1)]
-    after = {(peer, last): (last, (last - 1) % ranks) for peer in waiting}
+    after = {(peer, last): (last, (last - 1) % ranks if largest <= window else peer) for peer in waiting}
     return replace(direct.all_to_all(collective), algorithm="direct in turns", after=after)
 
 
-def _last_to_begin(collective: Collective) -> int:
-    """Return the rank that begins last: of uneven parts who sends most, whose experts had most to compute."""
-    sent = [0] * collective.ranks
-    for rank, row in enumerate(collective.splits or ()):
-        sent[rank] = sum(row) - row[rank]
-    return max(range(collective.ranks), key=lambda rank: (sent[rank], rank))
+def _last_to_begin(collective: Collective) -> tuple[int, float]:
+    """Return the rank that begins an all-to-all last, and the bytes of its largest message.
+
+    Of uneven parts it is who sends most, whose experts had most to compute.
+    """
+    if collective.splits is None:
+        return collective.ranks - 1, collective.nbytes / collective.ranks
+    sent = [[*row[:rank], *row[rank + 1 :]] for rank, row in enumerate(collective.splits)]
+    last = max(range(collective.ranks), key=lambda rank: (sum(sent[rank]), rank))
+    return last, max(sent[last], default=0) * collective.itemsize
 
 
 def barrier_latencies(ranks: int) -> int:
@@ -194,13 +201,15 @@ BUILDS = {
 torch.distributed's own."""
 
 
-def schedule(collective: Collective, algorithm: str = "auto") -> Schedule:
-    """Return the library's own schedule; a ring may be requested by name."""
+def schedule(collective: Collective, algorithm: str = "auto", window: float = inf) -> Schedule:
+    """Return the library's own schedule over sockets of this window; a ring may be requested by name."""
     if collective.kind not in BUILDS or algorithm not in ("auto", "ring"):
         raise ValueError(
             f"no model of {algorithm} {collective.kind} in gloo; it has {', '.join(BUILDS)} "
             f"with --algorithm auto"
         )
+    if collective.kind == "all_to_all":
+        return all_to_all(collective, window)
     return BUILDS[collective.kind](collective)
 
 
@@ -225,8 +234,8 @@ class Gloo(Scheduled):
         return Candidate(self.algorithm)
 
     def schedule(self, collective: Collective, candidate: Candidate) -> Schedule:
-        """Return the library's own schedule."""
-        return schedule(collective, candidate.algorithm)
+        """Return the library's own schedule, over the topology's sockets."""
+        return schedule(collective, candidate.algorithm, self.graph.graph.get("window", inf))
 
     def launch_s(self, collective: Collective) -> float:
         """Return the seconds before the first message can leave: see `startup_s`."""

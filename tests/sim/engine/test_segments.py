@@ -166,12 +166,12 @@ def test_credits_still_hold_messages_back() -> None:
     assert simulate(replace(plan, credits=1), graph).time_s >= simulate(plan, graph).time_s
 
 
-def test_in_gloos_all_to_all_the_last_ranks_first_peers_answer_after_its_last_message() -> None:
+def test_in_gloos_all_to_all_the_last_ranks_first_peers_answer_after_its_messages() -> None:
     def in_parts(plan: Schedule, *transport: int) -> float:
         return simulate(plan, network(plan.ranks, *transport, latency=0.0)).time_s / (2**20 / BANDWIDTH)
 
-    def of_gloo(ranks: int) -> Schedule:
-        return gloo.all_to_all(Collective("all_to_all", ranks, ranks * 2**20))
+    def of_gloo(ranks: int, *window: int) -> Schedule:
+        return gloo.all_to_all(Collective("all_to_all", ranks, ranks * 2**20), *window)
 
     plain = schedule("direct", Collective("all_to_all", 3, 3 * 2**20))
     assert in_parts(plain, 1024, 8192) == pytest.approx(2, rel=0.01)
@@ -180,6 +180,9 @@ def test_in_gloos_all_to_all_the_last_ranks_first_peers_answer_after_its_last_me
     # half of the last rank's peers, rounded down, send to it when all of its own messages have left
     for ranks, parts in ((3, 3), (4, 5), (6, 8)):
         assert in_parts(of_gloo(ranks), 1024, 8192) == pytest.approx(parts, rel=0.01)
+    # larger than a window they take turns, so those to its first peers leave a little earlier
+    assert 2.5 < in_parts(of_gloo(3, 8192), 1024, 8192) < 3
+    assert 4.5 < in_parts(of_gloo(4, 8192), 1024, 8192) < 5
 
 
 def test_only_gloos_all_gather_keeps_its_first_announcement_waiting_behind_its_own_data() -> None:
