@@ -7,6 +7,7 @@ class Gemm(NamedTuple):
     """Matrix products of m x k by k x n elements, ``products`` of them in one launch.
 
     ``accumulates`` says that results are added to float32 ones, as gradients of several micro-batches.
+    ``casts`` says that factors of fewer than 16 bits are cast first, as part of the product.
     """
 
     m: int
@@ -14,6 +15,7 @@ class Gemm(NamedTuple):
     k: int
     products: int = 1
     accumulates: bool = False
+    casts: bool = True
 
     @property
     def flops(self) -> float:

@@ -9,7 +9,7 @@ from typing import Protocol
 from ringside.sim.compute.grids import GroupedRates, Rates, attention_rates, product_rates
 from ringside.sim.compute.kernels import Flash, Gemm, Kernel, Scores, Streaming
 from ringside.sim.compute.stacks import STACKS, Stack
-from ringside.sim.compute.waves import NBYTES, wave_rate
+from ringside.sim.compute.waves import CAST_NBYTES, NBYTES, full_wave_share, wave_rate
 from ringside.sim.workload.devices import (
     COMPUTE_EFFICIENCY,
     NARROW,
@@ -127,7 +127,8 @@ class Prices:
     faster than ``flash_2``. ``attention`` and ``batched`` are flat rates (FLOP/s) of flash attention and of
     products with scores, by default those of other products, ``speed`` the share of all rates that is
     reached. ``backward`` is the time of flash attention's backward over forward's. A memory-bound kernel
-    takes ``launch_s`` besides its bytes.
+    takes ``launch_s`` besides its bytes. Rates of products include a cast of the first factor that moves
+    ``cast_nbytes`` for each element; the product itself has ``full_wave`` FLOP/s where it fills the GPU.
     """
 
     roofline: Roofline
@@ -140,6 +141,8 @@ class Prices:
     backward: float = 2.0
     launch_s: float = 0.0
     speed: float = 1.0
+    cast_nbytes: float = 0.0
+    full_wave: float = 0.0
 
     def seconds(self, kernel: Kernel) -> float:
         """Return the seconds of a kernel."""
@@ -147,11 +150,17 @@ class Prices:
             return kernel.nbytes / self.roofline.bytes_per_s + kernel.launches * self.launch_s
         streamed = kernel.elements * self.roofline.itemsize / self.roofline.bytes_per_s
         if isinstance(kernel, Gemm):
-            return max(kernel.flops / (self.speed * self._gemm_rate(kernel)), streamed)
+            computed = kernel.flops / (self.speed * self._gemm_rate(kernel))
+            return max(computed * (1 if kernel.casts else self._uncast(kernel)), streamed)
         if isinstance(kernel, Scores):
             return max(kernel.flops / (self.speed * (self.batched or self.roofline.flops_per_s)), streamed)
         computed = kernel.flops / (self.speed * self._flash_rate(kernel))
         return max(computed, streamed) * (self.backward if kernel.backward else 1.0)
+
+    def _uncast(self, kernel: Gemm) -> float:
+        """Return the share of a product's time without the cast of its first factor, in full waves."""
+        cast_s = self.cast_nbytes * kernel.products * kernel.m * kernel.k / self.roofline.bytes_per_s
+        return 1 / (1 + cast_s * self.full_wave / kernel.flops)
 
     def _gemm_rate(self, kernel: Gemm) -> float:
         if self.products is None:
@@ -224,6 +233,8 @@ def prices_on(
         backward=BACKWARD,
         launch_s=(rates and rates.launch_s) or LAUNCH_S,
         speed=speed,
+        cast_nbytes=CAST_NBYTES if rates is None and waves.itemsize < 2 else 0.0,
+        full_wave=waves.peak * full_wave_share(waves.peak, waves.multiprocessors),
     )
 
 

@@ -38,10 +38,15 @@ class PassCosts:
         return self.computing.seconds(Gemm(rows, product.inputs, product.outputs, count))
 
     def weight_gradient(self, product: Product, *, tokens: int | None = None, count: int = 1) -> float:
-        """Return the seconds of the gradient of a product's weight."""
+        """Return the seconds of the gradient of a product's weight, whose factors are already cast.
+
+        Forward cast its input, and the input's gradient that of its output, each with its transpose in one
+        kernel (``cast_transpose`` of TransformerEngine).
+        """
         rows = self.tokens if tokens is None else tokens
         added = self.computing.stack.accumulates
-        return self.computing.seconds(Gemm(product.outputs, product.inputs, rows, count, added))
+        one = Gemm(product.outputs, product.inputs, rows, count, accumulates=added, casts=False)
+        return self.computing.seconds(one)
 
     def gradients(self, product: Product) -> float:
         """Return the seconds of both gradients."""

@@ -21,12 +21,13 @@ from ringside.sim.compute.prices import (
     prices_on,
 )
 from ringside.sim.compute.stacks import find_stack
+from ringside.sim.compute.waves import CAST_NBYTES
 from ringside.sim.workload.devices import DEVICES, device, short_name
 
 GPUS = st.sampled_from(sorted(DEVICES))
 PRECISIONS = st.sampled_from(["bf16", "fp16", "fp32", "fp8", "mxfp8", "nvfp4"])
 WIDTHS = st.sampled_from([64, 100, 512, 1000, 4096, 5120, 14336, 128256])
-GEMMS = st.builds(Gemm, WIDTHS, WIDTHS, WIDTHS, st.sampled_from([1, 8]), st.booleans())
+GEMMS = st.builds(Gemm, WIDTHS, WIDTHS, WIDTHS, st.sampled_from([1, 8]), st.booleans(), st.booleans())
 FLASH = st.builds(
     Flash, st.sampled_from([1, 8, 64]), st.sampled_from([128, 2048, 8192]), st.sampled_from([128, 256]),
     st.booleans(), st.booleans(), st.sampled_from([2, 3]),
@@ -34,6 +35,7 @@ FLASH = st.builds(
 
 
 GEMM = Gemm(4096, 4096, 4096)
+LARGE_GEMM = Gemm(8192, 8192, 8192)
 NOISE = 0.1
 """Measured grids contradict themselves by as much: a larger product that took less."""
 
@@ -131,6 +133,17 @@ def test_the_overhead_of_a_stack_is_on_every_kernel() -> None:
     assert replace(slower, overhead=2.0).streamed_s(1000, 4) == 2 * StackOnGpu(prices, stack).streamed_s(
         1000, 4
     )
+
+
+def test_factors_that_are_cast_already_save_the_cast_and_never_beat_the_peak() -> None:
+    gpu = device("h100")
+    prices, cast_s = prices_on(gpu, "fp8"), CAST_NBYTES * 8192 * 8192 / gpu.streaming
+    saved_s = prices.seconds(LARGE_GEMM) - prices.seconds(LARGE_GEMM._replace(casts=False))
+    assert saved_s == pytest.approx(cast_s, rel=0.05)
+    narrow = Gemm(8192, 128, 8192, casts=False)
+    assert prices.seconds(narrow) >= narrow.flops / gpu.peak("fp8")
+    wide = prices_on(gpu, "bf16")
+    assert wide.seconds(LARGE_GEMM) == wide.seconds(LARGE_GEMM._replace(casts=False))
 
 
 def test_the_less_is_known_the_wider_a_band() -> None:
