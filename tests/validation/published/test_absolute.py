@@ -216,7 +216,7 @@ def test_tables_are_those_that_judge_from_a_row_or_from_none() -> None:
         {table.name for table in training_tables(absolute=absolute)} for absolute in (False, True)
     )
     assert {"known", "megatron_bridge"} <= without - with_row
-    assert {"ddp", "zero_bubble"} <= with_row - without
+    assert {"ddp", "fp8"} <= with_row - without
     assert "megatron" in with_row & without
     with pytest.raises(ValueError, match="unknown table 'ddp'"):
         training_tables(["ddp"], absolute=True)
