@@ -257,12 +257,14 @@ def check(program: Program, roles: Sequence[int] | None = None) -> Verdict:
 def _by_roles(program: Program, roles: Sequence[int]) -> Verdict:
     """Prove a program by its declared roles, of which few lists are made."""
     count = sum(len(program.operations(rank)) * alike for rank, alike in Counter(roles).items())
-    sentences = never_ends(program, roles)
-    if sentences:
-        return Verdict(HANGS, sentences, count, frozenset({HANGS}))
-    if overlaps(program, roles) and (sentences := never_ends(program, roles, serial=True)):
-        return Verdict(UNSAFE, (*sentences, ONE_KERNEL), count, frozenset({ENDS, HANGS}))
-    return Verdict(PROVED, (), count, frozenset({ENDS}))
+    serial = overlaps(program, roles)
+    sentences = never_ends(program, roles, serial=serial)
+    if not sentences:  # what ends one by one also ends where less waits
+        return Verdict(PROVED, (), count, frozenset({ENDS}))
+    side_by_side = never_ends(program, roles) if serial else sentences
+    if side_by_side:
+        return Verdict(HANGS, side_by_side, count, frozenset({HANGS}))
+    return Verdict(UNSAFE, (*sentences, ONE_KERNEL), count, frozenset({ENDS, HANGS}))
 
 
 Found = tuple[str, list[str], set[str]]

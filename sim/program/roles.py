@@ -22,8 +22,9 @@ its groups must do what their representatives do, and meet the same roles.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -298,7 +299,7 @@ class _Claims:
     def __init__(self, program: Program, roles: tuple[int, ...]) -> None:
         self._program = program
         self._roles = roles
-        self._seen: dict[int, list[tuple[object, Operation]]] = {}
+        self._seen: dict[int, list[object]] = {}
         self._mixes: dict[Group, tuple[tuple[int, int], ...]] = {}
         self._checked: set[int] = set()
 
@@ -306,10 +307,10 @@ class _Claims:
         """Return a representative's peers: its messages', and the first of each role in its groups."""
         met: set[int] = set()
         groups: set[Group] = set()
-        for one in self._program.operations(representative):
-            met.update(_peers(one.action))
-            if isinstance(one.action, Call | Join):
-                groups.add(one.action.group)
+        for action in _distinct_actions(self._program.operations(representative)):
+            met.update(_peers(action))
+            if isinstance(action, Call | Join):
+                groups.add(action.group)
         for group in groups:
             of_roles: dict[int, int] = {}
             for rank in group.ranks:
@@ -325,45 +326,39 @@ class _Claims:
         self._checked.add(rank)
         stands = self._roles[rank]
         own, its = self._list(rank), self._list(stands)
-        for (what, one), (wanted, _) in zip(own, its, strict=False):
+        if own == its:
+            return
+        operations = [one for one in self._program.operations(rank) if not isinstance(one.action, NewGroup)]
+        for what, wanted, one in zip(own, its, operations, strict=False):
             if what != wanted:
                 raise ValueError(self._error(rank, stands, f"differs: {one.name} ({one.where})"))
-        if len(own) != len(its):
-            raise ValueError(self._error(rank, stands, f"has {len(own)} operations instead of {len(its)}"))
+        raise ValueError(self._error(rank, stands, f"has {len(own)} operations instead of {len(its)}"))
 
     def _error(self, rank: int, stands: int, what: str) -> str:
         return f"{self._program.name}: rank {rank} declares the role of rank {stands}, but {what}"
 
-    def _list(self, rank: int) -> list[tuple[object, Operation]]:
+    def _list(self, rank: int) -> list[object]:
         """Describe a rank's list in terms that are equal for all ranks of a role."""
         if rank not in self._seen:
             self._seen[rank] = list(self._described(rank))
         return self._seen[rank]
 
-    def _described(self, rank: int) -> Iterator[tuple[object, Operation]]:
-        places: list[int] = []
-        lanes: dict[str | None, int] = {None: -1}
+    def _described(self, rank: int) -> Iterator[object]:
+        operations = self._program.operations(rank)
         groups: dict[Group, int] = {}
-        actions: dict[int, tuple[object, ...]] = {}  # a list has few that differ
-        count = 0
-        for one in self._program.operations(rank):
-            places.append(count)
-            action = one.action
+        actions = {
+            id(action): self._described_action(rank, action, groups)
+            for action in _distinct_actions(operations)  # a list has few
+        }
+        lanes: dict[str | None, int] = {None: -1}
+        is_own = [not isinstance(one.action, NewGroup) for one in operations]
+        places = None if all(is_own) else [*accumulate(is_own, initial=0)]
+        for one in operations:
+            action, lane, after, holds, *_ = one
             if isinstance(action, NewGroup):
                 continue
-            count += 1
-            known = actions.get(id(action))
-            if known is None or known[0] is not action:
-                known = actions[id(action)] = (action, *self._described_action(rank, action, groups))
-            yield (
-                (
-                    known[1:],
-                    lanes.setdefault(one.lane, len(lanes)),
-                    tuple(places[earlier] for earlier in one.after),
-                    one.holds,
-                ),
-                one,
-            )
+            numbers = after if places is None else tuple(places[earlier] for earlier in after)
+            yield actions[id(action)], lanes.setdefault(lane, len(lanes)), numbers, holds
 
     def _described_action(self, rank: int, action: Any, groups: dict[Group, int]) -> tuple[object, ...]:
         """Describe an action; ``groups`` are numbers of the rank's groups so far."""
@@ -381,6 +376,12 @@ class _Claims:
             counts = Counter(self._roles[rank] for rank in group.ranks)
             self._mixes[group] = tuple(sorted(counts.items()))
         return self._mixes[group]
+
+
+def _distinct_actions(operations: Sequence[Operation]) -> Iterable[Any]:
+    """Return actions of a list in their order, each object once, without calls of new_group."""
+    distinct = {id(one.action): one.action for one in operations}
+    return [action for action in distinct.values() if not isinstance(action, NewGroup)]
 
 
 def _peers(action: Any) -> list[int]:

@@ -232,6 +232,6 @@ def _with_action(one: Operation, actions: Sequence[Action], numbers: tuple[int, 
     if not numbers:
         return one
     if len(numbers) == 1:
-        return one._replace(action=actions[numbers[0]])
+        return Operation(actions[numbers[0]], *one[1:])
     parts = tuple(part for number in numbers if isinstance(part := actions[number], Send | Recv))
-    return one._replace(action=Together(parts[0].group, parts))
+    return Operation(Together(parts[0].group, parts), *one[1:])

@@ -10,12 +10,11 @@ from ringside.sim.compute.grids import read_rates
 from ringside.sim.disturbance.study import libraries_under
 from ringside.sim.goodput.cost import Cost
 from ringside.sim.libraries.find import LIBRARIES
-from ringside.sim.program.operations import Call
 from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.questions.disturbed_time import DisturbedTime, draw_programs
 from ringside.sim.questions.question import QuestionError, options_of
 from ringside.sim.recorded.file import is_job_file, read_job
-from ringside.sim.recorded.job import RecordedJob
+from ringside.sim.recorded.job import GroupCall, RecordedJob
 from ringside.sim.recorded.prices import OperatorPrices
 from ringside.sim.recorded.ranks import on_ranks
 from ringside.sim.recorded.step import RecordedStep, RecordedTraining, posted
@@ -91,9 +90,9 @@ class RecordedOrLaunched(LaunchedTraining):
         spread = SPREAD if self.spread is None else self.spread
         own = RecordedTraining(
             self.recorded, self.libraries, prices.seconds,
-            factor=1 + spread * expected_maximum(self.recorded.ranks), launch_s=self._launch_s,
+            factor=1 + spread * expected_maximum(self.recorded.ranks),
+            contention=self._contention(self.recorded, gpu), launch_s=self._launch_s,
         )  # fmt: skip
-        own = replace(own, contention=self._contention(own, gpu))
         if self.throughput is None:
             return own
         from ringside.validation.pace import recorded_pace
@@ -106,20 +105,19 @@ class RecordedOrLaunched(LaunchedTraining):
         assert self.recorded is not None
         return OPERATOR_S if self.host_ms is None else self.host_ms * 1e-3 / max(posted(self.recorded), 1)
 
-    def _contention(self, training: RecordedTraining, gpu: Device) -> float:
+    def _contention(self, job: RecordedJob, gpu: Device) -> float:
         """Return the share of compute that a collective of the largest group takes."""
         if self.contention is not None:
             return self.contention
-        groups = {
-            one.action.group
-            for recorded in training.job.recorded
-            for one in training.program.operations(recorded.rank)
-            if isinstance(one.action, Call) and len(one.action.group.ranks) > 1
+        groups = {group.name: group for group in job.groups}
+        called = {
+            (action.group, groups[action.group].of(one.rank) or ())
+            for one in job.recorded
+            for action in one.actions
+            if isinstance(action, GroupCall)
         }
-        if not groups:
-            return 0.0
-        largest = max(groups, key=lambda group: (len(group.ranks), group.name))
-        return contention(training.libraries.of(largest.ranks), gpu)
+        _, largest = max(called, key=lambda group: (len(group[1]), group), default=("", ()))
+        return contention(self.libraries.of(largest), gpu) if len(largest) > 1 else 0.0
 
     @property
     def recorded_computing(self) -> str:
