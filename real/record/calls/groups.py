@@ -139,7 +139,7 @@ def _open(line: str | None, description: str | None) -> None:
 
 def _join(members: tuple[int, ...], name: str, description: str | None, backend: Any) -> Any:
     """Return the group of some ranks; no group of others is made, which a large job has thousands of."""
-    if dist.get_rank() not in members:
+    if _recorded("RANK") not in members:
         return dist.GroupMember.NON_GROUP_MEMBER
     group = _new_group(list(members), backend="fake", group_desc=description)
     _names[group] = name

@@ -5,7 +5,7 @@ which autograd numbers in order. Layers that are recomputed in backward are part
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, wraps
 from typing import Any, NamedTuple
@@ -24,6 +24,17 @@ NOTE = "torch.compile: kernels that memory bounds are fused by rule"
 
 _EAGER = ("eager", "aot_eager")
 """Backends that fuse nothing."""
+
+
+class TensorForm(NamedTuple):
+    """A tensor's place in its storage, and what is distinct."""
+
+    place: tuple[Any, ...]
+    tensor: Shaped
+
+
+_Formed = tuple[Any, TensorForm]
+"""A tensor, and its form."""
 
 
 class SeenTensor(NamedTuple):
@@ -79,8 +90,13 @@ class Regions:
                 self.returned.add(number)
         return result
 
-    def see(self, entry: int, reads: Iterable[Any], writes: Iterable[Any]) -> None:
+    def see(self, entry: int, reads: Sequence[Any], writes: Sequence[Any]) -> None:
         """Remember what an entry reads and writes."""
+        if self._begins:
+            self.see_formed(entry, *([(one, form(one)) for one in some] for some in (reads, writes)))
+
+    def see_formed(self, entry: int, reads: Iterable[_Formed], writes: Iterable[_Formed]) -> None:
+        """Do `see` with tensors whose form is known."""
         if self._begins:
             self.flows[entry] = Flow(self._part(), tuple(_seen(reads)), tuple(_seen(writes)))
 
@@ -144,14 +160,18 @@ def _next_node() -> int:
     return torch._C._autograd._get_sequence_nr()
 
 
-def _seen(tensors: Iterable[Any]) -> Iterable[SeenTensor]:
-    for one in tensors:
+def form(tensor: Any) -> TensorForm:
+    """Return the form of a tensor."""
+    shape, stride = tuple(tensor.shape), tensor.stride()
+    return TensorForm((tensor.storage_offset(), shape, stride), _distinct(shape, stride, tensor.dtype))
+
+
+def _seen(tensors: Iterable[_Formed]) -> Iterable[SeenTensor]:
+    for one, its in tensors:
         storage = one.untyped_storage()
         number = TAPE.number_of(storage)
         if number is not None:
-            shape, stride = tuple(one.shape), one.stride()
-            place = (one.storage_offset(), shape, stride)
-            yield SeenTensor(number, storage.nbytes(), place, _distinct(shape, stride, one.dtype))
+            yield SeenTensor(number, storage.nbytes(), *its)
 
 
 @cache

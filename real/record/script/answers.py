@@ -4,7 +4,8 @@ PyTorch's fake tensors derive shapes in Python, which took most of a recording's
 with its numbers, and its tensors' sizes, strides, devices and types.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from ringside.real.record.rules.regions import TensorForm, form
 from ringside.real.record.script import values
 from ringside.sim.recorded.job import Operator
 
@@ -30,6 +32,14 @@ _PLAIN = {
     *(int, float, bool, complex, str, type(None)),
     *(torch.dtype, torch.device, torch.layout, torch.memory_format),
 }
+
+_TENSORS = (torch.Tensor, torch.nn.Parameter)
+
+_UNSEEN: frozenset[type] = frozenset()
+"""Types of arguments whose value an answer is not up to."""
+
+_UNSEEN_IN_PLACE = frozenset({float})
+"""Those of an operator that returns but what it changes: an optimizer's rates differ from step to step."""
 
 
 class OperatorCall(NamedTuple):
@@ -82,17 +92,23 @@ class OperatorAnswer:
     """Whether numbers of the result may be known, or those of an argument change."""
     operator: Operator | None
     """What the call puts on the tape, None for nothing."""
+    written: tuple[int, ...] = ()
+    """Places of tensors of the device that it returns or changes, among the items and then the arguments."""
+    reads: tuple[TensorForm, ...] = ()
+    writes: tuple[TensorForm, ...] = ()
 
-    def again(self, fakes: Sequence[Any]) -> Any:
-        """Return the answer to another question like the first."""
+    def again(self, fakes: Sequence[Any]) -> tuple[Any, list[Any]]:
+        """Return the answer to another question like the first, and what of the device it has written."""
         owners = fakes
         if self.storages:
             owners = [*fakes, *(torch.empty(one, dtype=torch.uint8, device=_META) for one in self.storages)]
-        result = [
+        items = [
             one.again(owners) if type(one) is _Made else fakes[one.place] if type(one) is _Given else one
             for one in self.items
         ]
-        return result[0] if self.kind is None else result if self.kind is list else tuple(result)
+        count = len(items)
+        written = [items[one] if one < count else fakes[one - count] for one in self.written]
+        return items[0] if self.kind is None else items if self.kind is list else tuple(items), written
 
 
 class _Given(NamedTuple):
@@ -113,12 +129,13 @@ def question(func: Any, args: Any, kwargs: Any) -> OperatorCall | None:
     if is_product(func):
         parts.append(allows_tf32(func))
     fakes: list[Any] = []
+    unseen = _UNSEEN_IN_PLACE if _is_in_place(func) else _UNSEEN
     with torch._C.DisableTorchFunctionSubclass():
-        if not _add(args, parts, fakes):
+        if not _add(args, parts, fakes, unseen):
             return None
         for name, value in kwargs.items():
             parts.append(name)
-            if not _add((value,), parts, fakes):
+            if not _add((value,), parts, fakes, unseen):
                 return None
     return OperatorCall(tuple(parts), fakes)
 
@@ -128,16 +145,16 @@ def of(func: Any, args: Any, kwargs: Any) -> Any:
     call = question(func, args, kwargs)
     known = None if call is None else ANSWERS.get(call.key)
     if call is not None and known is not None:
-        return known.again(call.fakes)
+        return known.again(call.fakes)[0]
     with values.FAKE:
         result = func(*args, **kwargs)
     if call is not None:
-        remember(call, func, result, None)
+        remember(call, func, result)
     return result
 
 
-def _add(some: Iterable[Any], parts: list[Any], fakes: list[Any]) -> bool:
-    """Add arguments to a question; return whether they can be compared."""
+def _add(some: Iterable[Any], parts: list[Any], fakes: list[Any], unseen: Collection[type]) -> bool:
+    """Add arguments to a question, those of ``unseen`` types without value; return if all can be compared."""
     for one in some:
         kind = type(one)
         if kind is FakeTensor:
@@ -146,10 +163,12 @@ def _add(some: Iterable[Any], parts: list[Any], fakes: list[Any]) -> bool:
             fakes.append(one)
             parts.append(_seen(one))
         elif kind in _PLAIN:
-            parts.append((kind, one))  # as 1, 1.0 and True are equal
-        elif isinstance(one, list | tuple):
+            parts.append(kind if kind in unseen else (kind, one))  # as 1, 1.0 and True are equal
+        elif kind in _TENSORS and one.device.type == "meta":
+            parts.append((one.shape, one.stride(), one.dtype, one.requires_grad))
+        elif isinstance(one, (list, tuple)):
             parts.append(len(one))
-            if not _add(one, parts, fakes):
+            if not _add(one, parts, fakes, unseen):
                 return False
         else:
             return False
@@ -161,6 +180,12 @@ def _seen(one: Any) -> tuple[Any, ...]:
         one.shape, one.stride(), one.dtype, one.fake_device, one.storage_offset(), one.requires_grad,
         one.is_conj(), one.is_neg(),
     )  # fmt: skip
+
+
+@cache
+def _is_in_place(func: Any) -> bool:
+    """Return whether an operator returns nothing but tensors that it changes."""
+    return all(one.alias_info is not None and one.alias_info.is_write for one in func._schema.returns)
 
 
 @cache
@@ -182,24 +207,33 @@ def allows_tf32(func: Any) -> bool:
     return bool(own.fp32_precision == "tf32")
 
 
-def remember(call: OperatorCall, func: Any, result: Any, operator: Operator | None) -> None:
-    """Remember what an operator returned and put on the tape, if another such call would return the same."""
+def remember(
+    call: OperatorCall, func: Any, result: Any, operator: Operator | None = None, written: Sequence[Any] = ()
+) -> None:
+    """Remember what an operator returned, put on the tape and wrote, if another such call does the same."""
     kind = type(result) if isinstance(result, list | tuple) else None
     items = list(result) if kind else [result]
     tensors = [one for one in items if isinstance(one, torch.Tensor)]
-    given = set(map(id, call.fakes))
+    given = {id(one): place for place, one in enumerate(call.fakes)}
     if kind not in (None, list, tuple) or not all(id(one) in given or _can_be_made(one) for one in items):
         return
-    owners = [one.untyped_storage()._cdata for one in call.fakes]
-    storages = []
+    owners: dict[int, int] = {}
+    for place, one in enumerate(call.fakes):
+        owners.setdefault(one.untyped_storage()._cdata, place)
+    shared = Counter(one.untyped_storage()._cdata for one in tensors)
+    storages: list[int] = []
     for one in tensors:
         storage = one.untyped_storage()
-        if storage._cdata not in owners and not _is_alone(one, tensors):
-            owners.append(storage._cdata)
+        if storage._cdata not in owners and (shared[storage._cdata] > 1 or not _fills(one, storage)):
+            owners[storage._cdata] = len(call.fakes) + len(storages)
             storages.append(storage.nbytes())
-    answered = [_item(one, call.fakes, owners) if isinstance(one, torch.Tensor) else one for one in items]
+    answered = [_item(one, given, owners) if isinstance(one, torch.Tensor) else one for one in items]
     has_numbers = func._schema.is_mutable or not tensors or values.may_be_known(tensors)
-    ANSWERS[call.key] = OperatorAnswer(kind, answered, storages, has_numbers, operator)
+    places = {id(one): place for place, one in reversed([*enumerate((*items, *call.fakes))])}
+    ANSWERS[call.key] = OperatorAnswer(
+        kind, answered, storages, has_numbers, operator, tuple(places[id(one)] for one in written),
+        tuple(map(form, call.fakes)), tuple(map(form, written)),
+    )  # fmt: skip
 
 
 def _can_be_made(one: Any) -> bool:
@@ -216,22 +250,17 @@ def _can_be_made(one: Any) -> bool:
     )
 
 
-def _is_alone(one: torch.Tensor, tensors: Sequence[torch.Tensor]) -> bool:
-    """Return whether a tensor has a storage of its own, and fills it."""
-    storage = one.untyped_storage()
-    others = [other for other in tensors if other.untyped_storage()._cdata == storage._cdata]
+def _fills(one: torch.Tensor, storage: Any) -> bool:
+    """Return whether a tensor is as large as its storage."""
     alike = torch.empty_strided(one.shape, one.stride(), dtype=one.dtype, device=_META)
-    is_filled = not one.storage_offset() and alike.untyped_storage().nbytes() == storage.nbytes()
-    return len(others) == 1 and is_filled
+    return not one.storage_offset() and bool(alike.untyped_storage().nbytes() == storage.nbytes())
 
 
-def _item(one: Any, fakes: Sequence[Any], owners: Sequence[int]) -> Any:
+def _item(one: Any, given: Mapping[int, int], owners: Mapping[int, int]) -> Any:
     """Return a tensor of a result as an answer has it."""
-    for place, given in enumerate(fakes):
-        if one is given:
-            return _Given(place)
-    storage = one.untyped_storage()._cdata
+    if id(one) in given:
+        return _Given(given[id(one)])
     return _Made(
         tuple(one.shape), one.stride(), one.dtype, one.fake_device, one.storage_offset(), one.is_conj(),
-        one.is_neg(), owners.index(storage) if storage in owners else None,
+        one.is_neg(), owners.get(one.untyped_storage()._cdata),
     )  # fmt: skip

@@ -78,9 +78,9 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
         if func is _DEVICE and type(args[0]) is FakeTensor:
             return args[0].device  # C++ asks this more often than all else together
+        kwargs = kwargs or {}
         for one in types:
             if one is not FakeTensor and one is not torch.Tensor and one is not torch.nn.Parameter:
                 return NotImplemented
@@ -133,14 +133,14 @@ def _answered(call: answers.OperatorCall, func: Any, args: Any, kwargs: Any) -> 
     if known is None:
         return _on_device(func, args, kwargs, fakes, fakes, call)
     _wait_for_flights(fakes)
-    result = known.again(fakes)
+    result, written = known.again(fakes)
     if known.has_numbers or values.has_decided():
         values.compute_twins(func, args, kwargs, fakes, result)
-    outputs = _written(func, args, kwargs, result)
-    for one in outputs:
+    for one in written:
         TAPE.keep(one.untyped_storage())
     if known.operator is not None:
-        REGIONS.see(TAPE.post(known.operator), fakes, outputs)
+        reads, writes = zip(fakes, known.reads, strict=True), zip(written, known.writes, strict=True)
+        REGIONS.see_formed(TAPE.post(known.operator), reads, writes)
     return result
 
 
@@ -177,10 +177,11 @@ def _on_device(
         return _by_host(func, args, kwargs, fakes)
     values.compute_twins(func, args, kwargs, fakes, result)
     routing.choose(func, args, kwargs, result)
-    operator = _post(func, args, kwargs, tensors, result)
+    written = _written(func, args, kwargs, result)
+    operator = _post(func, args, kwargs, tensors, written)
     again = answers.question(func, args, kwargs) if call is not None else None
     if call is not None and again is not None and again.key == call.key:  # else it has resized an argument
-        answers.remember(call, func, result, operator)
+        answers.remember(call, func, result, operator, written)
     return result
 
 
@@ -211,7 +212,7 @@ def _by_numbers(func: Any, args: Any, kwargs: Any, fakes: list[Any]) -> Any:
         TAPE.notes[f"{os.path.basename(file)}:{line}: {ASSUMED}"] += 1
     TAPE.wait(func._overloadpacket.__name__, TAPE.current.reached())
     result = of_numbers(func, args, kwargs, fakes[0].fake_device)
-    _post(func, args, kwargs, fakes, result)
+    _post(func, args, kwargs, fakes, _written(func, args, kwargs, result))
     return result
 
 
@@ -223,13 +224,12 @@ def _by_host(func: Any, args: Any, kwargs: Any, fakes: list[Any]) -> Any:
         result = values.of_assumed(func, args, kwargs, fakes[0].fake_device)
     except (NotImplementedError, RuntimeError):
         raise refusal(f"{func} works on no fake tensors", "replace the package by a shim") from None
-    _post(func, args, kwargs, fakes, result)
+    _post(func, args, kwargs, fakes, _written(func, args, kwargs, result))
     return result
 
 
-def _post(func: Any, args: Any, kwargs: Any, inputs: list[Any], result: Any) -> Operator | None:
+def _post(func: Any, args: Any, kwargs: Any, inputs: list[Any], outputs: list[Any]) -> Operator | None:
     """Put an operator on the tape; return what is there, None if it asks nothing of the device."""
-    outputs = _written(func, args, kwargs, result)
     if not outputs and not any(map(values.is_on_device, inputs)):
         return None
     for one in outputs:

@@ -39,6 +39,8 @@ def install() -> None:
     meshes._concatenate = staticmethod(_of_each(meshes._concatenate))
     random: Any = OffsetBasedRNGTracker
     random._distribute_region = _without_numbers(random._distribute_region)
+    propagator: Any = _sharding_prop.ShardingPropagator
+    propagator._propagate_tensor_meta_non_cached = _of_results(propagator._propagate_tensor_meta_non_cached)
     kinds = _Kinds()
     everywhere(utils.expand_to_full_mesh_op_strategy, kinds.expand)
     if hasattr(_sharding_prop, _FLAG):
@@ -59,6 +61,16 @@ def _without_numbers(region: Callable[..., Any]) -> Callable[..., Any]:
         return nullcontext() if spec.mesh.device_type == "cuda" else region(self, spec, *args, **kwargs)
 
     return of_spec
+
+
+def _of_results(propagate: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that runs no operator on fake tensors for the shapes of results that it has not."""
+
+    @wraps(propagate)
+    def of_schema(self: Any, schema: Any) -> Any:
+        return propagate(self, schema) if schema.op._schema.returns else None
+
+    return of_schema
 
 
 class _Flags(NamedTuple):

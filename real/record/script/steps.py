@@ -8,6 +8,7 @@ import gc
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import wraps
 from itertools import pairwise
 from typing import Any
 
@@ -48,12 +49,24 @@ class Steps:
         self._like = like
         self._stepped_at: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         """The number of the mark at which an optimizer stepped last."""
+        self._made: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Optimizers that are alive."""
         self._is_over = False
 
     def install(self) -> None:
-        """See optimizers step, and backwards begin."""
+        """See optimizers made and step, and backwards begin."""
+        optimizer: Any = Optimizer
+        optimizer.__init__ = self._seen(optimizer.__init__)
         register_optimizer_step_post_hook(self._stepped)
         around_backward(self._begun)
+
+    def _seen(self, make: Function) -> Function:
+        @wraps(make)
+        def made(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            make(optimizer, *args, **kwargs)
+            self._made.add(optimizer)
+
+        return made
 
     def _begun(self, run: Function) -> Function:
         def backward(*args: Any, **kwargs: Any) -> Any:
@@ -107,7 +120,7 @@ class Steps:
         """Return optimizers that have not stepped yet, but may: a GAN's first ones may step several times."""
         return [
             one
-            for one in instances_of(Optimizer)
+            for one in self._made
             if one not in self._stepped_at
             and any(
                 own.requires_grad for group in vars(one).get("param_groups", ()) for own in group["params"]
@@ -152,10 +165,12 @@ class Steps:
 
 def instances_of(kind: type) -> list[Any]:
     """Return all objects of a class that there are."""
-    objects = gc.get_objects()
-    kinds = list(map(type, objects))
-    own = {one for one in set(kinds) if issubclass(one, kind)}
-    return [one for one, its in zip(objects, kinds, strict=True) if its in own]
+    kinds = set[type]()
+    more: list[type[Any]] = [kind]
+    while more:
+        kinds.update(more)
+        more = [one for known in more for one in type.__subclasses__(known)]
+    return [one for one in gc.get_objects() if type(one) in kinds]
 
 
 def _change(was: Action, now: Action) -> str:

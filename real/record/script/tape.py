@@ -29,6 +29,16 @@ class Posted:
     place: int | None
 
 
+class _Kept(weakref.ref[Any]):
+    """A storage of the device: its address while it lives, its number, and its bytes."""
+
+    __slots__ = ("address", "nbytes", "number")
+
+    address: int
+    number: int
+    nbytes: int
+
+
 class Line:
     """A stream as the tape sees it: its last entry, and what the next one waits for besides."""
 
@@ -66,7 +76,8 @@ class Tape:
         """Entries whose end no call waits for, but C++ does, by the number of their tensors' storage."""
         self.reduced: set[int] = set()
         """Storages of calls with futures: buckets of gradients."""
-        self._storages: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
+        self._kept: dict[int, _Kept] = {}
+        """Storages of the device by their address."""
         self._numbers = 0
 
     def line(self, name: str) -> Line:
@@ -107,29 +118,31 @@ class Tape:
 
     def keep(self, storage: Any) -> None:
         """Count a storage of the device from now until it dies."""
-        if storage in self._storages:
+        address = storage._cdata
+        if address in self._kept:
             return
-        number, self._numbers = self._numbers, self._numbers + 1
-        cell = self._storages[storage] = [number, _rounded(storage.nbytes())]
-        self.memory.append((len(self.entries), number, cell[1]))
-        weakref.finalize(storage, self._free, cell)
+        kept = self._kept[address] = _Kept(storage, self._free)
+        kept.address, kept.number, kept.nbytes = address, self._numbers, _rounded(storage.nbytes())
+        self._numbers += 1
+        self.memory.append((len(self.entries), kept.number, kept.nbytes))
 
-    def _free(self, cell: list[int]) -> None:
-        self.memory.append((len(self.entries), cell[0], -cell[1]))
+    def _free(self, kept: Any) -> None:
+        del self._kept[kept.address]
+        self.memory.append((len(self.entries), kept.number, -kept.nbytes))
 
     def resized(self, storage: Any) -> bool:
         """Count a storage's new size; return whether it had none before."""
-        cell = self._storages.get(storage)
-        if cell is None:
+        kept = self._kept.get(storage._cdata)
+        if kept is None:
             return False
-        before, cell[1] = cell[1], _rounded(storage.nbytes())
-        self.memory.append((len(self.entries), cell[0], cell[1] - before))
+        before, kept.nbytes = kept.nbytes, _rounded(storage.nbytes())
+        self.memory.append((len(self.entries), kept.number, kept.nbytes - before))
         return before == 0
 
     def number_of(self, storage: Any) -> int | None:
         """Return a storage's number; None for one of the host."""
-        cell = self._storages.get(storage)
-        return None if cell is None else cell[0]
+        kept = self._kept.get(storage._cdata)
+        return None if kept is None else kept.number
 
 
 TAPE = Tape()
