@@ -18,9 +18,10 @@ def caller() -> str | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if file not in _outer:
-            _outer[file] = _is_outer(file)
-        if _outer[file]:
+        is_outer = _outer.get(file)
+        if is_outer is None:
+            is_outer = _outer[file] = _is_outer(file)
+        if is_outer:
             return f"{file}:{frame.f_lineno}"
         frame = frame.f_back
     return None
