@@ -172,6 +172,7 @@ def _set_data(self: Any, value: Any) -> None:
         return
     if isinstance(self, FakeTensor) and isinstance(value, torch.Tensor):
         value = values.fake_of(value)
+        self.fake_device = value.fake_device  # it may have been offloaded
     _data.__set__(self, value)  # type: ignore[attr-defined]
 
 

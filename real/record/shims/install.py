@@ -6,6 +6,7 @@ from importlib import import_module
 from ringside.real.record.script.refusal import Refusal
 from ringside.real.record.shims import (
     apex,
+    deepspeed,
     flash_attn,
     kernels,
     recurrent,
@@ -15,7 +16,7 @@ from ringside.real.record.shims import (
 )
 from ringside.real.record.shims.registry import SHIMS, register
 
-_OWN = (apex, flash_attn, transformer_engine, transformers, triton)
+_OWN = (apex, deepspeed, flash_attn, transformer_engine, transformers, triton)
 
 
 def install(modules: Iterable[str], without: Collection[str] = ()) -> None:

@@ -1,4 +1,7 @@
-"""Kernels of PyTorch's own whose shapes or strides only a GPU knows: norms, GRUs, products, convolutions."""
+"""Kernels of PyTorch's own whose shapes or strides only a GPU knows: norms, GRUs, products, convolutions.
+
+Optimizers with a learning rate in a tensor have a kernel of their own, too.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -44,6 +47,10 @@ def _gru_gradients(mode: Any, func: Any, gradient: torch.Tensor, *_: Any, **__: 
         gates = [gradient.new_empty(batch, 3 * width) for _ in range(2)]
         biases = [gradient.new_empty(3 * width) for _ in range(2)]
         return (*gates, torch.empty_like(gradient), *biases)
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Return nothing, as what changes its arguments does."""
 
 
 def _grouped(
@@ -95,6 +102,9 @@ _SHAPES: dict[Any, Callable[..., Any]] = {
     aten._grouped_mm.default: _grouped,
     aten._thnn_fused_gru_cell.default: _gru,
     aten._thnn_fused_gru_cell_backward.default: _gru_gradients,
+    aten._fused_adam_.tensor_lr: _nothing,
+    aten._fused_adamw_.tensor_lr: _nothing,
+    aten._fused_sgd_.tensor_lr: _nothing,
 }
 
 

@@ -6,6 +6,7 @@
 import sys
 import types
 from collections.abc import Callable
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from typing import Any
@@ -52,6 +53,35 @@ def module(name: str, **names: Any) -> types.ModuleType:
             module(parent)
         setattr(sys.modules[parent], child, shim)
     return shim
+
+
+def after_import(name: str, change: Callable[[Any], None]) -> None:
+    """Have ``change`` change a module as soon as the script has imported it."""
+    sys.meta_path.insert(0, _After(name, change))
+
+
+class _After(MetaPathFinder):
+    """Finds a module as it would be without this, which then is changed."""
+
+    def __init__(self, name: str, change: Callable[[Any], None]) -> None:
+        self._name = name
+        self._change = change
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            loader: Any = spec.loader
+            execute = loader.exec_module
+
+            def changed(module: types.ModuleType) -> None:
+                execute(module)
+                self._change(module)
+
+            loader.exec_module = changed
+        return spec
 
 
 def is_installed(package: str) -> bool:

@@ -6,7 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from ringside.real.record.script import answers, values  # noqa: E402
+from ringside.real.record.rules import regions  # noqa: E402
+from ringside.real.record.script import answers, mode, values  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -78,8 +79,10 @@ def test_an_answer_from_memory_is_that_of_the_fake_mode():
             result, expected = func(*args, **kwargs), func(*other_args, **other_kwargs)
         asked, again = answers.question(func, args, kwargs), answers.question(func, other_args, other_kwargs)
         assert asked.key == again.key
-        answers.remember(asked, func, result, None)
-        answer = answers.ANSWERS[again.key].again(again.fakes)
+        written = mode._written(func, args, kwargs, result)
+        answers.remember(asked, func, result, None, written)
+        answer, others = answers.ANSWERS[again.key].again(again.fakes)
+        assert [regions.form(one) for one in others] == [regions.form(one) for one in written], func
         assert facts(answer, (other_args, other_kwargs)) == facts(expected, (other_args, other_kwargs)), func
 
 
@@ -97,6 +100,20 @@ def test_what_differs_in_its_result_is_another_question():
         ]
     keys = {answers.question(aten.add.Tensor, args, {}).key for args in calls}
     assert len(keys) == len(calls)
+
+
+def test_rates_of_what_changes_its_arguments_alone_are_no_part_of_a_question():
+    with device():
+        x = torch.empty(4, 6, device="cuda")
+    for func, are_one in (
+        (aten.mul.Tensor, False),
+        (aten.mul_.Tensor, True),
+        (aten._foreach_mul_.Scalar, True),
+    ):
+        some = [x] if "foreach" in str(func) else x
+        keys = {answers.question(func, (some, number), {}).key for number in (0.5, 0.25)}
+        assert (len(keys) == 1) == are_one, func
+        assert answers.question(func, (some, 2), {}).key not in keys
 
 
 def test_storages_that_operators_change_are_not_remembered():

@@ -113,6 +113,19 @@ for number in range(5):
     dist.broadcast_object_list(told, src=1)
     assert told == [1]
 """,
+    "rates on the device": """
+for kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
+    optimizer = kind(model.parameters(), lr=torch.tensor(0.1, device="cuda"), fused=True)
+    for _ in range(5): step()
+""",
+    "offloaded parameters": """
+from torch.distributed.fsdp import CPUOffload, FullyShardedDataParallel
+model = FullyShardedDataParallel(model, cpu_offload=CPUOffload(True), use_orig_params=True, device_id=0)
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(5):
+    step()
+    assert all(one.device.type == one.grad.device.type == "cpu" for one in model.parameters())
+""",
     "ranks of its own": f"{RANKS}\nmp.spawn(main, (torch.cuda.device_count(),), torch.cuda.device_count())",
     "ranks of its own, one by one": f"""{RANKS}
 ranks = [mp.Process(target=main, args=(rank, 2)) for rank in range(2)]
