@@ -5,11 +5,11 @@ import math
 import sys
 import textwrap
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import typer
 from rich.console import Console
@@ -18,6 +18,7 @@ from rich.progress import Progress, TaskID
 
 from ringside.door import behind, one_line, plain
 from ringside.sim.effort import watched
+from ringside.verbose import NOTED
 
 if TYPE_CHECKING:
     from ringside.validation.measurements import Measurements
@@ -62,15 +63,45 @@ def print_json(schema: str, content: Mapping[str, Any]) -> None:
     print(text)
 
 
-def print_table(
-    comments: Iterable[Comment],
-    heads: Sequence[tuple[str, str]],
-    rows: Iterable[Sequence[Cell]],
-    after: Iterable[Comment] = (),
-) -> None:
-    """Print comments, heads (name and unit), rows, and comments ``after`` them.
+class TextTable(NamedTuple):
+    """A table: heads (name and unit), rows, and a title, of one line or more, that is printed above it."""
 
-    All but the rows begin with ``#``, as in nccl-tests.
+    heads: Sequence[tuple[str, str]]
+    rows: Iterable[Sequence[Cell]]
+    title: str = ""
+
+
+MOST_GROUNDS = 2
+"""Lines that say what an answer rests on."""
+
+
+def print_answer(
+    headline: str,
+    *parts: TextTable | str,
+    rests_on: Sequence[str] = (),
+    notes: Iterable[Comment] | Callable[[], Iterable[Comment]] = (),
+) -> None:
+    """Print an answer: its headline first, tables and lines, what it rests on; notes only with ``-v``.
+
+    All but rows and lines begin with ``#``, as in nccl-tests. A function makes notes only if they are
+    printed.
+    """
+    assert len(rests_on) <= MOST_GROUNDS, rests_on
+    print_comments([headline])
+    for number, part in enumerate(parts):
+        if isinstance(part, str):
+            print_wrapped(part)
+            continue
+        if number or part.title:
+            print_comments(part.title.split("\n"))
+        _print_grid(part.heads, part.rows)
+    print_comments(rests_on)
+    if NOTED.get():
+        print_comments(notes() if callable(notes) else notes)
+
+
+def _print_grid(heads: Sequence[tuple[str, str]], rows: Iterable[Sequence[Cell]]) -> None:
+    """Print heads after ``#``, and rows.
 
     Columns are in order of importance: those beyond `WIDTH` need ``--all``. rich.table is not used: it
     truncates or wraps cells, and has no ``#`` by which awk and gnuplot separate heads from rows.
@@ -80,14 +111,12 @@ def print_table(
     widths = [max(map(len, [*head, *(row[i] for row in texts)])) for i, head in enumerate(heads)]
     shown = len(heads) if _ALL.get() else _that_fit(widths)
     gap = 2 if _ALL.get() or 1 + sum(widths) + 2 * len(heads) <= WIDTH else 1
-    print_comments(comments)
     if shown < len(heads):
         print_comments([f"--all also prints {', '.join(name for name, _ in heads[shown:])}"])
     lines = [*(("#", *line) for line in zip(*heads, strict=True)), *((" ", *row) for row in texts)]
     for mark, *cells in lines:
         kept = zip(cells[:shown], widths, strict=False)
         print((mark + "".join(word.rjust(gap + width) for word, width in kept)).rstrip())
-    print_comments(after)
 
 
 def print_comments(comments: Iterable[Comment]) -> None:

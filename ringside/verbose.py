@@ -1,4 +1,4 @@
-"""``-v``: show log messages on stderr, once for decisions and their reasons, twice for results too.
+"""``-v``: show all notes of an answer, and log messages on stderr: decisions, and with ``-vv`` results too.
 
 Modules log by `logging` as any library does; only this module shows the messages.
 """
@@ -7,8 +7,12 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from ringside.door import plain
+
+NOTED: ContextVar[bool] = ContextVar("noted", default=False)
+"""Whether answers are printed with all of their notes."""
 
 _FORMATS = {logging.INFO: "ringside: %(message)s", logging.DEBUG: "ringside: %(name)s: %(message)s"}
 
@@ -22,9 +26,11 @@ def log_to_stderr(times: int) -> Iterator[None]:
     logger = logging.getLogger("ringside")
     logger.handlers = [handler]
     logger.setLevel(level)
+    token = NOTED.set(True)
     try:
         yield
     finally:
+        NOTED.reset(token)
         logger.handlers = []
         logger.setLevel(logging.NOTSET)
 

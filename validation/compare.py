@@ -90,6 +90,7 @@ class Comparisons:
     compared: Sequence[Compared]
     basis: str
     summaries: Mapping[str, ComparisonSummary]
+    headline: str = ""
 
 
 def compare(
@@ -140,7 +141,9 @@ def compare_measurements(
         else _predicted(record, next(left), given, cluster)
         for record in records
     ]
-    return Comparisons(compared, _basis(others, cluster) if calibration == AUTO else "", summaries(compared))
+    errors = summaries(compared)
+    basis = _basis(others, cluster) if calibration == AUTO else ""
+    return Comparisons(compared, basis, errors, headline(errors))
 
 
 def _basis(compared: Sequence[PlacedRecord], cluster: str) -> str:
@@ -197,3 +200,32 @@ def _summary(compared: Sequence[Compared]) -> ComparisonSummary:
         worst_factor=factors.worst,
         median_spread=median(spreads) if spreads else 0.0,
     )
+
+
+def headline(sums: Mapping[str, ComparisonSummary]) -> str:
+    """Summarize the errors in a sentence: of held-out rows if there are any, else of the others."""
+    kinds = {
+        "held_out": "held out",
+        "unfitted": "without a calibration",
+        "fitted": "that set the parameters",
+    }
+    for kind, which in kinds.items():
+        if kind in sums:
+            s = sums[kind]
+            noise = f"; the measurements' own spread is {s.median_spread:.1%}" if s.median_spread else ""
+            rows = "row" if s.rows == 1 else "rows"
+            return (
+                f"Predictions are off by {s.median_error:.1%} (median) on {s.rows} {rows} {which}, "
+                f"nine of ten within {s.p90_factor:.2f}x, worst {s.worst_factor:.2f}x{noise}."
+            )
+    return "There are no rows to compare."
+
+
+def summary_lines(sums: Mapping[str, ComparisonSummary]) -> list[str]:
+    """Return one line per set of rows."""
+    return [
+        f"{name}: {s.rows} rows, typically {s.typical_factor:.2f}x off, nine of ten within "
+        f"{s.p90_factor:.2f}x, worst {s.worst_factor:.2f}x"
+        + (f"; the measurements' own spread {s.median_spread:.1%}" if s.median_spread else "")
+        for name, s in sums.items()
+    ]

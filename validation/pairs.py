@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.validation.readers.pairs import Pair, read_pairs
 
 CHANCE = 1e-3
@@ -23,6 +25,9 @@ CHANCE = 1e-3
 LEAST_NODE = 0.02
 LEAST_PAIR = 0.05
 """Slowdowns below these shares are not reported, even if certain."""
+
+MOST_NAMED = 3
+"""Nodes, and pairs, that a headline names."""
 
 LEAST_PARTNERS = 3
 """With fewer measured partners a node is indistinguishable from its links."""
@@ -94,7 +99,7 @@ class SlowPair:
 
 
 @dataclass(frozen=True, slots=True)
-class PairsVerdict:
+class PairsVerdict(AnswerOnDemand):
     """The findings; ``indistinct`` are nodes that no matrix distinguishes from their links.
 
     ``failed`` are runs that started but produced no row: both nodes, if known, and the file.
@@ -105,6 +110,50 @@ class PairsVerdict:
     pairs: tuple[SlowPair, ...]
     indistinct: tuple[str, ...]
     failed: tuple[tuple[tuple[str, ...], str], ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """The slow nodes and pairs by name."""
+        nodes = ", ".join(f"{one.node} {one.factor:.2f}x" for one in self.nodes[:MOST_NAMED])
+        pairs = {one.nodes: one.factor for one in self.pairs}
+        named = ", ".join(f"{a} and {b} {factor:.2f}x" for (a, b), factor in [*pairs.items()][:MOST_NAMED])
+        more = " ..." if max(len(self.nodes), len(pairs)) > MOST_NAMED else ""
+        return f"slow nodes: {nodes or 'none'}; slow pairs of normal nodes: {named or 'none'}{more}"
+
+    @property
+    def grounds(self) -> str:
+        """How many pairs were measured."""
+        counted = sum(one.pairs for one in self.matrices)
+        often = f"a false alarm once in {1 / CHANCE:,.0f} sound clusters"
+        return f"{counted:,} measured pairs in {len(self.matrices)} matrices; {often}"
+
+    @property
+    def doubts(self) -> list[str]:
+        """What these measurements cannot tell."""
+        doubts = []
+        if self.indistinct:
+            doubts.append(
+                f"nodes with too few partners: {', '.join(self.indistinct)}; measure more of their pairs"
+            )
+        if self.failed:
+            doubts.append(f"{len(self.failed)} runs without a row")
+        return doubts
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The nodes."""
+        return {"nodes": sorted({node for one in self.matrices for node in one.nodes})}
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each collective, number of GPUs a node and size."""
+        names = ("collective", "gpus_per_node", "nbytes", "pairs", "missing", "median_s", "noise", "spread")
+        return [{name: getattr(one, name) for name in names} for one in self.matrices]
+
+    @property
+    def notes(self) -> list[str]:
+        """What these measurements cannot tell, a sentence each."""
+        return self.doubts
 
 
 def judge_files(files: Sequence[Path], ranks: int = 2) -> PairsVerdict:

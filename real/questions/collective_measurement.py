@@ -12,10 +12,11 @@ from ringside.real.launch.forks import Forks
 from ringside.real.launch.torchrun import WorldSpec
 from ringside.real.questions.fields import OnRanks
 from ringside.sim.collective import KINDS, kind_of
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.question import BySize, QuestionError, argument, choices, option
 from ringside.sim.record import Record, to_fields
 from ringside.topologies.names import one_of
-from ringside.topologies.units import parse_size
+from ringside.topologies.units import format_duration, format_size, parse_size
 
 OTHERS = ("ddp", "train", "compute", "elastic")
 """Other measurements, each a question and a command of its own."""
@@ -127,11 +128,37 @@ class CollectiveMeasurement(BySize, OnRanks):
 
 
 @dataclass(frozen=True, slots=True)
-class CollectiveMeasurements:
+class CollectiveMeasurements(AnswerOnDemand):
     """The answer: a record for each size; none on a node without rank 0."""
 
     question: CollectiveMeasurement
     records: Sequence[Record]
+
+    @property
+    def headline(self) -> str:
+        """The time and bus bandwidth of the largest size."""
+        if not self.records:
+            return "no record: rank 0 runs on another node, which writes them"
+        last = self.records[-1]
+        return (
+            f"{format_duration(last.time_s, 4)}, {last.busbw / 1e9:.4g} GB/s bus bandwidth for "
+            f"{format_size(last.nbytes)}: {last.collective} by {last.library}/{last.algorithm} over "
+            f"{last.backend} on {last.ranks} ranks"
+        )
+
+    @property
+    def grounds(self) -> str:
+        """How it was measured."""
+        return "; ".join(
+            f"nodes: {one.num_nodes}, {one.dtype}; {one.statistic} of {one.iterations} iterations; every "
+            "rank's result was checked against the exact answer"
+            for one in self.records[:1]
+        )
+
+    @property
+    def doubts(self) -> Sequence[str]:
+        """Conditions that degrade the measurement."""
+        return self.notes
 
     @property
     def inputs(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ringside.sim.compute.grids import RatesFile
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.question import Question, QuestionError, choices, option, parse_counts
 from ringside.topologies.units import parse_size
 
@@ -135,13 +136,25 @@ def _rates(
 
 
 @dataclass(frozen=True, slots=True)
-class ComputeMeasurements:
+class ComputeMeasurements(AnswerOnDemand):
     """The answer: the rates as their file has them."""
 
     question: ComputeMeasurement
     rates: RatesFile
     points: Sequence["MeasuredRate"]
     notes: Sequence[str] = ()
+
+    @property
+    def headline(self) -> str:
+        """The highest rate of each kind of work."""
+        best: dict[str, float] = {}
+        for point in self.points:
+            best[point.kind] = max(point.rate, best.get(point.kind, 0.0))
+        rates = (
+            f"{kind} up to {rate / 1e9:.4g} {'GB/s' if kind == 'streaming' else 'GFLOP/s'}"
+            for kind, rate in best.items()
+        )
+        return f"{self.rates.device}: {', '.join(rates)}"
 
     @property
     def inputs(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from ringside.real.collective.measure import check_room
 from ringside.real.elastic.job import ElasticJob
 from ringside.real.elastic.measure import measure_elastic, seeded_kills
 from ringside.sim.goodput.elastic import ElasticRun
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.question import Question, QuestionError, option
 from ringside.topologies.units import parse_duration, parse_size
 
@@ -83,12 +84,23 @@ class ElasticMeasurement(Question):
 
 
 @dataclass(frozen=True, slots=True)
-class ElasticMeasurements:
+class ElasticMeasurements(AnswerOnDemand):
     """The answer: a run for each interval."""
 
     question: ElasticMeasurement
     runs: Sequence[ElasticRun]
     notes: Sequence[str] = ()
+
+    @property
+    def headline(self) -> str:
+        """The best measured goodput."""
+        best = max(self.runs, key=lambda run: run.goodput)
+        kills = len(best.restarts)
+        return (
+            f"{best.goodput:.1%} goodput with a checkpoint every {best.interval} steps and {kills} kills is "
+            f"the best of {len(self.runs)} runs: {best.steps} steps on {best.ranks} ranks in "
+            f"{best.wall_s:.1f} s"
+        )
 
     @property
     def inputs(self) -> dict[str, Any]:

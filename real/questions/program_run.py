@@ -11,6 +11,7 @@ from ringside.real.collective.measure import check_gpus, check_room
 from ringside.real.program.job import COMPUTE, ProgramJob
 from ringside.real.program.measure import MeasuredProgram, measure_program
 from ringside.real.questions.fields import OnNetwork
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.program_verdict import OfProgram, ProgramProof, ProgramVerdict
 from ringside.sim.questions.question import QuestionError, choices, option
 from ringside.topologies import Topology, load
@@ -84,7 +85,7 @@ class ProgramRun(OnNetwork, OfProgram):
 
 
 @dataclass(frozen=True, slots=True)
-class ProgramRuns:
+class ProgramRuns(AnswerOnDemand):
     """The answer: the verdict, and all timed runs.
 
     ``links`` is an emulated network as ping-pong measured it, for a prediction of a proved job.
@@ -94,6 +95,15 @@ class ProgramRuns:
     proof: ProgramProof
     measured: MeasuredProgram
     links: "Topology | None"
+
+    @property
+    def headline(self) -> str:
+        """The verdict, and the median makespan."""
+        times = sorted(run.makespan_s * 1e3 for run in self.measured.runs)
+        return (
+            f"{self.measured.makespan_s * 1e3:.2f} ms, median of {len(times)} runs from {times[0]:.2f} to "
+            f"{times[-1]:.2f} ms: {self.proof.headline}"
+        )
 
     @property
     def inputs(self) -> dict[str, Any]:

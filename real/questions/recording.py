@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ringside.real.record.job import ScriptJob, record_job
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.question import Question, QuestionError, argument, option
 from ringside.sim.recorded.job import GroupCall, PeerMessage, RecordedJob, RecordedRank
+from ringside.topologies.units import format_size
 
 PER_NODE = 8
 """Ranks of a node, unless ``nodes`` says otherwise."""
@@ -113,7 +115,7 @@ class RoleCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class Recording(AnswerOnDemand):
     """The answer: the job, and what each of its roles does in a step."""
 
     question: ScriptRecording
@@ -123,6 +125,31 @@ class Recording:
     def roles(self) -> list[RoleCounts]:
         """What each recorded rank does."""
         return [counts(one) for one in self.job.recorded]
+
+    @property
+    def headline(self) -> str:
+        """What a step does on the rank whose memory peaks highest."""
+        roles = self.roles
+        most = max(roles, key=lambda one: one.peak_bytes)
+        parts = [
+            f"{most.operators:,} operators",
+            f"{most.collectives:,} collectives of {format_size(most.collective_bytes)}",
+        ]
+        if most.messages:
+            parts.append(f"{most.messages:,} messages of {format_size(most.message_bytes)}")
+        of = f" on rank {most.rank}" if len(roles) > 1 else ""
+        return (
+            f"a step of {self.job.ranks} ranks of {self.job.command[0]}: {', '.join(parts)}; memory peaks at "
+            f"{format_size(most.peak_bytes)}{of}"
+        )
+
+    @property
+    def doubts(self) -> list[str]:
+        """What is not steady, and what was assumed."""
+        unsteady = [one for one in self.roles if one.unsteady]
+        return [
+            *(f"rank {one.rank}'s steps are not steady: {one.unsteady}" for one in unsteady), *self.notes
+        ]  # fmt: skip
 
     @property
     def inputs(self) -> dict[str, Any]:

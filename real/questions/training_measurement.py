@@ -11,6 +11,7 @@ from ringside.real.collective.measure import check_room
 from ringside.real.questions.fields import OnRanks
 from ringside.real.training.job import DTYPES, MODELS, ExpertLayers, Model, TrainingJob
 from ringside.real.training.record import TrainingRecord, measure_training
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.question import QuestionError, choices, option
 from ringside.sim.training.pipeline.schedules import SCHEDULES, find_schedule
 from ringside.sim.training.tensor.context import METHODS
@@ -145,12 +146,21 @@ class TrainingMeasurement(OnRanks):
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingMeasurements:
+class TrainingMeasurements(AnswerOnDemand):
     """The answer: all steps; a row for each kind, size and group of collectives in the median step."""
 
     question: TrainingMeasurement
     record: TrainingRecord
     notes: tuple[str, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """The median step."""
+        record = self.record
+        return (
+            f"{record.step_s * 1e3:.1f} ms a step, median of {len(record.steps)}: "
+            f"{record.job.model.kind} layers on {record.job.mesh.ranks} ranks"
+        )
 
     @property
     def inputs(self) -> dict[str, Any]:

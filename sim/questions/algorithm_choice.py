@@ -1,6 +1,7 @@
 """Which algorithm wins at each size and node count."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +10,8 @@ from typing import Any, ClassVar
 from ringside.sim.collective import kind_of
 from ringside.sim.libraries.find import LIBRARIES, check_pickable, default_library
 from ringside.sim.libraries.library import Library
-from ringside.sim.pick import BY, Pick, default_of, doubt_of, pick, times_of
+from ringside.sim.pick import BY, Pair, Pick, default_of, doubt_of, pick, times_of
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.fields import ByLibrary, OfType
 from ringside.sim.questions.question import (
     BySize,
@@ -22,7 +24,7 @@ from ringside.sim.questions.question import (
 )
 from ringside.topologies.catalogue import split
 from ringside.topologies.placement import placement_notes
-from ringside.topologies.units import parse_size
+from ringside.topologies.units import format_size, parse_size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +86,7 @@ class AlgorithmChoice(BySize, OfType, ByLibrary):
 
 
 @dataclass(frozen=True)
-class AlgorithmPicks:
+class AlgorithmPicks(AnswerOnDemand):
     """The answer: the library by node count, and the winners."""
 
     question: AlgorithmChoice
@@ -130,6 +132,56 @@ class AlgorithmPicks:
         return inputs
 
     @property
+    def headline(self) -> str:
+        """Which algorithms win, and how many of their margins are clear."""
+        picks = self.picks
+        often = Counter(way_of(one.pair) for one in picks).most_common()
+        close = sum(one.too_close for one in picks)
+        if len(picks) == 1:
+            (one,) = picks
+            margin = "alone" if not one.next_best else (
+                f"{way_of(one.next_best)} takes {one.margin:.1%} longer, "
+                + ("too close to call" if close else "which is clear")
+            )  # fmt: skip
+            return f"{way_of(one.pair)} wins: {margin}"
+        verdict = "all of them are clear"
+        if close:
+            verdict = f"{close if close < len(picks) else 'all'} of them are too close to call"
+        (first, count), *others = often
+        rest = "".join(f", {name} {count}" for name, count in others)
+        return f"{first} wins {count} of {len(picks)} sizes and node counts{rest}; {verdict}"
+
+    @property
+    def grounds(self) -> str:
+        """The source of the times."""
+        one = self.library
+        return f"times {one.basis}" if one.measurements else f"{self.clock} times; no measurement set them"
+
+    @property
+    def losses(self) -> list[str]:
+        """The sizes at which the library's own choice loses, a sentence each."""
+        losses = []
+        for one in self.picks:
+            if one.loss:
+                default, best = way_of(one.default or ("-", "auto")), way_of(one.pair)
+                sure = "" if one.loss >= one.loss_error else f", which may be off by {one.loss_error:.0%}"
+                losses.append(
+                    f"{one.nodes} nodes, {format_size(one.nbytes)}: {LIBRARIES[self.library.name].title}'s "
+                    f"default {default} takes {one.loss:.1%} longer than {best}{sure}"
+                )
+        return losses
+
+    @property
+    def doubts(self) -> list[str]:
+        """Where the library's own choice loses most."""
+        losing = [one for one in self.picks if one.loss]
+        if not losing:
+            return []
+        worst = max(losing, key=lambda one: one.loss or 0.0)
+        others = f" (it loses at {len(losing)} of {len(self.picks)})" if len(self.picks) > 1 else ""
+        return [self.losses[losing.index(worst)] + others]
+
+    @property
     def notes(self) -> list[str]:
         """The placement of ranks and the source of times, a sentence each."""
         question, notes = self.question, dict[str, None]()
@@ -144,6 +196,12 @@ class AlgorithmPicks:
     def rows(self) -> list[dict[str, Any]]:
         """A row for each node count and size: seconds, bytes, fractions."""
         return [_row(one) for one in self.picks]
+
+
+def way_of(pair: Pair) -> str:
+    """Return an algorithm, with its protocol where the library has several."""
+    algorithm, protocol = pair
+    return algorithm if protocol == "auto" else f"{algorithm}/{protocol}"
 
 
 def _row(one: Pick) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from ringside.sim.libraries.nccl.cluster import communicator_of
 from ringside.sim.libraries.nccl.communicator import Settings
 from ringside.sim.libraries.nccl.device.connect import Ints, Tree, rings, trees
 from ringside.sim.proof import prove
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.question import (
     Question,
     QuestionError,
@@ -90,11 +91,18 @@ class ClusterFacts(Question):
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogue:
+class Catalogue(AnswerOnDemand):
     """The named clusters, and the fabrics that join any machines."""
 
     question: ClusterFacts
     notes: Sequence[str] = ()
+
+    @property
+    def headline(self) -> str:
+        """The number of clusters, and how one is named."""
+        return (
+            f"{len(MAKERS)} clusters by name; --cluster NAME:COUNT, with --set KEY=VALUE to change a figure"
+        )
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -120,7 +128,7 @@ class Catalogue:
         return {"fabrics": {name: keys_of(name) for name in FABRICS}}
 
 
-class _OfCluster:
+class _OfCluster(AnswerOnDemand):
     """The base of answers about one cluster."""
 
     __slots__ = ()
@@ -139,6 +147,19 @@ class ClusterLinks(_OfCluster):
     question: ClusterFacts
     graph: Topology
     notes: Sequence[str] = ()
+
+    @property
+    def headline(self) -> str:
+        """The number of ranks and machines, and the narrowest link between them."""
+        totals = self.totals
+        return f"{totals['name']}: {totals['ranks']} ranks, machines: {totals['machines']}"
+
+    @property
+    def grounds(self) -> str:
+        """The nodes by kind, and the default library."""
+        totals = self.totals
+        nodes = ", ".join(f"{number} {kind}" for kind, number in totals["nodes"].items())
+        return f"nodes {nodes}; library of collectives: {totals['library']} by default"
 
     @property
     def totals(self) -> dict[str, Any]:
@@ -174,6 +195,14 @@ class Connections(_OfCluster):
     notes: Sequence[str] = ()
 
     @property
+    def headline(self) -> str:
+        """The algorithm, and how its connections are written."""
+        return (
+            f"{self.question.schedule} all_reduce on {self.question.machines}, {self.ranks} ranks, proved; "
+            "a>b: a sends to b, a+b: b adds"
+        )
+
+    @property
     def rows(self) -> list[dict[str, Any]]:
         """Each channel's pairs of ranks."""
         return [{"channel": channel, "connections": list(pairs)} for channel, pairs in self.links.items()]
@@ -188,6 +217,16 @@ class Channels(_OfCluster):
     paths: Sequence[tuple[list[int], Tree]]
     reasons: Sequence[tuple[int, str]]
     notes: Sequence[str]
+
+    @property
+    def headline(self) -> str:
+        """The number of channels."""
+        return f"{len(self.paths)} channels of NCCL on the {self.ranks} ranks of {self.question.machines}"
+
+    @property
+    def grounds(self) -> str:
+        """The last reason for their number."""
+        return "; ".join(f"{count} channels: {reason}" for count, reason in self.reasons[-1:])
 
     @property
     def totals(self) -> dict[str, Any]:

@@ -15,8 +15,10 @@ from ringside.sim.formats.schedule_files import ScheduleFile, holds_schedule, re
 from ringside.sim.libraries.find import Options, find_library
 from ringside.sim.libraries.library import ENGINES, Library, Prediction, answer, answer_by, check_growth
 from ringside.sim.libraries.scheduled import Given, Scheduled
+from ringside.sim.questions.answer import Answer, two_lines
 from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.questions.fields import ByLibrary, OfType
+from ringside.sim.questions.headlines import headline_of, named
 from ringside.sim.questions.idle_settings import idle_rates
 from ringside.sim.questions.question import (
     BySize,
@@ -210,11 +212,10 @@ class Predicted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectiveTimes:
+class CollectiveTimes(Answer):
     """The answer: what was predicted on each count of nodes, None where the question has no counts.
 
     ``predictions`` are those of all counts, and ``rows`` the same in plain values: seconds, bytes, GB/s.
-    ``inputs`` are the question as understood: the library and its release, the ranks and where they are.
     ``notes`` are caveats, ``idle`` the settings without effect on any row, a sentence each. ``basis`` is the
     source of the times, empty for a schedule on the topology's own links; ``is_measured`` says whether any
     rests on measurements.
@@ -224,7 +225,8 @@ class CollectiveTimes:
     by_nodes: Mapping[int | None, Predicted]
     first: Predicted
     predictions: Sequence[Prediction]
-    inputs: Mapping[str, Any]
+    headline: str
+    rests_on: Sequence[str]
     rows: Sequence[dict[str, Any]]
     notes: Sequence[str]
     idle: Sequence[str]
@@ -250,6 +252,11 @@ class CollectiveTimes:
         return curves
 
     @property
+    def inputs(self) -> dict[str, Any]:
+        """The question as understood: the library and its release, the ranks and where they are."""
+        return _inputs(self.question, self.first.library)
+
+    @property
     def totals(self) -> dict[str, Any]:
         """The basis of the times, and the disturbed time."""
         totals: dict[str, Any] = {"note": self.basis} if self.basis else {}
@@ -268,12 +275,16 @@ def _answer(
     placed = placement_notes(question.ranks, question.placement, library.placed) if question.ranks else []
     caveats = dict.fromkeys(one.caveat for one in predictions if one.caveat)
     idle = [one for one in first.idle if all(one in other.idle for other in others)]
+    basis = next((one for one in predictions if one.engine == "measured"), predictions[0]).basis
     return CollectiveTimes(
         question=question,
         by_nodes=by_nodes,
         first=first,
         predictions=predictions,
-        inputs=_inputs(question, library),
+        headline=disturbed.headline(named(predictions[0]))
+        if disturbed
+        else headline_of(predictions, library),
+        rests_on=two_lines(_grounds(question, library, basis, is_measured=is_measured), [*caveats, *idle]),
         rows=[
             ({} if count is None else {"num_nodes": count}) | _row(one.library, prediction)
             for count, one in by_nodes.items()
@@ -281,10 +292,22 @@ def _answer(
         ],
         notes=[*placed, *caveats, *idle],
         idle=idle,
-        basis=next((one for one in predictions if one.engine == "measured"), predictions[0]).basis,
+        basis=basis,
         is_measured=is_measured,
         disturbed=disturbed,
     )
+
+
+def _grounds(question: CollectiveTime, library: Library, basis: str, *, is_measured: bool) -> str:
+    """Return the source of the times, in one line."""
+    if is_measured:
+        return "; ".join((f"times {library.basis}", *library.notes))
+    if basis:
+        return basis
+    if library.calibration is not None:
+        return f"by the parameters of a calibration of {library.calibration.cluster}"
+    where = f"{question.cluster}, {question.network}"
+    return f"by schedules on the links of {where}; no measurement set the times"
 
 
 def _inputs(question: CollectiveTime, library: Library) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from ringside.sim.collective import KINDS
 from ringside.sim.libraries.coverage import CoverageCell, coverage
 from ringside.sim.libraries.find import LIBRARIES, Options, find_library
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.fields import OnCluster
 from ringside.sim.questions.question import choices, option
 from ringside.topologies.names import one_of
@@ -63,12 +64,23 @@ class Coverage(OnCluster):
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
+class Covered(AnswerOnDemand):
     """The answer: a cell for each library, algorithm and collective."""
 
     question: Coverage
     cells: Sequence[CoverageCell]
     notes: Sequence[str]
+
+    @property
+    def headline(self) -> str:
+        """How much is supported, and proved."""
+        able = [cell for cell in self.cells if not cell.refused]
+        proved = sum(cell.proved is not None for cell in able)
+        kinds, libraries = ({getattr(cell, name) for cell in able} for name in ("collective", "library"))
+        return (
+            f"{proved} of {len(able)} ways proved: {len(kinds)} collectives by {len(libraries)} "
+            f"{'library' if len(libraries) == 1 else 'libraries'}"
+        )
 
     @property
     def inputs(self) -> dict[str, Any]:

@@ -16,10 +16,12 @@ from ringside.sim.libraries.experts.mechanisms import MECHANISMS, NAMES, OWN
 from ringside.sim.libraries.experts.ports import ports_of
 from ringside.sim.libraries.experts.tokens import ROUTINGS, TOKEN_BYTES, ExpertTokens
 from ringside.sim.libraries.find import Options, find_library
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.fields import OnCluster
 from ringside.sim.questions.question import QuestionError, choices, option
 from ringside.topologies.names import one_of
 from ringside.topologies.placement import placement_notes
+from ringside.topologies.units import format_duration
 
 ALL = "all"
 
@@ -128,13 +130,40 @@ def _notes(names: Sequence[str], refused: Mapping[str, str]) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class ExpertExchanges:
+class ExpertExchanges(AnswerOnDemand):
     """The answer: for each number of tokens the time of every library that runs there."""
 
     question: ExpertExchange
     times: Sequence[tuple[ExpertTokens, Sequence[ExchangeTime]]]
     refused: Mapping[str, str]
     notes: Sequence[str]
+
+    @property
+    def headline(self) -> str:
+        """The fastest library for the fewest and the most tokens."""
+        ends = list({exchange.tokens: pair for pair in self.times for exchange in pair[:1]}.values())
+        sentences = []
+        for exchange, several in [ends[0], *ends[1:][-1:]]:
+            best, *others = sorted(several, key=lambda one: one.total.time_s)
+            text = f"{format_duration(best.total.time_s, 3)} for {exchange.tokens} tokens by {best.by}"
+            if others:
+                text += f" ({others[0].by} {others[0].total.time_s / best.total.time_s - 1:.0%} longer)"
+            sentences.append(text)
+        return "; ".join(sentences)
+
+    @property
+    def grounds(self) -> str:
+        """The size of the exchange, and what the times rest on."""
+        question = self.question
+        return (
+            f"{question.cluster}; kernels fitted to published measurements, ringside scorecard experts "
+            "judges them; 80 % of times lie between the ends"
+        )
+
+    @property
+    def doubts(self) -> list[str]:
+        """The libraries that do not run there."""
+        return [f"not {name}: {reason}" for name, reason in self.refused.items() if reason]
 
     @property
     def inputs(self) -> dict[str, Any]:

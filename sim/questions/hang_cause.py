@@ -11,6 +11,7 @@ from ringside.sim.flight.finding import DEAD, DEVICE, LATE, Finding, named
 from ringside.sim.flight.job import FlightJob
 from ringside.sim.flight.program import continued
 from ringside.sim.program.check import PROVED, Verdict, check
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.fields import job_argument, parse_paths, ranks_option
 from ringside.sim.questions.question import Question, argument
 
@@ -42,7 +43,7 @@ class HangCause(Question):
 
 
 @dataclass(frozen=True, slots=True)
-class HangAnswer:
+class HangAnswer(AnswerOnDemand):
     """The cause, if any call has not ended; ``proof`` is of the job in which late ranks make their calls."""
 
     question: HangCause
@@ -56,6 +57,16 @@ class HangAnswer:
         if self.finding:
             return self.finding.sentence
         return f"nothing waits: every call in the dumps of {named(sorted(self.job.dumps))} has ended"
+
+    @property
+    def grounds(self) -> str:
+        """What the replayed job proves."""
+        return "; ".join(self._proved()[:1])
+
+    @property
+    def doubts(self) -> list[str]:
+        """What the dumps do not show."""
+        return self._not_shown()
 
     @property
     def inputs(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from ringside.sim.goodput.formulas import best_interval, daly, young
 from ringside.sim.goodput.job import DAY_S, Cause, Checkpoints, LongJob, causes_of_mtbf
 from ringside.sim.goodput.published import TYPICAL, Published, published
 from ringside.sim.goodput.study import Goodput, around, check_trials, study
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.job_faults import JobFaults
 from ringside.sim.questions.priced import PricedQuestion
 from ringside.sim.questions.question import QuestionError, argument, option
@@ -263,13 +264,37 @@ def _given(**seconds: float | None) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class JobGoodputs:
+class JobGoodputs(AnswerOnDemand):
     """The answer: ``goodputs`` by interval, and ``curve`` at intervals around the best."""
 
     question: JobGoodput
     job: LongJob
     goodputs: Sequence[Goodput]
     curve: Sequence[Goodput] = ()
+
+    @property
+    def headline(self) -> str:
+        """The simulated goodput with the first interval, and the time of the whole work."""
+        one, job = self.goodputs[0], self.job
+        best = f"; best every {format_span(self.best_interval_s)}" if job.rate else ""
+        return (
+            f"{one.simulated:.1%} goodput with a checkpoint every {format_span(one.interval_s)}: "
+            f"{format_span(job.work_s)} of work take {format_span(one.wall_s)}{best}"
+        )
+
+    @property
+    def grounds(self) -> str:
+        """The failures, and where they come from."""
+        known, job = self.question.known, self.job
+        fails = f"a failure every {format_span(job.mtbf_s)}" if job.rate else "no failures"
+        source = f"; source: {known.source}" if known else ""
+        return f"{job.nodes} nodes, {job.spares} spare, {fails}{source}"
+
+    @property
+    def doubts(self) -> list[str]:
+        """What is assumed, and where formula and simulation differ."""
+        known = self.question.known
+        return [*([f"assumed: {known.assumed}"] if known and known.assumed else []), *self.notes]
 
     @property
     def inputs(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from ringside.sim.program.operations import Call
 from ringside.sim.program.roles import roles
 from ringside.sim.program.simulate import Simulation
 from ringside.sim.program.timeline import ProgramTimeline
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.calibrated import calibration_option
 from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.questions.disturbed_time import DisturbedTime, draw_programs
@@ -27,6 +28,7 @@ from ringside.sim.schedule import Schedule
 from ringside.topologies.fabrics.refitting import parted
 from ringside.topologies.load import parse_name
 from ringside.topologies.placement import EVEN, NUMBERED, PACKED, SPREADS, placement_notes
+from ringside.topologies.units import format_duration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +213,7 @@ class JobTime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramTimes:
+class ProgramTimes(AnswerOnDemand):
     """The answer: each job's times, together with the others; ``notes`` say where ranks are placed."""
 
     question: ProgramTime
@@ -220,6 +222,24 @@ class ProgramTimes:
     placement: Sequence[str]
     notes: Sequence[str]
     disturbed: DisturbedTime | None
+
+    @property
+    def headline(self) -> str:
+        """The end of the last job, and of how many."""
+        what = f"{len(self.jobs)} jobs" if len(self.jobs) > 1 else str(self.jobs[0].job.path)
+        if self.disturbed:
+            return self.disturbed.headline(what)
+        ranks = sum(one.timeline.ranks for one in self.jobs)
+        return (
+            f"{format_duration(self.makespan_s, 4)}: {what} on {ranks} ranks of {self.libraries.name} on "
+            f"{self.question.cluster}, proved to end"
+        )
+
+    @property
+    def grounds(self) -> str:
+        """What the simulation assumes."""
+        assumed = dict.fromkeys(one for job in self.jobs for one in (*job.timeline.assumes, *job.job.notes))
+        return "; ".join(assumed)
 
     @property
     def makespan_s(self) -> float:

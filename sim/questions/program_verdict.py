@@ -12,6 +12,7 @@ from ringside.sim.libraries.rules import RULES
 from ringside.sim.program.check import PROVED, Verdict, check
 from ringside.sim.program.operations import Call, Program
 from ringside.sim.program.record.script import program_of
+from ringside.sim.questions.answer import Answer, two_lines
 from ringside.sim.questions.fields import job_argument, ranks_option
 from ringside.sim.questions.question import Question, QuestionError, option
 from ringside.sim.schedule import Schedule
@@ -110,7 +111,7 @@ def _recorded(program: Program, tell: Tell) -> Program:
 
 
 @dataclass(frozen=True, slots=True)
-class ProgramProof:
+class ProgramProof(Answer):
     """The answer: the job's program, and the verdict on it."""
 
     inputs: Mapping[str, Any]
@@ -120,6 +121,8 @@ class ProgramProof:
     is_proved: bool
     notes: Sequence[str]
     """How parts of the file that a program cannot express were converted."""
+    headline: str
+    rests_on: Sequence[str]
 
     @property
     def content(self) -> dict[str, Any]:
@@ -148,4 +151,8 @@ def prove_job(
     program = job.program(library, eager=eager, tell=tell)
     verdict = check(program)
     inputs = {**inputs, "file": str(job.path), "ranks": job.ranks, "library": library}
-    return ProgramProof(inputs, job, program, verdict, verdict.verdict == PROVED, job.notes)
+    headline = (
+        f"{job.path} on {job.ranks} ranks of {library}: {verdict.verdict}, {verdict.operations} operations"
+    )
+    is_proved, rests_on = verdict.verdict == PROVED, two_lines("", job.notes)
+    return ProgramProof(inputs, job, program, verdict, is_proved, job.notes, headline, rests_on)

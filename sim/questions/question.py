@@ -10,7 +10,7 @@ from importlib import import_module
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, ClassVar, Protocol, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from ringside.topologies.catalogue import parse_settings, split
 from ringside.topologies.units import format_size, parse_size, shown
@@ -83,28 +83,9 @@ def types_of(question: "type[Question]") -> dict[str, Any]:
 _TYPES: dict[type, dict[str, Any]] = {}
 
 
-class Answer(Protocol):
-    """The answer to a question, in plain values: seconds, bytes, bytes/s."""
-
-    @property
-    def inputs(self) -> Mapping[str, Any]:
-        """The resolved inputs."""
-        ...
-
-    @property
-    def rows(self) -> Sequence[Mapping[str, Any]]:
-        """The rows, each by column."""
-        ...
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """Notes on the rows, a sentence each."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """The base of all questions; each has ``ask``, which returns its `Answer`.
+    """The base of all questions; each has ``ask``, which returns an `Answer` of ``answer.py``.
 
     Text is parsed and every value checked at construction. Raise QuestionError for invalid values.
     """

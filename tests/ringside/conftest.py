@@ -4,15 +4,20 @@ import sys
 
 import pytest
 
+from ringside.verbose import NOTED
 from tests.ringside.wrapping import unwrapped
 
 
 @pytest.fixture
 def ringside(on_screen):
-    """Run the command line in an empty folder: (exit code, stdout with its lines whole, stderr)."""
+    """Run the command line in an empty folder: (exit code, stdout with all notes and whole lines, stderr)."""
 
     def run(*argv):
-        code, out, err = on_screen(*argv)
+        token = NOTED.set(True)  # as with -v, without its log
+        try:
+            code, out, err = on_screen(*argv)
+        finally:
+            NOTED.reset(token)
         return code, unwrapped(out), err
 
     return run

@@ -60,8 +60,9 @@ def test_the_door_is_the_stream_in_all_but_what_is_written(monkeypatch):
 
 def test_a_table_keeps_its_columns_and_its_lines(capsys):
     with door():
-        console.print_table(
-            [f"by {NASTY}"], [("name", ""), ("n", "\x1b[1m")], [("a\x1b[1m\r\n\tc", 1), ("b", 22)]
+        console.print_answer(
+            f"by {NASTY}",
+            console.TextTable([("name", ""), ("n", "\x1b[1m")], [("a\x1b[1m\r\n\tc", 1), ("b", 22)]),
         )
     lines = capsys.readouterr().out.split("\n")
     assert not left("\n".join(lines))

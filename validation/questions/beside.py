@@ -11,6 +11,7 @@ from typing import Any
 
 from ringside.sim.compute.kernels import Flash, Gemm
 from ringside.sim.compute.prices import Prices
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.question import QuestionError, from_text, options_of
 from ringside.sim.recorded.beside import Exchanged, SideBySide, side_by_side
 from ringside.sim.recorded.file import read_job
@@ -53,7 +54,7 @@ class RankBeside:
 
 
 @dataclass(frozen=True)
-class Beside:
+class Beside(AnswerOnDemand):
     """A recorded job beside a training under a strategy, on as many ranks."""
 
     job: RecordedJob
@@ -78,6 +79,38 @@ class Beside:
             memory = {pool: (script[pool], strategy[pool]) for pool in {**script, **strategy}}
             made.append(RankBeside(one.rank, len(one.alike), exchanges, memory))
         return made
+
+    @property
+    def headline(self) -> str:
+        """How many collectives and messages are the same, and in the same order."""
+        strategy, ranks = self.question.strategy, self.ranks
+        first, second = (sum(totals) for totals in zip(*(one.exchanges.totals for one in ranks), strict=True))
+        common = sum(one.exchanges.common for one in ranks)
+        ordered = sum(one.exchanges.in_order for one in ranks)
+        text = f"the same {first:,} collectives and messages as {strategy}"
+        if any(one.exchanges.different for one in ranks):
+            text = (
+                f"{common:,} of {first:,} collectives and messages are those of {strategy}, which has "
+                f"{second:,}"
+            )
+        if common:
+            text += ", in the same order" if ordered == common else f"; {ordered:,} of them in the same order"
+        return text
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The strategy's question."""
+        return self.question.inputs()
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each recorded rank."""
+        return [_plain(one) for one in self.ranks]
+
+    @property
+    def doubts(self) -> list[str]:
+        """Where exchanges first differ, and what was assumed."""
+        return self.notes
 
     @property
     def notes(self) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ringside.sim.calibration import Calibration
+from ringside.sim.questions.answer import Answer, AnswerOnDemand
 from ringside.sim.questions.calibrated import Anchor, anchor_option, calibration_option, scaled
 from ringside.sim.questions.fields import files_argument, network_option
 from ringside.sim.questions.question import Question, option, settings_option
@@ -56,12 +57,37 @@ class Fitting(OfRecords):
 
 
 @dataclass(frozen=True, slots=True)
-class FittingAnswer:
+class FittingAnswer(AnswerOnDemand):
     """The answer: a calibration fitted to the measurements."""
 
     question: Fitting
     measured: Measurements
     calibration: Calibration
+
+    @property
+    def headline(self) -> str:
+        """The errors of the fitted rows."""
+        rows = self.rows
+        errors = sorted(row["median_error"] for row in rows)
+        span = f"{errors[0]:.1%}" + (f" to {errors[-1]:.1%}" if len(errors) > 1 else "")
+        count = sum(row["rows"] for row in rows)
+        return f"median error {span} over {count:,} fitted rows: calibration of {self.calibration.cluster}"
+
+    @property
+    def doubts(self) -> list[str]:
+        """What in the files leaves the cluster in doubt."""
+        return [*([self.measured.warning] if self.measured.warning else []), *self.notes]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each fit: what was fitted, and the errors of its rows."""
+        made = self.calibration
+        models = (("nccl", made.nccl), ("sends", made.sends), ("mpi", made.mpi))
+        fits = [(f"{one.library}/{one.algorithm}/{one.protocol}", one) for one in made.fits]
+        return [
+            {"fit": name, "rows": one.rows, "median_error": one.median_error, "p90_error": one.p90_error}
+            for name, one in (*((name, one) for name, one in models if one), *fits)
+        ]
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -104,11 +130,16 @@ class Comparison(ByCalibration):
             f"schedules played on the {self.network} network" if self.network != "fifo" else "",
             *measured.fallbacks,
         ]
-        return ComparisonAnswer(self, measured, calibration, comparisons, [note for note in notes if note])
+        notes = [note for note in notes if note]
+        grounds = [comparisons.basis or "each row by its own library", *notes[:1]]
+        rests_on = ["; ".join(dict.fromkeys(grounds)), *filter(None, [measured.warning])]
+        return ComparisonAnswer(
+            self, measured, calibration, comparisons, notes, comparisons.headline, rests_on
+        )
 
 
 @dataclass(frozen=True)
-class ComparisonAnswer:
+class ComparisonAnswer(Answer):
     """The answer: a row for each record, and the errors of each set of rows.
 
     ``calibration`` is the question's own, read and scaled by the anchor. ``notes`` name the evidence for the
@@ -120,6 +151,8 @@ class ComparisonAnswer:
     calibration: Calibration | str | None
     comparisons: Comparisons
     notes: Sequence[str]
+    headline: str
+    rests_on: Sequence[str]
 
     @property
     def inputs(self) -> dict[str, Any]:

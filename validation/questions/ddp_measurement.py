@@ -18,6 +18,7 @@ from ringside.real.ddp.job import HOOKS, SLEEPING, DdpJob, sleeping_layers
 from ringside.real.ddp.measure import MeasuredSteps, measure_ddp
 from ringside.real.questions.fields import OnRanks
 from ringside.sim.libraries.rules import GLOO, rules_of
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.question import QuestionError, choices, option
 from ringside.sim.record import Record
 from ringside.sim.training.ddp.buckets import Bucketing, check_used
@@ -114,12 +115,32 @@ class DdpMeasurement(OfBuckets, OnRanks):
 
 
 @dataclass(frozen=True, slots=True)
-class DdpMeasurements:
+class DdpMeasurements(AnswerOnDemand):
     """The answer: all steps; a row for each bucket of the median step."""
 
     question: DdpMeasurement
     record: DdpRecord
     notes: Sequence[str] = ()
+
+    @property
+    def headline(self) -> str:
+        """The median step, and what it hides."""
+        step = self.record.median
+        times = sorted(step.step_s * 1e3 for step in self.record.steps)
+        return (
+            f"{step.step_s * 1e3:.1f} ms a step, median of {len(times)} from {times[0]:.1f} to "
+            f"{times[-1]:.1f} ms: {step.workload} on {step.ranks} ranks, {step.overlap_efficiency:.0%} of "
+            "communication hidden"
+        )
+
+    @property
+    def grounds(self) -> str:
+        """What the step consists of."""
+        step = self.record.median
+        return (
+            f"compute {step.compute_s * 1e3:.1f} ms, communication {step.communication_s * 1e3:.1f} ms, "
+            f"exposed {step.exposed_s * 1e3:.1f} ms; every gradient was checked against the exact average"
+        )
 
     @property
     def inputs(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, TypeVar
 
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.question import Question, option
 from ringside.validation import compare_ddp
 from ringside.validation.cases import only
@@ -62,7 +63,7 @@ class Validation(Question):
 
 
 @dataclass(frozen=True, slots=True)
-class Validations:
+class Validations(AnswerOnDemand):
     """The base of answers: ``cases`` are those measured, fewer than planned if interrupted."""
 
     question: Validation
@@ -85,6 +86,31 @@ class Validations:
         raise NotImplementedError
 
     @property
+    def figures(self) -> int:
+        """The number of figures that have a tolerance."""
+        raise NotImplementedError
+
+    @property
+    def headline(self) -> str:
+        """How many figures are within their tolerance."""
+        failed = self.failed
+        return (
+            f"{'FAIL' if failed else 'pass'}: {self.figures - len(failed)} of {self.figures} figures are "
+            f"within their tolerance, {len(self.cases)} cases"
+        )
+
+    @property
+    def grounds(self) -> str:
+        """What was measured, and which part of the plan."""
+        cut = f"interrupted: {len(self.cases)} of {self.planned} cells" * (len(self.cases) < self.planned)
+        return cut
+
+    @property
+    def doubts(self) -> list[str]:
+        """The figures past their tolerance."""
+        return self.failed
+
+    @property
     def rows(self) -> list[dict[str, Any]]:
         """The cases in plain values."""
         raise NotImplementedError
@@ -103,6 +129,11 @@ class CheckedValidations(Validations):
     def failed(self) -> list[str]:
         """The figures past their tolerance."""
         return [check.what for check in self.checks if not check.passed]
+
+    @property
+    def figures(self) -> int:
+        """The number of checks."""
+        return len(self.checks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +177,11 @@ class CollectiveValidations(Validations):
     def failed(self) -> list[str]:
         """The families past their tolerance."""
         return [verdict.family for verdict in self.verdicts if not verdict.passed]
+
+    @property
+    def figures(self) -> int:
+        """The number of families."""
+        return len(self.verdicts)
 
     @property
     def rows(self) -> list[dict[str, Any]]:

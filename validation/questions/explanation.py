@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ringside.sim.calibration import AUTO, Calibration, find_calibration, shipped, why_not
 from ringside.sim.libraries.nccl.library import Nccl
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.fields import files_argument
 from ringside.sim.questions.question import Question, option
 from ringside.sim.record import RecordError
@@ -14,6 +15,7 @@ from ringside.topologies.catalogue import split
 from ringside.topologies.load import parse_name
 from ringside.validation.explain.nccl import NcclFamily
 from ringside.validation.explain.schedules import ScheduleFamily
+from ringside.validation.explain.story import lines, row_of, sentence
 from ringside.validation.explain.verdict import Family, LogVerdict, judge
 from ringside.validation.measurements import Measurements
 from ringside.validation.pairs import PairsVerdict, judge_files
@@ -52,12 +54,44 @@ def explained(measured: Measurements, given: str | Calibration | None) -> "Expla
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class Explained(AnswerOnDemand):
     """The answer: the verdict on the log, and the measurements of ``family`` for comparison."""
 
     measured: Measurements
     verdict: LogVerdict
     family: str
+
+    @property
+    def headline(self) -> str:
+        """Whether the log is slower than similar machines, and the likeliest cause."""
+        first, *_ = lines(self.verdict)
+        if not self.verdict.named:
+            return first
+        causes = " or ".join(map(sentence, self.verdict.named))
+        return f"{first}; {'cause' if self.verdict.clear else 'perhaps'}: {causes}"
+
+    @property
+    def grounds(self) -> str:
+        """The machine, and those for comparison."""
+        return f"machine: {self.measured.cluster}, {self.measured.source}; similar machines: {self.family}"
+
+    @property
+    def doubts(self) -> list[str]:
+        """What leaves the verdict in doubt."""
+        verdict, doubts = self.verdict, [self.measured.warning] if self.measured.warning else []
+        if verdict.extrapolated:
+            doubts.append(f"{verdict.extrapolated} of {len(verdict.records)} rows are extrapolated")
+        return doubts
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The cluster that the log was compared as."""
+        return {"cluster": self.measured.cluster}
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each one that was compared: seconds, bytes/s."""
+        return [row_of(self.verdict, place) for place in range(len(self.verdict.records))]
 
     @property
     def notes(self) -> Sequence[str]:

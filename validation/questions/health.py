@@ -8,12 +8,14 @@ from typing import Any, ClassVar
 
 from ringside.sim.collective import kind_of
 from ringside.sim.libraries.library import Prediction
+from ringside.sim.questions.answer import Answer
 from ringside.sim.questions.calibrated import Anchor, anchor_option
 from ringside.sim.questions.collective_time import CollectiveTime, CollectiveTimes
 from ringside.sim.questions.fields import ByLibrary, OfType, parse_paths
 from ringside.sim.questions.question import BySize, Question, QuestionError, argument, option, parse_counts
 from ringside.sim.record import RecordError
 from ringside.topologies.units import format_size, parse_share, parse_size
+from ringside.validation.explain.story import sentence
 from ringside.validation.explain.verdict import CauseFit, LogVerdict
 from ringside.validation.floors import (
     LARGE,
@@ -76,7 +78,7 @@ class HealthyBandwidth(WithFloors, BySize, OfType, ByLibrary):
 
 
 @dataclass(frozen=True)
-class HealthyBandwidths:
+class HealthyBandwidths(Answer):
     """The answer: a row for each prediction."""
 
     question: HealthyBandwidth
@@ -93,6 +95,23 @@ class HealthyBandwidths:
     def inputs(self) -> dict[str, Any]:
         """The question as understood."""
         return {**self.times.inputs, "false_alarms": self.question.false_alarms}
+
+    @property
+    def headline(self) -> str:
+        """The largest bus bandwidth, and its floor."""
+        question = self.question
+        best = max(self.rows, key=lambda row: float(row["expected_busbw"]))
+        floor = "-" if best["floor_busbw"] is None else f"{best['floor_busbw'] / 1e9:.4g} GB/s"
+        return (
+            f"a healthy {question.cluster} reaches {best['expected_busbw'] / 1e9:.4g} GB/s of bus bandwidth "
+            f"in {question.collective} of {format_size(best['size_bytes'])}; floor {floor}, below which "
+            f"{question.false_alarms:.1%} of healthy runs lie"
+        )
+
+    @property
+    def rests_on(self) -> Sequence[str]:
+        """What the times rest on, and their caveats."""
+        return self.times.rests_on
 
     @property
     def notes(self) -> Sequence[str]:
@@ -160,7 +179,7 @@ class HealthGate(WithFloors, ByCalibration):
 
 
 @dataclass(frozen=True)
-class HealthVerdict:
+class HealthVerdict(Answer):
     """The answer: each row beside its floor, and the verdict on each run."""
 
     question: HealthGate
@@ -207,6 +226,34 @@ class HealthVerdict:
         return self.question.inputs() | {"cluster": self.compared.measured.cluster}
 
     @property
+    def headline(self) -> str:
+        """Whether the logs are healthy; if not how slow they are, and the likeliest cause."""
+        if self.is_healthy:
+            rate = f"{self.question.false_alarms:.1%} of healthy runs do not"
+            return f"healthy: every run reaches its floors ({rate})"
+        worst = max((run for run in self.runs if run.below), key=lambda run: run.slower)
+        cause = "no single known cause explains it"
+        if self.causes:
+            likely = "cause" if self.is_certain else "perhaps, because similar machines vary as much"
+            cause = f"{likely}: {sentence(self.causes[0])}"
+        return f"{_below(worst)}; {cause}"
+
+    @property
+    def findings(self) -> list[str]:
+        """The runs below their floors, and their causes with what decides them, a sentence each."""
+        lines = [_below(run) for run in self.runs if run.below]
+        likely = "cause" if self.is_certain else "perhaps, because similar machines vary as much"
+        for one in self.causes:
+            lines += [f"{likely}: {sentence(one)}", f"  to decide: {one.cause.settle}"]
+            likely = "or"
+        return lines
+
+    @property
+    def rests_on(self) -> Sequence[str]:
+        """What the floors rest on, and what leaves the verdict in doubt."""
+        return self.compared.rests_on
+
+    @property
     def notes(self) -> Sequence[str]:
         """The evidence for the machine, and what the floors rest on, a sentence each."""
         return self.compared.notes
@@ -228,3 +275,12 @@ class HealthVerdict:
             }
             for row in self.floored
         ]
+
+
+def _below(run: RunVerdict) -> str:
+    sizes = sorted(row.record.nbytes for row in run.below)
+    return (
+        f"below the floor: {run.record.collective} on {run.record.ranks} ranks takes {run.slower:.2f}x as "
+        f"long as expected in {len(run.below)} of {len(run.rows)} rows, {format_size(sizes[0])} to "
+        f"{format_size(sizes[-1])}"
+    )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ringside.sim.calibration import Calibration, find_calibration
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.calibrated import calibration_option
 from ringside.sim.questions.fields import (
     files_argument,
@@ -16,6 +17,7 @@ from ringside.sim.questions.fields import (
 from ringside.sim.questions.question import Question, QuestionError, option, settings_option
 from ringside.validation.readers.kineto import RankTrace, Traced, read_traces
 from ringside.validation.traces.analysis import Analysis, CollectiveRow, RankRow, analyse
+from ringside.validation.traces.headlines import doubts_of, headline_of
 from ringside.validation.traces.replay import Replay, TraceReplay, predicted, what_if
 
 
@@ -65,12 +67,22 @@ class JobProfile(Question):
 
 
 @dataclass(frozen=True, slots=True)
-class ProfiledJob:
+class ProfiledJob(AnswerOnDemand):
     """The answer: the analysis of the traces, and their replays; docs/traces.md describes ``content``."""
 
     question: JobProfile
     analysis: Analysis
     replays: TraceReplay | None
+
+    @property
+    def headline(self) -> str:
+        """The replayed step on another cluster, else the share of communication."""
+        return headline_of(self.analysis, self.replays)
+
+    @property
+    def doubts(self) -> list[str]:
+        """What the traces lack."""
+        return [*self.notes, *(doubts_of(self.replays) if self.replays else [])]
 
     @property
     def inputs(self) -> dict[str, Any]:

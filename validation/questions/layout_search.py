@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ringside.sim.goodput.cost import Cost
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.question import option, options_of
 from ringside.sim.training.job import ParallelJob
 from ringside.sim.training.layout import LayoutError
@@ -21,8 +22,9 @@ from ringside.sim.training.tensor.decoder import DecoderOnGpu
 from ringside.topologies.catalogue import split
 from ringside.topologies.names import one_of
 from ringside.topologies.placement import placement_notes
+from ringside.topologies.units import format_duration
 from ringside.validation.questions.layout import ByLayout
-from ringside.validation.questions.priced import cost_figure
+from ringside.validation.questions.priced import cost_figure, cost_text
 from ringside.validation.questions.training import FORMULA, TrainingOnCluster
 from ringside.validation.training.decay import DecayedSteps, decayed
 from ringside.validation.training.layout_choices import Budget, as_options, check_fixed, layouts
@@ -197,7 +199,7 @@ def _decayed_costs(ranked: Sequence[Found], slowed: Mapping[str, float]) -> Deca
 
 
 @dataclass(frozen=True, slots=True)
-class RankedLayouts:
+class RankedLayouts(AnswerOnDemand):
     """The answer: the layouts that were simulated and fit, the best first, and those left out.
 
     ``options`` are each layout's by its name, ``trainings`` those on each number of GPUs; all ranked layouts
@@ -237,6 +239,39 @@ class RankedLayouts:
         if self.ranked:
             return FITS
         return TIGHT if TIGHT in Counter(one.kind for one in self.pruned) else TOO_LARGE
+
+    @property
+    def headline(self) -> str:
+        """The best layout, its time and what the training costs; or why there is none."""
+        if not self.ranked:
+            return self._none()
+        (best, *_), (cost, *_) = self.ranked, self.costs
+        priced = f"; {cost_text(self.question, cost)}" if cost else ""
+        return (
+            f"the best takes {format_duration(best.step_s, 4)}: {best.name} --batch {best.job.batch}{priced}"
+        )
+
+    def _none(self) -> str:
+        kinds = Counter(one.kind for one in self.pruned)
+        if self.result.left:
+            return "no layout is known that fits"
+        if {TIGHT, TOO_LARGE} & kinds.keys():
+            more = "more GPUs, --checkpointing or a smaller --global-batch may"
+            return f"no layout is known that fits; {more}"
+        return "none of these layouts is possible, for the reasons below; fix fewer or other options"
+
+    @property
+    def grounds(self) -> str:
+        """The source of compute times, and how many layouts were considered."""
+        return f"{self.considered} layouts of {self.question.model}; {self.question.computing}"
+
+    @property
+    def doubts(self) -> list[str]:
+        """What may change the order."""
+        doubts = [self.decayed.note] if self.decayed else []
+        if left := self.result.left:
+            doubts.append(f"stopped: {len(left)} remaining layouts may be faster, first {left[0]}")
+        return doubts
 
     @property
     def inputs(self) -> dict[str, Any]:

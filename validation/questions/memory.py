@@ -82,3 +82,9 @@ def _changes(before: Layout, after: Layout) -> str:
             f"{flag} {value}" if not isinstance(value, bool) else flag if value else f"without {flag}"
         )
     return " ".join(options)
+
+
+def margin_of(fit: MemoryFit) -> dict[str, Any]:
+    """Return a GPU's memory, its reserve and the margin, and what it holds beside allocations."""
+    beside = {**fit.beside, "communicators": dict(fit.nccl)}
+    return {"of_gpu": fit.memory, "reserve": fit.reserve, "margin": fit.margin, "beside": beside}

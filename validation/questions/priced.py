@@ -1,15 +1,23 @@
-"""What a training costs by its step: the amount to train on over that of a step."""
+"""What a step comes to: its time in one sentence, and what a training costs by it."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ringside.sim.goodput.cost import Cost
+from ringside.sim.questions.disturbed_time import DisturbedTime
 from ringside.sim.questions.priced import PricedQuestion
 from ringside.sim.questions.question import QuestionError, option
+from ringside.sim.recorded.step import RecordedStep
+from ringside.sim.training.ddp.step import TrainingStep
+from ringside.sim.training.memory.room import FITS, TIGHT, MemoryFit
+from ringside.sim.training.step import ParallelStep
 from ringside.sim.workload.decoder import Decoder
-from ringside.topologies.units import format_amount, parse_amount
+from ringside.topologies.units import format_amount, format_duration, parse_amount
 from ringside.validation.questions.models import tokens_of
+
+Step = TrainingStep | ParallelStep | RecordedStep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,3 +78,54 @@ def cost_text(question: PricedTraining, cost: Cost) -> str:
 def cost_figure(cost: Cost | None) -> dict[str, Any]:
     """Return a cost as an answer's figure; nothing where none is asked for."""
     return {} if cost is None else {"cost": cost.content()}
+
+
+def headline_of(
+    step: Step,
+    what: str,
+    *,
+    band: float | None,
+    mfu: float | None = None,
+    fit: MemoryFit | None = None,
+    disturbed: DisturbedTime | None = None,
+) -> str:
+    """Return the step's time and rates, what it exposes, and whether it fits into a GPU.
+
+    Four of five steps lie within a factor ``band`` of the time, where that is known.
+    """
+    sentence = f"{format_duration(step.step_s, 4)} a step{_rates(step, mfu)}: {what}; {_exposed(step)}"
+    if disturbed:
+        sentence = disturbed.headline(f"a step of {what}").removesuffix(".")
+    elif band is not None:
+        low, high = (format_duration(one, 3) for one in (step.step_s / band, step.step_s * band))
+        sentence += f"; 4 of 5 such steps lie in {low} to {high}"
+    if fit is not None and fit.verdict != FITS:
+        sentence += f"; {'tight in' if fit.verdict == TIGHT else 'DOES NOT FIT into'} a GPU"
+    return sentence
+
+
+def costing(question: PricedTraining, costs: Sequence[Cost | None]) -> str:
+    """Return what the training costs, as the end of a sentence; nothing where no amount is given."""
+    return "".join(f"; {cost_text(question, cost)}" for cost in costs[:1] if cost)
+
+
+def _rates(step: Step, mfu: float | None) -> str:
+    rates = []
+    if step.throughput is not None:
+        rates.append(f"{_short(step.throughput)} samples/s")
+    if (tokens := getattr(step, "tokens_per_s", None)) is not None:
+        rates.append(f"{_short(tokens)} tokens/s")
+    if mfu is not None:
+        rates.append(f"MFU {mfu:.1%}")
+    return "".join(f", {rate}" for rate in rates)
+
+
+def _exposed(step: Step) -> str:
+    exposed = format_duration(step.exposed_s, 3)
+    if isinstance(step, TrainingStep):
+        return f"{step.overlap_efficiency:.0%} of communication hidden, {exposed} exposed"
+    return f"{exposed} of communication exposed, {step.bubble_share:.1%} of the step waiting"
+
+
+def _short(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"

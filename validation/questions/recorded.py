@@ -10,6 +10,7 @@ from ringside.sim.compute.grids import read_rates
 from ringside.sim.disturbance.study import libraries_under
 from ringside.sim.goodput.cost import Cost
 from ringside.sim.libraries.find import LIBRARIES
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.disturbances import Disturbances
 from ringside.sim.questions.disturbed_time import DisturbedTime, draw_programs
 from ringside.sim.questions.question import QuestionError, options_of
@@ -26,7 +27,7 @@ from ringside.sim.workload.devices import Device
 from ringside.topologies.placement import placement_notes
 from ringside.topologies.units import format_duration
 from ringside.validation.questions.launched import LaunchedTraining
-from ringside.validation.questions.priced import cost_figure
+from ringside.validation.questions.priced import cost_figure, costing, headline_of
 
 APPLIES = {
     "model", "cluster", "settings", "ranks", "placement", "library", "network", "calibration", "anchor",
@@ -189,7 +190,7 @@ def _limited(training: RecordedTraining, step: RecordedStep) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepOfRecording:
+class StepOfRecording(AnswerOnDemand):
     """The answer for a recorded job.
 
     ``fit`` is None where the GPU is unknown, ``cost`` where no amount to train on is given.
@@ -203,6 +204,23 @@ class StepOfRecording:
     fit: MemoryFit | None
     notes: list[str]
     disturbed: DisturbedTime | None
+
+    @property
+    def headline(self) -> str:
+        """The step's time, and what the training costs."""
+        what = f"{self.step.workload} as recorded on {self.step.ranks} ranks of {self.where}"
+        sentence = headline_of(self.step, what, band=None, fit=self.fit, disturbed=self.disturbed)
+        return sentence + costing(self.question, [self.cost])
+
+    @property
+    def grounds(self) -> str:
+        """The source of compute times."""
+        return self.computing
+
+    @property
+    def doubts(self) -> list[str]:
+        """The source of collectives, who limits the step, and what was assumed of the job."""
+        return [note for note in self.notes if note not in self.step.timeline.assumes]
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -266,6 +284,25 @@ def _row(stage: StageTime) -> dict[str, Any]:
         "exposed_s": stage.exposed_s,
         "exposed_by_s": dict(stage.exposed_by_s),
         "waiting_s": stage.bubble_s,
+        "communication_s": stage.communication_s,
+        "communication_by_s": dict(stage.communication_by_s),
+        "memory_bytes": peak_of(stage),
+    }
+
+
+def stage_row(place: int, stage: StageTime) -> dict[str, Any]:
+    """Return a stage in plain values: seconds, bytes."""
+    return {
+        "stage": place,
+        "rank": stage.rank,
+        "alike": stage.ranks,
+        "layers": list(stage.layers),
+        "compute_s": stage.compute_s,
+        "contention_s": stage.contention_s,
+        "copy_s": stage.copy_s,
+        "exposed_s": stage.exposed_s,
+        "exposed_by_s": dict(stage.exposed_by_s),
+        "bubble_s": stage.bubble_s,
         "communication_s": stage.communication_s,
         "communication_by_s": dict(stage.communication_by_s),
         "memory_bytes": peak_of(stage),

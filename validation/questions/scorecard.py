@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.question import Question, QuestionError, argument, option
 from ringside.topologies.names import one_of
 
@@ -116,7 +117,7 @@ class Scorecard(Question):
 
 
 @dataclass(frozen=True, slots=True)
-class ScorecardAnswer:
+class ScorecardAnswer(AnswerOnDemand):
     """The answer: each table beside its predictions, and the scores of all groups of rows.
 
     ``sites`` are scores that count each site once, ``logs`` the judgements of `explain`; both of collectives
@@ -131,6 +132,46 @@ class ScorecardAnswer:
     logs: "LogScore | None" = None
     absolute: "AbsoluteScores | None" = None
     memory: "MemoryScores | None" = None
+
+    @property
+    def judged(self) -> int:
+        """The number of rows judged."""
+        if scored := self.absolute or self.memory:
+            return len(scored.rows)
+        return sum(len(one.rows) for one in self.results)
+
+    @property
+    def headline(self) -> str:
+        """The median error of all rows, or those of the best and worst group."""
+        scores = self.scores
+        if not scores:
+            return "no row is judged: these tables have none"
+        best, worst = (pick(scores, key=lambda score: score.errors.median) for pick in (min, max))
+        if len(scores) == 1:
+            return f"median error {best.errors.median:.1%} over {self.judged:,} rows of {label(best)}"
+        return (
+            f"median errors of {best.errors.median:.1%} ({label(best)}) to {worst.errors.median:.1%} "
+            f"({label(worst)}) over {self.judged:,} held-out rows"
+        )
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The question as understood."""
+        return self.question.inputs()
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """None: each table says what it is."""
+        return ()
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The errors of each group of rows."""
+        names = ("rows", "median", "p90", "worst", "bias", "inside")
+        return [
+            {"group": one.group, "name": one.name, **{name: getattr(one.errors, name) for name in names}}
+            for one in self.scores
+        ]
 
     @property
     def content(self) -> dict[str, Any]:
@@ -155,6 +196,11 @@ class ScorecardAnswer:
             "correlated": [asdict(correlation) for correlation in one.correlated],
         }
         return content | ({"fitted": _finite(asdict(one.fitted))} if one.fitted.rows else {})
+
+
+def label(score: "Score") -> str:
+    """Return a group's name."""
+    return f"{score.group} {score.name}".rstrip()
 
 
 def _plain_group(score: "Score") -> dict[str, Any]:

@@ -10,6 +10,7 @@ from ringside.sim.goodput.cost import Cost
 from ringside.sim.libraries.find import LIBRARIES
 from ringside.sim.libraries.library import Library
 from ringside.sim.program.groups import process_group
+from ringside.sim.questions.answer import Answer
 from ringside.sim.questions.disturbances import Disturbances, parse_stragglers
 from ringside.sim.questions.disturbed_time import DisturbedTime, draw_programs
 from ringside.sim.questions.question import options_of
@@ -26,15 +27,15 @@ from ringside.sim.training.parallel import (
     simulate_parallel,
     simulate_parallel_disturbed,
 )
-from ringside.sim.training.step import ParallelStep, StageTime
+from ringside.sim.training.step import ParallelStep
 from ringside.topologies.catalogue import split
 from ringside.topologies.placement import PACKED, placement_notes
 from ringside.topologies.units import format_duration
-from ringside.validation.questions.memory import allocated, kept_bytes, lighter, savings
+from ringside.validation.questions.memory import allocated, kept_bytes, lighter, margin_of, savings
 from ringside.validation.questions.models import is_timed
-from ringside.validation.questions.priced import cost_figure
-from ringside.validation.questions.recorded import RecordedOrLaunched, StepOfRecording, peak_of
-from ringside.validation.questions.training import TrainingOnCluster
+from ringside.validation.questions.priced import cost_figure, costing, headline_of
+from ringside.validation.questions.recorded import RecordedOrLaunched, StepOfRecording, peak_of, stage_row
+from ringside.validation.questions.training import within_s
 
 REMARKABLE = 0.05
 """The share of a step above which a note mentions the broadcasts of buffers."""
@@ -123,18 +124,35 @@ class StepTime(Disturbances, RecordedOrLaunched):
         scaled = question.data_parallel(libraries[0]).scaled(
             libraries, caps, question.global_batch, question.reserve, on_step
         )
-        steps = [one.step for one in scaled.steps]
+        steps, library = [one.step for one in scaled.steps], scaled.steps[0].library
+        costs = [question.cost_of(one.step_s, one.samples, one.ranks) for one in steps]
+        disturbed = question._disturbed_step(scaled, on_step) if self.disturbed_by else None
+        notes = question._notes(scaled)
+        doubt = ", not calibrated by any measurement" * (library.has_tuner and not library.measurements)
+        grounds = f"{question.computing}; collectives of {library.name} {library.basis}{doubt}".rstrip()
         return DataParallelSteps(
             question=question,
+            headline=question._headline(steps[0], scaled.fit, disturbed) + costing(question, costs),
+            rests_on=[grounds, *filter(None, ["; ".join(notes)])],
             steps=scaled.steps,
-            costs=[question.cost_of(one.step_s, one.samples, one.ranks) for one in steps],
+            costs=costs,
             where=question.where,
             computing=question.computing,
             memory=scaled.memory,
             fit=scaled.fit,
-            notes=question._notes(scaled),
-            disturbed=question._disturbed_step(scaled, on_step) if self.disturbed_by else None,
+            notes=notes,
+            disturbed=disturbed,
         )
+
+    def _headline(
+        self,
+        step: TrainingStep | ParallelStep,
+        fit: MemoryFit,
+        disturbed: DisturbedTime | None,
+        mfu: float | None = None,
+    ) -> str:
+        what = f"{self.strategy} of {step.workload} on {step.ranks} ranks of {self.where}"
+        return headline_of(step, what, band=self.band, mfu=mfu, fit=fit, disturbed=disturbed)
 
     def _ask_layout(self, on_step: Callable[[str], None]) -> "StepUnderLayout":
         if self.global_batch is not None:
@@ -143,19 +161,28 @@ class StepTime(Disturbances, RecordedOrLaunched):
         judged, libraries = self.training.step(self.job, self.reserve), self.libraries
         step = judged.step
         on_step(f"simulated {step.ranks} ranks")
-        placed = placement_notes(self.ranks, libraries.placement, libraries.placed)
+        notes = [
+            *self.remarks,
+            *placement_notes(self.ranks, libraries.placement, libraries.placed),
+            *judged.notes,
+        ]
+        disturbed = self._disturbed_layout(step.step_s, on_step) if self.disturbed_by else None
+        cost = self.cost_of(step.step_s, step.samples, step.ranks)
+        doubts = [note for note in notes if note not in step.timeline.assumes]
         return StepUnderLayout(
             question=self,
+            headline=self._headline(step, judged.fit, disturbed, judged.mfu) + costing(self, [cost]),
+            rests_on=[self.computing, *filter(None, ["; ".join(doubts)])],
             step=step,
-            cost=self.cost_of(step.step_s, step.samples, step.ranks),
+            cost=cost,
             mesh={name: getattr(self.job.mesh, name) for name in DIMENSIONS},
             where=self.where,
             computing=self.computing,
             mfu=judged.mfu,
             hfu=judged.hfu,
             fit=judged.fit,
-            notes=[*self.remarks, *placed, *judged.notes],
-            disturbed=self._disturbed_layout(step.step_s, on_step) if self.disturbed_by else None,
+            notes=notes,
+            disturbed=disturbed,
         )
 
     def _notes(self, scaled: ScaledTraining) -> list[str]:
@@ -219,7 +246,7 @@ def train(model: str, cluster: str, **options: Any) -> TrainingStep | ParallelSt
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataParallelSteps:
+class DataParallelSteps(Answer):
     """The answer under DistributedDataParallel: a step, or several.
 
     ``costs`` are what the training costs with each step, None where no amount to train on is given. ``where``
@@ -228,6 +255,8 @@ class DataParallelSteps:
     """
 
     question: StepTime
+    headline: str
+    rests_on: Sequence[str]
     steps: Sequence[ScaledStep]
     costs: Sequence[Cost | None]
     where: str
@@ -251,7 +280,7 @@ class DataParallelSteps:
             "memory_bytes": {
                 **asdict(self.memory),
                 "total": self.fit.nbytes,
-                **_margin(self.fit),
+                **margin_of(self.fit),
                 "allocated": [
                     {"stage": 0, "rank": 0, "ranks": self.steps[0].step.ranks, "bytes": self.fit.nbytes}
                 ],
@@ -275,7 +304,7 @@ class DataParallelSteps:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepUnderLayout:
+class StepUnderLayout(Answer):
     """The answer under a layout.
 
     ``mesh`` has the number of ranks along each dimension, ``computing`` is the source of compute times.
@@ -283,6 +312,8 @@ class StepUnderLayout:
     """
 
     question: StepTime
+    headline: str
+    rests_on: Sequence[str]
     step: ParallelStep
     cost: Cost | None
     mesh: Mapping[str, int]
@@ -338,7 +369,7 @@ class StepUnderLayout:
             "exposed_by_s": step.exposed_by_s,
             "memory_bytes": {
                 **peak_of(worst),
-                **_margin(fit),
+                **margin_of(fit),
                 "rank": worst.rank,
                 "allocated": allocated(step.stages),
                 "last_rank": step.stages[-1].peak.nbytes,
@@ -353,35 +384,4 @@ class StepUnderLayout:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """The stages: seconds, bytes."""
-        return [_row(place, stage) for place, stage in enumerate(self.step.stages)]
-
-
-def within_s(question: TrainingOnCluster, step_s: float) -> dict[str, float]:
-    """Return the ends between which four of five steps lie; none of layers with times of their own."""
-    if question.band is None:
-        return {}
-    return {"step_lo_s": step_s / question.band, "step_hi_s": step_s * question.band}
-
-
-def _row(place: int, stage: StageTime) -> dict[str, Any]:
-    return {
-        "stage": place,
-        "rank": stage.rank,
-        "alike": stage.ranks,
-        "layers": list(stage.layers),
-        "compute_s": stage.compute_s,
-        "contention_s": stage.contention_s,
-        "copy_s": stage.copy_s,
-        "exposed_s": stage.exposed_s,
-        "exposed_by_s": dict(stage.exposed_by_s),
-        "bubble_s": stage.bubble_s,
-        "communication_s": stage.communication_s,
-        "communication_by_s": dict(stage.communication_by_s),
-        "memory_bytes": peak_of(stage),
-    }
-
-
-def _margin(fit: MemoryFit) -> dict[str, Any]:
-    """Return a GPU's memory, its reserve and the margin, and what it holds beside allocations."""
-    beside = {**fit.beside, "communicators": dict(fit.nccl)}
-    return {"of_gpu": fit.memory, "reserve": fit.reserve, "margin": fit.margin, "beside": beside}
+        return [stage_row(place, stage) for place, stage in enumerate(self.step.stages)]

@@ -344,3 +344,10 @@ class TrainingOnCluster(PricedTraining, ByBuckets, ByLayout, OnCluster, Training
         if LIBRARIES[library].by_machines:
             del inputs["network"]
         return inputs
+
+
+def within_s(question: TrainingOnCluster, step_s: float) -> dict[str, float]:
+    """Return the ends between which four of five steps lie; none of layers with times of their own."""
+    if question.band is None:
+        return {}
+    return {"step_lo_s": step_s / question.band, "step_hi_s": step_s * question.band}

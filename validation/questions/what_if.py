@@ -10,6 +10,7 @@ from ringside.sim.calibration import AUTO
 from ringside.sim.collective import KINDS, Collective
 from ringside.sim.libraries.find import Options, find_library
 from ringside.sim.libraries.library import Candidate, Library
+from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.fields import ByAlgorithm
 from ringside.sim.questions.question import QuestionError, argument, from_text, option
 from ringside.sim.recorded.step import RecordedStep
@@ -21,7 +22,7 @@ from ringside.topologies.catalogue import settings as figures_of
 from ringside.topologies.file import count_of
 from ringside.topologies.load import recipe_in
 from ringside.topologies.placement import placement_notes, ranks_text
-from ringside.topologies.units import parse_duration, parse_rate, parse_size
+from ringside.topologies.units import format_duration, parse_duration, parse_rate, parse_size
 from ringside.validation.questions.step_time import StepTime
 
 BANDWIDTH_SHARE = 0.5
@@ -34,6 +35,9 @@ CHANGEABLE = ("library", "ranks", "placement", *OF_COLLECTIVES, *OF_TRAININGS)
 
 ESTIMATED = "all by the library's own estimate, uncalibrated"
 MEASURED = "all as measured ({}); changed rates scale this by the library's own model"
+
+WORTH = 1.005
+"""A change that is less than this much faster does not help."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +226,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Variants:
+class Variants(AnswerOnDemand):
     """The answer: the original question first, then a variant for each change."""
 
     question: WhatIf
@@ -232,6 +236,30 @@ class Variants:
     def inputs(self) -> dict[str, Any]:
         """The resolved inputs."""
         return self.question.inputs()
+
+    @property
+    def headline(self) -> str:
+        """What helps most, and what limits it."""
+        first, *changed = self.variants
+        question = self.question
+        what = question.what if question.is_collective else f"a step of {question.what}"
+        what += f" on {question.cluster}"
+        took = f"{format_duration(first.time_s, 4)}, {first.share:.0%} {first.limit}"
+        if not changed:
+            return f"{what} takes {took}"
+        best = min(changed, key=lambda one: one.time_s)
+        gain = first.time_s / best.time_s if best.time_s else 1.0
+        if gain < WORTH:
+            return f"no change helps: {what} takes {took}"
+        return (
+            f"{best.change} helps most: {gain:.3g}x as fast, {what} takes {format_duration(best.time_s, 4)} "
+            f"instead of {format_duration(first.time_s, 4)}, then {best.share:.0%} {best.limit}"
+        )
+
+    @property
+    def grounds(self) -> str:
+        """The source of all times."""
+        return self.basis
 
     @property
     def basis(self) -> str:

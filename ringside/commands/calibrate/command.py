@@ -28,5 +28,6 @@ def command(
         return
     from ringside.validation.calibrate import report
 
-    for line in [*report(answer.calibration).splitlines(), *answer.notes, f"written to {output}"]:
-        console.print_wrapped(line)
+    lines = [line for line in report(answer.calibration).splitlines() if line]
+    notes = answer.notes
+    console.print_answer(f"{answer.headline}, in {output}", *lines, rests_on=answer.rests_on, notes=notes)

@@ -19,26 +19,25 @@ def command(question: Coverage, all_columns: options.All = False, json: options.
     if json:
         console.print_json("collectives", {"inputs": answer.inputs, "rows": answer.rows})
         return
-    console.print_comments(answer.notes)
-    for library, some in groupby(answer.cells, key=lambda cell: cell.library):
-        _show(library, list(some))
-    console.print_comments(["numbers: ranks for which it is proved; -: unsupported, --json has the reason"])
+    parts = [
+        _part(library, list(some)) for library, some in groupby(answer.cells, key=lambda cell: cell.library)
+    ]
+    legend = "numbers: ranks for which it is proved; -: unsupported, --json has the reason"
+    console.print_answer(answer.headline, *parts, rests_on=[legend], notes=answer.notes)
 
 
-def _show(library: str, cells: list[CoverageCell]) -> None:
+def _part(library: str, cells: list[CoverageCell]) -> console.TextTable:
     refusals = {cell.refused for cell in cells}
     if len(refusals) == 1 and "" not in refusals:
-        console.print_comments([f"{library}: {refusals.pop()}"])
-        return
+        return console.TextTable((), (), f"{library}: {refusals.pop()}")
     rows = [
         (algorithm, *(_text(cell) for cell in some))
         for algorithm, some in groupby(cells, key=lambda cell: cell.algorithm)
     ]
     if len(rows) > 1:
-        console.print_table([library], [("algorithm", ""), *map(_two_lines, KINDS)], rows)
-    else:
-        (algorithm, *texts), heads = rows[0], (("collective", ""), ("algorithm", "(ranks)"))
-        console.print_table([f"{library}, {algorithm}"], heads, list(zip(KINDS, texts, strict=True)))
+        return console.TextTable([("algorithm", ""), *map(_two_lines, KINDS)], rows, library)
+    (algorithm, *texts), heads = rows[0], (("collective", ""), ("algorithm", "(ranks)"))
+    return console.TextTable(heads, list(zip(KINDS, texts, strict=True)), f"{library}, {algorithm}")
 
 
 def _two_lines(kind: str) -> tuple[str, str]:

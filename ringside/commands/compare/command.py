@@ -12,7 +12,7 @@ from ringside.report.page import Page, Table, write_page
 from ringside.sim.record import DDP_SCHEMA, schema_of
 from ringside.topologies.disk import check_outputs
 from ringside.topologies.units import parse_share
-from ringside.validation.compare import Compared, ComparisonSummary, summaries
+from ringside.validation.compare import Compared, headline, summaries, summary_lines
 from ringside.validation.questions.comparison import Comparison
 
 HEADS = (
@@ -69,7 +69,10 @@ def command(
     if json:
         console.print_json("compare", answer.content)
     else:
-        console.print_table(answer.notes, HEADS, [cells(row) for row in rows], after=summary_lines(errors))
+        console.print_answer(
+            answer.headline, console.TextTable(HEADS, [cells(row) for row in rows]), rests_on=answer.rests_on,
+            notes=lambda: [*answer.notes, *summary_lines(errors)],
+        )  # fmt: skip
     over = [name for name, one in errors.items() if limit is not None and not one.median_error <= limit]
     if over:
         raise RuntimeError(f"median error above {max_error} in rows {' and '.join(over)}")
@@ -103,35 +106,6 @@ def compared_page(title: str, rows: Sequence[Compared], notes: Sequence[str], ra
         notes=[*notes, *(line.removeprefix("# ") for line in summary_lines(sums))],
         raw=raw,
     )
-
-
-def headline(sums: Mapping[str, ComparisonSummary]) -> str:
-    """Summarize the errors in a sentence: of held-out rows if there are any, else of the others."""
-    kinds = {
-        "held_out": "held out",
-        "unfitted": "without a calibration",
-        "fitted": "that set the parameters",
-    }
-    for kind, which in kinds.items():
-        if kind in sums:
-            s = sums[kind]
-            noise = f"; the measurements' own spread is {s.median_spread:.1%}" if s.median_spread else ""
-            rows = "row" if s.rows == 1 else "rows"
-            return (
-                f"Predictions are off by {s.median_error:.1%} (median) on {s.rows} {rows} {which}, "
-                f"nine of ten within {s.p90_factor:.2f}x, worst {s.worst_factor:.2f}x{noise}."
-            )
-    return "There are no rows to compare."
-
-
-def summary_lines(sums: Mapping[str, ComparisonSummary]) -> list[str]:
-    """Return one line per set of rows."""
-    return [
-        f"{name}: {s.rows} rows, typically {s.typical_factor:.2f}x off, nine of ten within "
-        f"{s.p90_factor:.2f}x, worst {s.worst_factor:.2f}x"
-        + (f"; the measurements' own spread {s.median_spread:.1%}" if s.median_spread else "")
-        for name, s in sums.items()
-    ]
 
 
 def cells(row: Compared) -> tuple[console.Cell, ...]:

@@ -37,7 +37,9 @@ def run(
     if as_json:
         console.print_json("compare_ddp", content)
     else:
-        console.print_table([], HEADS, [cells(name, one) for name, one in judged.items()])
+        errors = {name: one.step_error for name, one in judged.items()}
+        grid = console.TextTable(HEADS, [cells(name, one) for name, one in judged.items()])
+        console.print_answer(steps_headline(errors), grid)
     over = [name for name, one in judged.items() if limit is not None and not abs(one.step_error) <= limit]
     if over:
         raise RuntimeError(f"error of the step above {limit:.0%} in {', '.join(over)}")

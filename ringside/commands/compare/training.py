@@ -36,7 +36,8 @@ def run(files: list[Path], html: Path | None, limit: float | None, *, as_json: b
         console.print_json("compare_training", content)
     else:
         lines = [line for one in judged.values() for line in one.differences[:MOST_SHOWN]]
-        console.print_table(lines, HEADS, [cells(name, one) for name, one in judged.items()])
+        grid = console.TextTable(HEADS, [cells(name, one) for name, one in judged.items()])
+        console.print_answer(trainings_headline(judged), grid, rests_on=lines[:1], notes=lines)
     wrong = [name for name, one in judged.items() if not (one.same_order and one.same_bytes)]
     if wrong:
         raise RuntimeError(f"ranks did not follow their program in {', '.join(wrong)}")
@@ -56,17 +57,22 @@ def trainings_page(
 
     times: dict[str, list[float | None]] = {"measured": [one.record.step_s for one in judged.values()],
              "predicted": [one.predicted_s for one in judged.values()]}  # fmt: skip
-    errors = {name: one.error for name, one in judged.items() if one.error is not None}
-    same = sum(one.same_order and one.same_bytes for one in judged.values())
     return Page(
         title="Training steps, predicted and measured",
-        headline=f"{steps_headline(errors)} {same} of {len(judged)} jobs followed their program.",
+        headline=trainings_headline(judged),
         figures={"Time of a step": beside(list(judged), times)},
         tables=[Table("Every job", HEADS, [cells(name, one) for name, one in judged.items()])],
         notes=[*notes, *(f"{name}: {line}" for name, one in judged.items()
                        for line in one.differences[:MOST_SHOWN])],
         raw=raw,
     )  # fmt: skip
+
+
+def trainings_headline(judged: Mapping[str, ComparedTraining]) -> str:
+    """Summarize the errors of predicted steps, and how many jobs followed their program."""
+    errors = {name: one.error for name, one in judged.items() if one.error is not None}
+    same = sum(one.same_order and one.same_bytes for one in judged.values())
+    return f"{steps_headline(errors)} {same} of {len(judged)} jobs followed their program."
 
 
 def sentences(one: ComparedTraining) -> list[str]:

@@ -10,14 +10,14 @@ from typing import Annotated
 import typer
 
 from ringside import console
-from ringside.commands.compare.command import compared_page, headline, summary_lines
+from ringside.commands.compare.command import compared_page
 from ringside.real.launch.follow import check_torch
 from ringside.real.launch.forks import Forks
 from ringside.real.questions.collective_measurement import CollectiveMeasurement
 from ringside.report.page import Page, write_page
 from ringside.sim.record import Record, RecordError, write
 from ringside.topologies.units import format_size
-from ringside.validation.compare import Compared, compare, summaries
+from ringside.validation.compare import Compared, compare, headline, summaries, summary_lines
 
 ALGORITHMS = ("ring", "tree", "double_binary_tree", "library")
 SIZES = tuple(2**power for power in range(16, 25))
@@ -88,10 +88,12 @@ def command(
     draw_comparison(compared, output / "comparison.svg")
     files = [file for file in sorted(output.iterdir()) if file.name != PAGE]
     write_page(_page(compared, reports), output / PAGE, files)
+    lines = []
     for ranks in RANKS:
         of_ranks = [row for row in compared if row.record.ranks == ranks]
-        console.print_comments([f"{ranks} ranks", *summary_lines(summaries(of_ranks))])
-    console.print_wrapped(f"report: {output / PAGE}")
+        lines += [f"{ranks} ranks, {line}" for line in summary_lines(summaries(of_ranks))]
+    few = [row for row in compared if row.record.ranks == RANKS[0]]
+    console.print_answer(f"on {RANKS[0]} ranks: {headline(summaries(few))} Report: {output / PAGE}", *lines)
 
 
 def _analyse(records: list[Record], output: Path) -> tuple[list[Compared], dict[str, str]]:

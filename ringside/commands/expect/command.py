@@ -5,10 +5,9 @@ from typing import Any
 import typer
 
 from ringside import console, options
-from ringside.commands.explain.command import cause_content, sentence
+from ringside.commands.explain.command import cause_content
 from ringside.options import asks_one_of
 from ringside.sim.questions.question import options_of
-from ringside.topologies.units import format_size
 from ringside.validation.floors import RunVerdict
 from ringside.validation.questions.health import (
     HealthGate,
@@ -65,13 +64,6 @@ def _print(answer: HealthyBandwidths, *, as_json: bool) -> None:
         console.print_json(answer.question.schema, content)
         return
     question, rows = answer.question, answer.rows
-    best = max(rows, key=lambda row: row["expected_busbw"])
-    floor = "-" if best["floor_busbw"] is None else f"{best['floor_busbw'] / 1e9:.4g} GB/s"
-    headline = (
-        f"a healthy {question.cluster} reaches {best['expected_busbw'] / 1e9:.4g} GB/s of bus bandwidth in "
-        f"{question.collective} of {format_size(best['size_bytes'])}; floor {floor}, below which "
-        f"{question.false_alarms:.1%} of healthy runs lie"
-    )
     heads = [*([("nodes", "")] if question.nodes else []), *HEADS]
     cells = [
         (
@@ -81,7 +73,8 @@ def _print(answer: HealthyBandwidths, *, as_json: bool) -> None:
         )
         for row in rows
     ]
-    console.print_table([headline, *answer.notes], heads, cells)
+    grid = console.TextTable(heads, cells)
+    console.print_answer(answer.headline, grid, rests_on=answer.rests_on, notes=answer.notes)
 
 
 def _floor(row: dict[str, Any]) -> console.Cell:
@@ -108,38 +101,16 @@ def _print_verdict(answer: HealthVerdict, *, as_json: bool) -> None:
         )
         for row in answer.rows
     ]
-    console.print_table([*verdict_lines(answer), *answer.notes], GATE_HEADS, cells)
+    console.print_answer(
+        answer.headline, console.TextTable(GATE_HEADS, cells), rests_on=answer.rests_on,
+        notes=[*answer.findings, *answer.notes],
+    )  # fmt: skip
 
 
 def _mark(row: dict[str, Any]) -> str:
     if not row["below"]:
         return ""
     return "yes" if row["decides"] else "(yes)"
-
-
-def verdict_lines(answer: HealthVerdict) -> list[str]:
-    """Return the verdict in sentences, the answer first."""
-    rate = f"{answer.question.false_alarms:.1%} of healthy runs do not"
-    if answer.is_healthy:
-        return [f"healthy: every run reaches its floors ({rate})"]
-    lines = [
-        f"below the floor: {run.record.collective} on {run.record.ranks} ranks takes {run.slower:.2f}x as "
-        f"long as expected in {_sizes(run)}"
-        for run in answer.runs
-        if run.below
-    ]
-    if not answer.causes:
-        return [*lines, "no single known cause explains it"]
-    certain = "cause" if answer.is_certain else "perhaps, because similar machines vary as much"
-    for one in answer.causes:
-        lines += [f"{certain}: {sentence(one)}", f"  to decide: {one.cause.settle}"]
-        certain = "or"
-    return lines
-
-
-def _sizes(run: RunVerdict) -> str:
-    sizes = sorted(row.record.nbytes for row in run.below)
-    return f"{len(run.below)} of {len(run.rows)} rows, {format_size(sizes[0])} to {format_size(sizes[-1])}"
 
 
 def _run_content(run: RunVerdict) -> dict[str, Any]:

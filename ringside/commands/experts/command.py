@@ -29,5 +29,7 @@ def command(question: ExpertExchange, all_columns: options.All = False, json: op
         )
         for row in answer.rows
     ]  # fmt: skip
-    inputs = console.one_line_of(answer.inputs)
-    console.print_table([f"experts: {inputs}", *answer.notes], HEADS, rows)
+    notes = [console.one_line_of(answer.inputs), *answer.notes]
+    console.print_answer(
+        answer.headline, console.TextTable(HEADS, rows), rests_on=answer.rests_on, notes=notes
+    )

@@ -71,14 +71,15 @@ def _list(*, as_json: bool) -> None:
         (one.name, one.job.nodes, format_span(one.job.mtbf_s), one.reported or "-")
         for one in PUBLISHED.values()
     ]
-    console.print_table([], heads, table)
-    for one in PUBLISHED.values():
-        console.print_comments([f"{one.name}: {one.source}"])
+    headline = f"{len(table)} published trainings; ringside goodput NAME predicts one"
+    console.print_answer(
+        headline, console.TextTable(heads, table),
+        notes=[f"{one.name}: {one.source}" for one in PUBLISHED.values()],
+    )  # fmt: skip
 
 
 def _print(answer: JobGoodputs) -> None:
-    if answer.question.job_faults:
-        _print_faults(answer.question.job_faults)
+    faults = answer.question.job_faults
     job, known = answer.job, answer.question.known
     write, persist = job.checkpoints.write_s, job.checkpoints.persist_s
     fails = f"a failure every {format_span(job.mtbf_s)}" if job.rate else "no failures"
@@ -100,15 +101,15 @@ def _print(answer: JobGoodputs) -> None:
             f"{format_span(young(write, job.mtbf_s))}, by Daly {format_span(daly(write, job.mtbf_s))}"
         )
     lines += [_cost_line(answer, *pair) for pair in zip(answer.goodputs, answer.costs, strict=False)]
-    console.print_table([*lines, *answer.notes], HEADS, [_row(one) for one in answer.goodputs])
     first = answer.goodputs[0]
-    print("#")
     heads = (("badput", ""), ("of the time", "(%)"))
-    console.print_table(
-        [], heads, [(name.replace(" ", "_"), 100 * lost) for name, lost in first.badput.items()]
-    )
+    grids = [
+        console.TextTable(HEADS, [_row(one) for one in answer.goodputs]),
+        console.TextTable(
+            heads, [(name.replace(" ", "_"), 100 * lost) for name, lost in first.badput.items()]
+        ),
+    ]
     if len(job.causes) > 1:
-        print("#")
         worst = sorted(job.causes, key=lambda cause: -first.lost_s[cause.name])
         rows = [
             (
@@ -118,14 +119,19 @@ def _print(answer: JobGoodputs) -> None:
             )
             for one in worst
         ]
-        console.print_table([], (("cause", ""), ("failures", "a life"), ("of the time", "(%)")), rows)
+        grids.append(console.TextTable((("cause", ""), ("failures", "a life"), ("of the time", "(%)")), rows))
+    if faults:
+        grids += _grids_of(faults)
+        lines += _lines_of(faults)
+    notes = [*lines, *answer.notes]
+    console.print_answer(answer.headline, *grids, rests_on=answer.rests_on, notes=notes)
 
 
-def _print_faults(faults: JobFaults) -> None:
-    """Write nodes down, as recorded and by the law, spares, and repairs by kind."""
+def _lines_of(faults: JobFaults) -> list[str]:
+    """Return what the record says, a sentence each."""
     content, law = faults.content(), faults.law
     spread = content["expected"]
-    lines = [
+    return [
         *([f"source: {content['source']}"] if content["source"] else []),
         f"{content['faults']} faults of {content['nodes_with_faults']} of {law.nodes} nodes in "
         f"{format_span(law.span_s)}, {content['per_1000_node_days']:.3g} in 1000 node-days",
@@ -135,14 +141,22 @@ def _print_faults(faults: JobFaults) -> None:
         f"the law have {spread['p5_node_days']:.4g} to {spread['p95_node_days']:.4g}",
         f"{faults.nodes} nodes with {faults.spares} spares are whole for {content['whole']:.1%} of the time",
     ]
-    heads = (("nodes down", ""), ("mean", ""), *((f"{share:.0%}", "of the time") for share in SHARES))
+
+
+def _grids_of(faults: JobFaults) -> list[console.TextTable]:
+    """Return nodes down, as recorded and by the law, spares, and repairs by kind."""
+    content = faults.content()
+    heads: tuple[tuple[str, str], ...] = (
+        ("nodes down", ""),
+        ("mean", ""),
+        *((f"{share:.0%}", "of the time") for share in SHARES),
+    )
     rows = [
         (name.replace(" ", "_"), *(content[key][one] for one in ("mean", "p50", "p90", "p99")))
         for name, key in (("recorded", "recorded"), ("by the law", "expected"))
     ]
     spares = ["-" if row["spares"] is None else row["spares"] for row in content["spares"]]
-    console.print_table(lines, heads, [*rows, ("spares_needed", "-", *spares)])
-    print("#")
+    down = console.TextTable(heads, [*rows, ("spares_needed", "-", *spares)])
     heads = (("kind", ""), ("faults", ""), ("repair", "mean"), ("50 %", ""), ("90 %", ""))
     kinds = [
         (
@@ -151,8 +165,7 @@ def _print_faults(faults: JobFaults) -> None:
         )
         for one in content["kinds"]
     ]  # fmt: skip
-    console.print_table([], heads, kinds)
-    print("#")
+    return [down, console.TextTable(heads, kinds)]
 
 
 def _cost_line(answer: JobGoodputs, one: Goodput, cost: Cost) -> str:

@@ -49,8 +49,8 @@ def command(
     if not records and json:
         _print(CollectiveMeasurements(question, ()), output, as_json=True)
     elif not records:
-        note = f"rank 0 runs on another node, which writes the records; {output} is unchanged"
-        console.print_comments([note])
+        empty = CollectiveMeasurements(question, ())
+        console.print_answer(empty.headline, rests_on=[f"{output} is unchanged"])
 
 
 def _check_records(path: Path) -> None:
@@ -67,12 +67,6 @@ def _print(answer: CollectiveMeasurements, output: Path, *, as_json: bool) -> No
         content = {"inputs": answer.inputs, "output": str(output), "rows": answer.rows}
         console.print_json("measure", content)
         return
-    first = answer.records[0]
-    comments = [
-        f"{first.collective} by {first.library}/{first.algorithm} over {first.backend}, {first.ranks} ranks, "
-        f"nodes: {first.num_nodes}, {first.dtype}; {first.statistic} of {first.iterations} iterations",
-        f"every rank's result was checked against the exact answer; records in {output}",
-    ]
     heads = (
         *(("size", "(B)"), ("time", "(us)"), ("min", "(us)"), ("p95", "(us)"), ("max", "(us)")),
         *(("algbw", "(GB/s)"), ("busbw", "(GB/s)"), ("spread", "(%)")),
@@ -84,4 +78,7 @@ def _print(answer: CollectiveMeasurements, output: Path, *, as_json: bool) -> No
         )
         for r in answer.records
     ]
-    console.print_table(comments, heads, cells)
+    console.print_answer(
+        f"{answer.headline}; records in {output}", console.TextTable(heads, cells), rests_on=answer.rests_on,
+        notes=answer.notes,
+    )  # fmt: skip

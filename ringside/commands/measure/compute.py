@@ -55,10 +55,7 @@ def _sizes(point: "MeasuredRate") -> str:
 
 
 def _print(answer: ComputeMeasurements, output: Path) -> None:
-    comments = [
-        f"{answer.rates.device}; all rates in {output}",
-        "products as m x n x k; attention as heads x sequence x head size, causal, forward",
-    ]
+    legend = "products as m x n x k; attention as heads x sequence x head size, causal, forward"
     rows: list[tuple[console.Cell, ...]] = [
         (
             *(point.kind, point.precision or "-", _sizes(point), point.rate / 1e9),
@@ -66,4 +63,5 @@ def _print(answer: ComputeMeasurements, output: Path) -> None:
         )
         for point in answer.points
     ]
-    console.print_table(comments, HEADS, rows)
+    headline = f"{answer.headline}; all rates in {output}"
+    console.print_answer(headline, console.TextTable(HEADS, rows), rests_on=[legend])

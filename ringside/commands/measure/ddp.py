@@ -61,7 +61,7 @@ def command(
     if json:
         console.print_json("measure_ddp", _content(answer, output))
     else:
-        _print(answer.record, output)
+        _print(answer, output)
 
 
 def _content(answer: DdpMeasurements, output: Path) -> dict[str, Any]:
@@ -76,16 +76,8 @@ def _content(answer: DdpMeasurements, output: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _print(measured: DdpRecord, output: Path) -> None:
-    step = measured.median
-    times = sorted(step.step_s * 1e3 for step in measured.steps)
-    comments = [
-        f"{step.workload} on {step.ranks} ranks: step {step.step_s * 1e3:.1f} ms, median of {len(times)} "
-        f"from {times[0]:.1f} to {times[-1]:.1f} ms",
-        f"compute {step.compute_s * 1e3:.1f} ms, communication {step.communication_s * 1e3:.1f} ms, "
-        f"exposed {step.exposed_s * 1e3:.1f} ms, overlap {step.overlap_efficiency:.0%}",
-        f"every gradient was checked against the exact average; all steps in {output}",
-    ]
+def _print(answer: DdpMeasurements, output: Path) -> None:
+    step = answer.record.median
     rows: list[tuple[console.Cell, ...]] = [
         (
             *(run.name.removeprefix("bucket ").replace(" ", "_"), run.nbytes),
@@ -93,4 +85,5 @@ def _print(measured: DdpRecord, output: Path) -> None:
         )
         for run in step.buckets
     ]
-    console.print_table(comments, HEADS, rows)
+    headline = f"{answer.headline}; all steps in {output}"
+    console.print_answer(headline, console.TextTable(HEADS, rows), rests_on=answer.rests_on)

@@ -12,7 +12,7 @@ import typer
 
 from ringside import console, options
 from ringside.options import asks
-from ringside.real.questions.elastic_measurement import ElasticMeasurement
+from ringside.real.questions.elastic_measurement import ElasticMeasurement, ElasticMeasurements
 from ringside.sim.goodput.elastic import SCHEMA, ElasticRun, Restarted
 from ringside.topologies.disk import add_lines, check_outputs, is_stream, write_file
 from ringside.validation.elastic import ComparedRun, compare_runs
@@ -69,7 +69,7 @@ def command(
         ]
         console.print_json("elastic_runs", {"inputs": answer.inputs, "rows": rows})
     else:
-        _print(runs, compared, output)
+        _print(answer, compared, output)
 
 
 def _check_runs(output: Path) -> None:
@@ -97,8 +97,8 @@ def _predicted(compared: ComparedRun | None) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def _print(runs: Sequence[ElasticRun], compared: Sequence[ComparedRun], output: Path) -> None:
-    first = runs[0]
+def _print(answer: ElasticMeasurements, compared: Sequence[ComparedRun], output: Path) -> None:
+    runs, first = answer.runs, answer.runs[0]
     restarts = [restart for one in runs for restart in one.restarts]
     lines = [
         f"{first.steps} steps of {fmean(s for one in runs for s in one.steps_s) * 1e3:.0f} ms on "
@@ -110,13 +110,15 @@ def _print(runs: Sequence[ElasticRun], compared: Sequence[ComparedRun], output: 
             f"{name.removesuffix('_s')} {fmean(getattr(r, name) for r in restarts):.2f}" for name in _STAGES
         )
         lines.append(f"mean restart of {len(restarts)}, in seconds: {', '.join(stages)}")
+    rests_on = []
     if compared:
-        lines.append(
-            "predicted from the steps, checkpoints and restarts of the other runs, with the same kills"
-        )
         worst = max(compared, key=lambda one: abs(one.error))
-        lines.append(f"worst error {abs(worst.error) * 100:.1f} points, every {worst.run.interval} steps")
-    console.print_table(lines, HEADS, [_cells(one, _of(one, compared)) for one in runs])
+        rests_on.append(
+            "predicted from the steps, checkpoints and restarts of the other runs, with the same kills: "
+            f"worst error {abs(worst.error) * 100:.1f} points, every {worst.run.interval} steps"
+        )
+    grid = console.TextTable(HEADS, [_cells(one, _of(one, compared)) for one in runs])
+    console.print_answer(answer.headline, grid, rests_on=rests_on, notes=lines)
 
 
 _STAGES = tuple(field.name for field in fields(Restarted))

@@ -45,10 +45,6 @@ def command(
 
 
 def _print(answer: TrainingMeasurements, output: str) -> None:
-    record = answer.record
-    comments = [
-        f"{record.job.model.kind} layers on {record.job.mesh.ranks} ranks: "
-        f"step {record.step_s * 1e3:.1f} ms, median of {len(record.steps)}; all steps in {output}",
-        *compare_training.sentences(compared(record)),
-    ]
-    console.print_table(comments, HEADS, [list(row.values()) for row in answer.rows])
+    grid = console.TextTable(HEADS, [list(row.values()) for row in answer.rows])
+    beside = compare_training.sentences(compared(answer.record))
+    console.print_answer(f"{answer.headline}; all steps in {output}", grid, rests_on=beside)

@@ -45,8 +45,10 @@ def command(
     if json:
         console.print_json("pairs", {"inputs": question.inputs(), **_content(verdict)})
     else:
-        console.print_table([], HEADS, [_cells(matrix) for matrix in verdict.matrices])
-        console.print_comments(lines(verdict))
+        cells = [_cells(matrix) for matrix in verdict.matrices]
+        console.print_answer(
+            verdict.headline, console.TextTable(HEADS, cells), rests_on=verdict.rests_on, notes=lines(verdict)
+        )
 
 
 def lines(verdict: PairsVerdict) -> list[str]:

@@ -1,6 +1,7 @@
 """``ringside pick``: the winner at every size and node count with its margin, and rules for NCCL."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from ringside.options import asks
 from ringside.sim.libraries.find import LIBRARIES
 from ringside.sim.libraries.nccl.files.rules import own_stretches, picked_stretches, tuner_csv, tuner_json
 from ringside.sim.pick import ERROR, Pair, ranges
-from ringside.sim.questions.algorithm_choice import AlgorithmChoice, AlgorithmPicks
+from ringside.sim.questions.algorithm_choice import AlgorithmChoice, AlgorithmPicks, way_of
 from ringside.topologies.disk import check_outputs, write_file
 from ringside.topologies.units import format_size
 
@@ -91,8 +92,7 @@ def command(
         content = {"inputs": answer.inputs, "error": ERROR, "notes": answer.notes, "rows": answer.rows}
         console.print_json("pick", content)
         return
-    _print(answer)
-    console.print_comments([*_losses(answer), *rules])
+    _print(answer, rules)
 
 
 def _title(answer: AlgorithmPicks) -> str:
@@ -102,7 +102,7 @@ def _title(answer: AlgorithmPicks) -> str:
     return f"{question.collective} on {question.cluster}: {whose}, {answer.clock} times"
 
 
-def _print(answer: AlgorithmPicks) -> None:
+def _print(answer: AlgorithmPicks, rules: Sequence[str]) -> None:
     stretches = ranges(answer.picks, answer.question.by)
     several = any(one.protocol != "auto" for one in stretches)
     cells = [
@@ -110,7 +110,7 @@ def _print(answer: AlgorithmPicks) -> None:
             *(r.nodes, format_size(r.min_bytes), format_size(r.max_bytes), r.algorithm),
             *([r.protocol] if several else ()),
             f"{r.margin:.1%}" if math.isfinite(r.margin) else "alone",
-            _named(r.next_best) if r.next_best else "-",
+            way_of(r.next_best) if r.next_best else "-",
             "close" if r.too_close else "clear",
         )
         for r in stretches
@@ -119,29 +119,15 @@ def _print(answer: AlgorithmPicks) -> None:
     if answer.library.has_tuner:
         del inputs["network"]
     within = "within measurement uncertainty" if answer.is_measured else f"under {ERROR:.0%}"
-    comments = [
+    notes = [
         console.one_line_of(inputs),
         f"margin: by how much the runner-up takes longer; {within} is too close to call",
         *answer.notes,
+        *answer.losses,
     ]
-    console.print_table(comments, (*STRETCH, *(PROTOCOL if several else ()), *VERDICT), cells)
-
-
-def _losses(answer: AlgorithmPicks) -> list[str]:
-    """Describe the sizes at which the library's own choice loses, a sentence each."""
-    losses = []
-    for one in answer.picks:
-        if one.loss:
-            default, best = _named(one.default or ("-", "auto")), _named(one.pair)
-            sure = "" if one.loss >= one.loss_error else f", which may be off by {one.loss_error:.0%}"
-            losses.append(
-                f"{one.nodes} nodes, {format_size(one.nbytes)}: {LIBRARIES[answer.library.name].title}'s "
-                f"default {default} takes {one.loss:.1%} longer than {best}{sure}"
-            )
-    return losses
-
-
-def _named(pair: Pair) -> str:
-    """Return an algorithm, with its protocol where the library has several."""
-    algorithm, protocol = pair
-    return algorithm if protocol == "auto" else f"{algorithm}/{protocol}"
+    heads = [*STRETCH, *(PROTOCOL if several else ()), *VERDICT]
+    if len({r.too_close for r in stretches}) == 1:  # which the headline says once
+        heads, cells = heads[:-1], [some[:-1] for some in cells]
+    console.print_answer(
+        answer.headline, console.TextTable(heads, cells), rests_on=answer.rests_on, notes=[*notes, *rules]
+    )

@@ -1,5 +1,6 @@
 """``ringside program``: whether a job of collectives and messages ends, and how long it takes."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -116,20 +117,15 @@ def _show(proof: ProgramProof, export: Path | None, *, as_json: bool) -> None:
         written = {"export": str(export), "lost": list(lost)} if exports else {}
         console.print_json("program", proof.content | notes | written)
     else:
-        _print(proof)
-        console.print_comments([*proof.notes, *([f"written to {export}", *lost] if exports else [])])
+        _print(proof, [f"written to {export}", *lost] if exports else [])
     if not proof.is_proved:
         raise typer.Exit(1)
 
 
-def _print(proof: ProgramProof) -> None:
-    """Print a verdict as text."""
-    verdict, library = proof.verdict, proof.inputs["library"]
-    console.print_wrapped(
-        f"{proof.job.path} on {proof.job.ranks} ranks of {library}: "
-        f"{verdict.verdict}, {verdict.operations} operations"
-    )
-    console.print_comments(verdict.story)
+def _print(proof: ProgramProof, written: Sequence[str] = ()) -> None:
+    """Print a verdict, and who waits for whom."""
+    notes = [*proof.notes, *written]
+    console.print_answer(proof.headline, *proof.verdict.story, rests_on=proof.rests_on, notes=notes)
 
 
 def _refuse_misplaced(given: set[str], *, real: bool, only_check: bool, placed: bool) -> None:

@@ -32,11 +32,10 @@ def run(question: HangCause, plot: Path | None, *, as_json: bool) -> None:
 
 def _print(answer: HangAnswer) -> None:
     """Print the answer, and where ranks are, guilty ones first."""
-    console.print_wrapped(answer.headline)
     rows = sorted(answer.rows, key=lambda row: (not row["guilty"], row["rank"]))[:MOST_ROWS]
-    notes = list(answer.notes)
-    if len(rows) < answer.job.ranks:
-        notes.append(f"{answer.job.ranks - len(rows):,} more ranks are in the JSON")
+    left = answer.job.ranks - len(rows)
+    more = f"{left:,} more ranks are in the JSON" if left else ""
     heads = [head for head in HEADS if head[0] != "place" or any(row["place"] for row in rows)]
     table = [["-" if row[head] in (None, "") else row[head] for head, _ in heads] for row in rows]
-    console.print_table([], heads, table, notes)
+    grid = console.TextTable(heads, table, more)
+    console.print_answer(answer.headline, grid, rests_on=answer.rests_on, notes=answer.notes)

@@ -46,14 +46,11 @@ def run(
         content |= {"export": str(export), "lost": lost} if export else {}
         console.print_json("program", content)
         return None
-    settings = [f"{name}={value}" for name, value in question.settings.items()]
-    where = f"{answer.libraries.name} on {' '.join([question.cluster, *settings])}"
-    console.print_comments(answer.notes)
-    for job in answer.jobs:
-        _print(job, where, is_alone=len(answer.jobs) == 1)
-    if answer.disturbed:
-        console.print_comments(answer.disturbed.lines())
-    console.print_comments([f"written to {export}", *lost] if export else [])
+    grids = [_grid(job, is_alone=len(answer.jobs) == 1) for job in answer.jobs]
+    notes = [*answer.notes, *(note for job in answer.jobs for note in _notes(job))]
+    notes += answer.disturbed.lines() if answer.disturbed else []
+    notes += [f"written to {export}", *lost] if export else []
+    console.print_answer(answer.headline, *grids, rests_on=answer.rests_on, notes=notes)
     return None
 
 
@@ -75,25 +72,29 @@ def _draw(answer: ProgramTimes, plot: Path | None, trace: Path | None) -> None:
         write_file(trace, timeline.dumps())
 
 
-def _print(one: JobTime, where: str, *, is_alone: bool) -> None:
+def _grid(one: JobTime, *, is_alone: bool) -> console.TextTable:
     timeline, hosts = one.timeline, one.hosts
-    slowdown = timeline.makespan_s / one.alone_s if one.alone_s else 1.0
-    slower = "" if is_alone or not one.alone_s else f", {slowdown:.4g} times its time alone"
-    comments = [
-        f"{one.job.path} on {timeline.ranks} ranks of {where}: "
-        f"{format_duration(timeline.makespan_s, 4)}{slower}",
-        *timeline.assumes,
-        *one.job.notes,
-    ]
+    titles = []
     if not is_alone:
-        comments.append(f"on ranks {' '.join(map(str, hosts[:16]))}{' ...' * (len(hosts) > 16)}")
-    for group in timeline.groups[:MOST_ROWS]:
-        busy = format_duration(group.busy_s, 4)
-        comments.append(f"group {_short(group.group.name)}: {group.operations} operations, busy {busy}")
+        slowdown = timeline.makespan_s / one.alone_s if one.alone_s else 1.0
+        titles = [
+            f"{one.job.path}: {format_duration(timeline.makespan_s, 4)}, {slowdown:.4g} times its time alone",
+            f"on ranks {' '.join(map(str, hosts[:16]))}{' ...' * (len(hosts) > 16)}",
+        ]
     shown = list(timeline.times)[:MOST_ROWS]
     if len(shown) < len(timeline.times):
-        comments.append(f"ranks after {shown[-1]} are in the JSON")
-    console.print_table(comments, HEADS, [_row(timeline, rank) for rank in shown])
+        titles.append(f"ranks after {shown[-1]} are in the JSON")
+    return console.TextTable(HEADS, [_row(timeline, rank) for rank in shown], "\n".join(titles))
+
+
+def _notes(one: JobTime) -> list[str]:
+    """Return what a job's time assumes, and how long its groups are busy."""
+    busy = [
+        f"group {_short(group.group.name)}: {group.operations} operations, busy "
+        f"{format_duration(group.busy_s, 4)}"
+        for group in one.timeline.groups[:MOST_ROWS]
+    ]
+    return [*one.timeline.assumes, *one.job.notes, *busy]
 
 
 def _short(name: str) -> str:

@@ -32,7 +32,7 @@ def run(
     check_outputs((output, trace), inputs=inputs)
 
     def show(proof: ProgramProof) -> None:
-        if not as_json:
+        if not as_json and not proof.is_proved:
             print_proof(proof)
         elif not proof.is_proved and question.timeout is None:
             console.print_json("program", proof.content)
@@ -71,23 +71,17 @@ def _content(answer: ProgramRuns, predicted: ProgramTimeline | None) -> dict[str
 
 
 def _print(answer: ProgramRuns, predicted: ProgramTimeline | None) -> None:
-    measured = answer.measured
-    times = sorted(run.makespan_s * 1e3 for run in measured.runs)
-    comments = [
-        f"measured: makespan {measured.makespan_s * 1e3:.2f} ms, median of {len(times)} from "
-        f"{times[0]:.2f} to {times[-1]:.2f} ms"
-    ]
+    measured, rests_on = answer.measured, answer.rests_on
     rows: list[list[console.Cell]] = [
         [row["rank"], *(row[name] * 1e3 for name in ("end_s", "min_s", "max_s"))] for row in answer.rows
     ]
     heads: tuple[tuple[str, str], ...] = HEADS
     if predicted:
         error = predicted.makespan_s / measured.makespan_s - 1
-        comments.append(
-            f"predicted from ping-pong: makespan {predicted.makespan_s * 1e3:.2f} ms, {error:+.1%}"
-        )
+        rests_on = [f"predicted from ping-pong: makespan {predicted.makespan_s * 1e3:.2f} ms, {error:+.1%}"]
         heads += PREDICTED_HEADS
         for rank, row in enumerate(rows):
             end = predicted.times[rank].end_s
             row += [end * 1e3, (end / measured.ends_s[rank] - 1) * 100]
-    console.print_table(comments, heads, rows)
+    grid = console.TextTable(heads, rows)
+    console.print_answer(answer.headline, grid, rests_on=rests_on, notes=answer.notes)

@@ -18,26 +18,16 @@ def print_beside(answer: Beside, *, all_rows: bool) -> None:
         heads.append(("place", ""))
     else:
         rows = [row[: len(heads)] for row in rows]
-    console.print_table(_comments(answer), heads, rows, answer.notes)
+    console.print_answer(
+        answer.headline, console.TextTable(heads, rows), rests_on=answer.rests_on,
+        notes=[*_comments(answer), *answer.notes],
+    )  # fmt: skip
 
 
 def _comments(answer: Beside) -> list[str]:
-    strategy, ranks = answer.question.strategy, answer.ranks
-    apart = sum(len(one.exchanges.different) for one in ranks)
-    first, second = (sum(totals) for totals in zip(*(one.exchanges.totals for one in ranks), strict=True))
-    common = sum(one.exchanges.common for one in ranks)
-    ordered = sum(one.exchanges.in_order for one in ranks)
-    if apart:
-        text = (
-            f"{common:,} of {first:,} collectives and messages are those of {strategy}, which has {second:,}"
-        )
-    else:
-        text = f"the same {first:,} collectives and messages as {strategy}"
-    if common:
-        text += ", in the same order" if ordered == common else f"; {ordered:,} of them in the same order"
-    peaks = max(ranks, key=lambda one: one.peaks[0]).peaks
+    strategy = answer.question.strategy
+    peaks = max(answer.ranks, key=lambda one: one.peaks[0]).peaks
     lines = [
-        text,
         f"{title(answer.job)} on {answer.job.ranks} ranks, beside {strategy} of {answer.question.model} on "
         f"{answer.question.where}",
         f"memory peaks at {_mib(peaks[0])}, {strategy}'s at {_mib(peaks[1])}",

@@ -78,11 +78,6 @@ def command(
 
 def _print(answer: Recording, output: Path | None) -> None:
     roles = answer.roles
-    comments = [
-        f"a step of {answer.job.ranks} ranks of {answer.job.command[0]}: {_sentence(roles)}",
-        _samples(answer.job.samples),
-        *([f"the job is in {output}; ringside train --model {output} predicts it"] if output else []),
-    ]
     rows: list[tuple[console.Cell, ...]] = [
         (
             *(one.rank, one.alike, one.operators, one.collectives, format_size(one.collective_bytes)),
@@ -90,19 +85,11 @@ def _print(answer: Recording, output: Path | None) -> None:
         )
         for one in roles
     ]
-    console.print_table(comments, HEADS, rows, [*_memory(roles), *_unsteady(roles), *answer.notes])
-
-
-def _sentence(roles: list[RoleCounts]) -> str:
-    most = max(roles, key=lambda one: one.peak_bytes)
-    parts = [
-        f"{most.operators:,} operators",
-        f"{most.collectives:,} collectives of {format_size(most.collective_bytes)}",
-    ]
-    if most.messages:
-        parts.append(f"{most.messages:,} messages of {format_size(most.message_bytes)}")
-    of = f" on rank {most.rank}" if len(roles) > 1 else ""
-    return f"{', '.join(parts)}; memory peaks at {format_size(most.peak_bytes)}{of}"
+    notes = [_samples(answer.job.samples), *_memory(roles), *answer.doubts]
+    notes += [f"the job is in {output}; ringside train --model {output} predicts it"] if output else []
+    console.print_answer(
+        answer.headline, console.TextTable(HEADS, rows), rests_on=answer.rests_on, notes=notes
+    )
 
 
 def _samples(samples: int | None) -> str:
@@ -114,7 +101,3 @@ def _memory(roles: list[RoleCounts]) -> list[str]:
     most = max(roles, key=lambda one: one.peak_bytes)
     parts = ", ".join(f"{pool} {format_size(nbytes)}" for pool, nbytes in most.peak.items())
     return [f"at rank {most.rank}'s peak: {parts}"]
-
-
-def _unsteady(roles: list[RoleCounts]) -> list[str]:
-    return [f"rank {one.rank}'s steps are not steady: {one.unsteady}" for one in roles if one.unsteady]

@@ -17,6 +17,7 @@ from ringside.validation.questions.scorecard import (
     TRAINING,
     Scorecard,
     ScorecardAnswer,
+    label,
 )
 
 if TYPE_CHECKING:  # help must not wait for scipy and simulations
@@ -68,7 +69,8 @@ def command(
     if json:
         console.print_json(SCHEMAS[kind], answer.content)
     else:
-        console.print_table(notes, heads, rows, after=findings)
+        grid = console.TextTable(heads, rows)
+        console.print_answer(answer.headline, grid, rests_on=notes[:1], notes=[*notes[1:], *findings])
 
 
 Form = tuple[list[str], Heads, list[tuple[console.Cell, ...]], list[str]]
@@ -83,7 +85,7 @@ def _of_collectives(answer: ScorecardAnswer) -> Form:
     )
     beaten = [line for score in answer.scores if (line := _beaten(score))]
     notes = [
-        f"{len(answer.results)} fits, {_count(answer)} rows judged, each held out of its fit",
+        f"{len(answer.results)} fits, {answer.judged} rows judged, each held out of its fit",
         "median error of the measured model, its 90th percentile, share of rows inside their 80 % interval; "
         "median error of simple rules on the same rows, - where a rule does not apply",
         "size, machine, collective and nodes group the rows of more nodes and another site",
@@ -119,7 +121,7 @@ def _of_training(answer: ScorecardAnswer) -> Form:
     )
     tables = [one.table for one in answer.results]
     notes = [
-        f"{_count(answer)} held-out published rows beside predictions; one row of each series sets its "
+        f"{answer.judged} held-out published rows beside predictions; one row of each series sets its "
         "compute rate",
         "median, 90th percentile and worst error, signed median (bias), and the errors of each table's "
         "naive rule",
@@ -195,7 +197,7 @@ def _of_mpi(answer: ScorecardAnswer) -> Form:
         judged = errors.rows, 100 * errors.median, 100 * errors.p90, 100 * errors.inside
         fitted = one.fitted.rows, 100 * one.fitted.median
         rows.append((one.rows[0].series, kind, one.table.sets, *judged, *counts, *fitted))
-    notes = [f"{_count(answer)} rows judged by {len(answer.results)} fits, each held out of its fit"]
+    notes = [f"{answer.judged} rows judged by {len(answer.results)} fits, each held out of its fit"]
     return notes, heads, rows, []
 
 
@@ -205,7 +207,7 @@ def _of_experts(answer: ScorecardAnswer) -> Form:
         *(("bias", "(%)"), ("inside", "(%)"), ("links", "alone (%)")),
     )
     notes = [
-        f"{_count(answer)} phases judged by {len(answer.results)} fits, each held out of its fit",
+        f"{answer.judged} phases judged by {len(answer.results)} fits, each held out of its fit",
         "median error, its 90th percentile, signed median (bias), share of rows inside their 80 % interval; "
         "median error of the bytes over the slower link's full rate",
         *(f"{one.table.name}: fitted to {one.table.sets}" for one in answer.results),
@@ -256,12 +258,6 @@ _FORMS: dict[str, Callable[[ScorecardAnswer], Form]] = {
 }
 
 
-def _count(answer: ScorecardAnswer) -> int:
-    if scored := answer.absolute or answer.memory:
-        return len(scored.rows)
-    return sum(len(one.rows) for one in answer.results)
-
-
 def _page(
     answer: ScorecardAnswer,
     title: str,
@@ -275,28 +271,20 @@ def _page(
     scores = answer.scores
     lines = [*notes, *findings]
     if not scores:
-        return Page(title=title, headline="These tables have no rows.", notes=lines, raw=answer.content)
-    best, worst = (pick(scores, key=lambda score: score.errors.median) for pick in (min, max))
+        return Page(title=title, headline=answer.headline, notes=lines, raw=answer.content)
     kinds = {"Ringside": ([one.errors.median for one in scores], [one.errors.p90 for one in scores])}
     for rule in scores[0].rules:
         own = [score.rules[rule] for score in scores]
         kinds[rule] = [one.median for one in own], [one.p90 for one in own]
     return Page(
         title=title,
-        headline=f"The median error over {_count(answer)} rows of {_label(best)} is {best.errors.median:.1%}."
-        if len(scores) == 1
-        else f"Over {_count(answer)} rows the median error of a group is between {best.errors.median:.1%} "
-        f"({_label(best)}) and {worst.errors.median:.1%} ({_label(worst)}).",
+        headline=answer.headline,
         figures={"Median errors of the predictions and of simple rules": errors(
-            [f"{_label(one)} ({one.errors.rows})" for one in scores], kinds)},
+            [f"{label(one)} ({one.errors.rows})" for one in scores], kinds)},
         tables=[Table("Every group of rows", heads, rows)],
         notes=lines,
         raw=answer.content,
     )  # fmt: skip
-
-
-def _label(score: "Score") -> str:
-    return f"{score.group} {score.name}".rstrip()
 
 
 def _beaten(score: "Score") -> str:

@@ -19,6 +19,7 @@ from ringside.sim.libraries.scheduled import Scheduled
 from ringside.sim.network.load import Load, counted
 from ringside.sim.questions.collective_time import CollectiveTime, CollectiveTimes, Predicted, splits_file
 from ringside.sim.questions.disturbances import Disturbances
+from ringside.sim.questions.headlines import named
 from ringside.sim.questions.question import BySize
 from ringside.topologies.catalogue import split
 from ringside.topologies.disk import check_outputs, write_file
@@ -179,18 +180,17 @@ def content_of(links: Links, top: int) -> dict[str, Any]:
     return {"size_bytes": links.prediction.collective.nbytes, "note": links.note, "links": rows}
 
 
-def show(links: Links, top: int) -> None:
-    """Print the busiest links as a table."""
-    comments = [f"busiest links of {named(links.prediction)}"]
-    comments += [links.note] if links.note else []
+def grid_of(links: Links, top: int) -> console.TextTable:
+    """Return the busiest links as a table."""
+    titles = [f"busiest links of {named(links.prediction)}", *([links.note] if links.note else [])]
     carrying = links.load.links() if links.load else []
     if len(carrying) > top:
-        comments.append(f"{top} of {len(carrying)} links that carry messages; --top sets the number")
+        titles.append(f"{top} of {len(carrying)} links that carry messages; --top sets the number")
     rows = [
         (one.link, one.nbytes, one.busy * 100, one.messages, one.wait_mean_s * 1e6, one.wait_max_s * 1e6)
         for one in carrying[:top]
     ]
-    console.print_table(comments, HEADS if rows else (), rows)
+    return console.TextTable(HEADS if rows else (), rows, "\n".join(titles))
 
 
 def draw_links(links: Links, library: Library, path: Path) -> None:
@@ -204,13 +204,6 @@ def draw_links(links: Links, library: Library, path: Path) -> None:
             f"{path}: NCCL's channels have links of their own, which no picture shows; remove it"
         )
     draw_topology(library.graph, path, busy={one.link: one.busy for one in links.load.links()})
-
-
-def named(prediction: Prediction) -> str:
-    """Return a title such as ``ring all_reduce of 1 MiB on 8 ranks``."""
-    collective = prediction.collective
-    size = format_size(collective.nbytes)
-    return f"{prediction.algorithm} {collective.kind} of {size} on {collective.ranks} ranks"
 
 
 SIZE = (("size", "(B)"), ("time", "(us)"), ("algbw", "(GB/s)"), ("busbw", "(GB/s)"))
@@ -290,10 +283,7 @@ def _show(
         return
     rows, question, disturbed = answer.rows, answer.question, answer.disturbed
     is_nccl = "choices_us" in rows[0]
-    comments: list[console.Comment] = [_headline(answer), *answer.notes, *exported]
-    comments += [answer.basis] if answer.basis else []
     if is_nccl:
-        comments += [*([FACTOR_WORDS] if answer.is_measured else ()), *WORDS]
         pairs = list(dict.fromkeys(pair for row in rows for pair in row["choices_us"]))
         has_band = any(row["time_hi_s"] > row["time_lo_s"] for row in rows)
         band = (FACTOR,) if answer.is_measured else BAND if has_band else ()
@@ -311,13 +301,22 @@ def _show(
     if question.nodes:
         heads = [("nodes", ""), *heads]
         cells = [(row["num_nodes"], *some) for row, some in zip(rows, cells, strict=True)]
-    console.print_table([*comments, *(disturbed.lines() if disturbed else ())], heads, cells)
-    if busiest:
-        show(busiest, top)
+    console.print_answer(
+        answer.headline, console.TextTable(heads, cells), *([grid_of(busiest, top)] if busiest else []),
+        rests_on=answer.rests_on, notes=lambda: [*_notes(answer), *exported],
+    )  # fmt: skip
 
 
-def _headline(answer: CollectiveTimes) -> dict[str, Any]:
-    """Return the inputs that the first line of the table repeats."""
+def _notes(answer: CollectiveTimes) -> list[console.Comment]:
+    """Return the question as understood, the meaning of columns, and who waits for whom."""
+    notes: list[console.Comment] = [_inputs(answer), *answer.notes]
+    if "choices_us" in answer.rows[0]:
+        notes += [*([FACTOR_WORDS] if answer.is_measured else ()), *WORDS]
+    return [*notes, *(answer.disturbed.lines() if answer.disturbed else ())]
+
+
+def _inputs(answer: CollectiveTimes) -> dict[str, Any]:
+    """Return the inputs that are worth repeating."""
     left_out = {"placement", "placed", *(one.name for one in (*fields(BySize), *fields(Disturbances)))}
     return {name: value for name, value in answer.inputs.items() if name not in left_out}
 

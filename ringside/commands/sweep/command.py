@@ -163,13 +163,10 @@ def _report(folder: "Folder", count: int, html: Path | None, *, as_json: bool) -
     if as_json:
         console.print_json("sweep", content)
     else:
-        comments = [
-            study.title,
-            *sentences,
-            where,
-            f"mean {results.target} per value of a parameter, averaged over the others",
-        ]
-        console.print_table(comments, HEADS, [_cells(effect) for effect in results.effects])
+        grid = console.TextTable(HEADS, [_cells(effect) for effect in results.effects])
+        notes = [study.title, *sentences[1:]]
+        refused = [one for one in sentences if one.startswith("refused")]
+        console.print_answer(_headline(results), grid, rests_on=[where, *refused], notes=notes)
     if not results.answered:
         raise RuntimeError(f"no point was answered; the first error: {rows['error'].iloc[0]}")
 
@@ -197,7 +194,8 @@ def _page(study: "Study", rows: Any, results: "Summary", notes: list[str], raw: 
 
 
 def _headline(results: "Summary") -> str:
-    answered = f"{results.answered:,} of {results.points:,} points answered"
+    refused = f", {results.failed:,} refused" if results.failed else ""
+    answered = f"{results.answered:,} of {results.points:,} points answered{refused}"
     if not (results.effects and results.effects[0].spread > 0):
         return f"{answered}."
     first, target = results.effects[0], results.target
@@ -241,7 +239,7 @@ def _estimate(study: "Study", workers: int | None, scheduler: str | None, *, as_
         console.print_json("sweep", content)
     else:
         who = "one process" if each == 1 else f"{each} processes"
-        console.print_comments([f"{study.count:,} points, about {format_duration(seconds, 2)} with {who}"])
+        console.print_answer(f"{study.count:,} points, about {format_duration(seconds, 2)} with {who}")
 
 
 def _cells(effect: "Effect") -> tuple[console.Cell, ...]:

@@ -75,13 +75,14 @@ def _list(answer: Catalogue, *, as_json: bool) -> None:
         clusters = {row["cluster"]: {key: row[key] for key in row if key != "cluster"} for row in answer.rows}
         console.print_json("topo", {"clusters": clusters, **answer.totals})
         return
+    lines = []
     for row in answer.rows:
-        console.print_wrapped(f"{row['cluster']}:{row['counts'].upper()}  {row['what']}")
-        for key, default in row["settings"].items():
-            print(f"    --set {key}={default.replace(' ', '')}")
-    print("any machines on a fabric, instead of their own switches:")
+        lines.append(f"{row['cluster']}:{row['counts'].upper()}  {row['what']}")
+        lines += [f"    --set {key}={value.replace(' ', '')}" for key, value in row["settings"].items()]
+    lines.append("any machines on a fabric, instead of their own switches:")
     for name, keys in answer.totals["fabrics"].items():
-        console.print_wrapped(f"    --set fabric={name}  with --set of {', '.join(keys)}", " " * 8)
+        lines.append(f"    --set fabric={name}  with --set of {', '.join(keys)}")
+    console.print_answer(answer.headline, *lines)
 
 
 def _describe(answer: ClusterLinks, *, as_json: bool) -> None:
@@ -89,21 +90,16 @@ def _describe(answer: ClusterLinks, *, as_json: bool) -> None:
     if as_json:
         console.print_json("topo", {"inputs": answer.inputs, **totals, "links": answer.rows})
         return
-    print(f"{totals['name']}: {count} ranks, machines: {totals['machines']}")
-    console.print_wrapped(
-        "nodes  " + ", ".join(f"{number} {kind}" for kind, number in totals["nodes"].items())
-    )
     heads = (("links", "(one way)"), ("kind", ""), ("bandwidth", ""), ("latency", ""))
     rows = [
         (row["count"], row["kind"], format_rate(row["bandwidth"]), format_duration(row["latency"]))
         for row in answer.rows
     ]
-    console.print_table([], heads, rows)
-    if count > 1:
-        for far in sorted({1, count - 1}):
-            route = Routes(answer.graph).route(0, far)
-            console.print_wrapped(f"rank 0 to {far}: " + " -> ".join([route[0][0], *(b for _, b in route)]))
-    console.print_wrapped(f"library of collectives: {totals['library']} by default")
+    routes = []
+    for far in sorted({1, count - 1} if count > 1 else ()):
+        route = Routes(answer.graph).route(0, far)
+        routes.append(f"rank 0 to {far}: " + " -> ".join([route[0][0], *(b for _, b in route)]))
+    console.print_answer(answer.headline, console.TextTable(heads, rows), *routes, rests_on=answer.rests_on)
 
 
 def _show_connections(answer: Connections, *, as_json: bool) -> None:
@@ -112,13 +108,12 @@ def _show_connections(answer: Connections, *, as_json: bool) -> None:
         content = {"cluster": cluster, "algorithm": algorithm, "channels": answer.rows}
         console.print_json("schedule", content)
         return
-    legend = f"{algorithm} all_reduce on {cluster}, {answer.ranks} ranks; a>b: a sends to b, a+b: b adds"
-    console.print_comments([legend])
-    for channel, pairs in answer.links.items():
-        console.print_wrapped(
-            f"channel {channel:>2}  "
-            + " ".join(f"{a}{'+' if adds else '>'}{b}" for (a, b), adds in pairs.items())
-        )
+    lines = [
+        f"channel {channel:>2}  "
+        + " ".join(f"{a}{'+' if adds else '>'}{b}" for (a, b), adds in pairs.items())
+        for channel, pairs in answer.links.items()
+    ]
+    console.print_answer(answer.headline, *lines)
 
 
 def _show_channels(answer: Channels, *, as_json: bool) -> None:
@@ -128,13 +123,15 @@ def _show_channels(answer: Channels, *, as_json: bool) -> None:
         content = {**inputs, "notes": list(answer.notes), **answer.totals, "channels": answer.rows}
         console.print_json("channels", content)
         return
-    console.print_comments(answer.notes)
-    console.print_comments(f"{count} channels: {reason}" for count, reason in answer.reasons)
-    for number, (ring, _) in enumerate(answer.paths):
-        console.print_wrapped(f"Channel {number:02}/{len(answer.paths):02} : " + " ".join(map(str, ring)))
+    lines = [
+        f"Channel {number:02}/{len(answer.paths):02} : " + " ".join(map(str, ring))
+        for number, (ring, _) in enumerate(answer.paths)
+    ]
     for rank in range(answer.ranks):
         around = (f"[{n}] {_around(tree, rank)}" for n, (_, tree) in enumerate(answer.paths))
-        console.print_wrapped("Trees " + " ".join(around))
+        lines.append("Trees " + " ".join(around))
+    notes = [*answer.notes, *(f"{count} channels: {reason}" for count, reason in answer.reasons)]
+    console.print_answer(answer.headline, *lines, rests_on=answer.rests_on, notes=notes)
 
 
 def _around(tree: Tree, rank: int) -> str:

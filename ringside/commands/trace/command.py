@@ -11,9 +11,10 @@ from ringside.options import asks
 from ringside.topologies.disk import check_outputs, write_file
 from ringside.topologies.placement import placement_notes
 from ringside.topologies.units import format_duration
-from ringside.validation.questions.job_profile import JobProfile
+from ringside.validation.questions.job_profile import JobProfile, ProfiledJob
 from ringside.validation.readers.kineto import RankTrace
 from ringside.validation.traces.analysis import Analysis, CollectiveRow, RankRow
+from ringside.validation.traces.headlines import doubts_of
 from ringside.validation.traces.matching import group_size, world
 from ringside.validation.traces.replay import Replay, TraceReplay, predicted
 
@@ -70,30 +71,27 @@ def command(
     if json:
         console.print_json("trace", {"inputs": answer.inputs, **answer.content})
     else:
-        _print(answer.analysis, replays, each=each)
+        _print(answer, each=each)
 
 
-def _print(analysis: Analysis, replays: TraceReplay | None, *, each: bool) -> None:
-    """Print comments and tables: by kind and size, by rank, and replays."""
-    one = len(analysis.traces) == 1
-    comments = list(_comments(analysis))
-    if not analysis.rows:
-        console.print_comments([*comments, _nothing(analysis)])
-    else:
+def _print(answer: ProfiledJob, *, each: bool) -> None:
+    """Print tables: by kind and size, by rank, and replays."""
+    analysis, replays = answer.analysis, answer.replays
+    one, grids, notes = len(analysis.traces) == 1, [], [*_comments(analysis)]
+    if analysis.rows:
         heads = ROWS_OF_ONE if one else ROWS
-        console.print_table(comments, heads, [_row(row, short=one) for row in analysis.rows])
-    print("#")
+        grids.append(console.TextTable(heads, [_row(row, short=one) for row in analysis.rows]))
     shown = analysis.ranks[:MOST_ROWS]
-    more = [f"ranks after {shown[-1].rank} are in the JSON"] if len(shown) < len(analysis.ranks) else []
-    console.print_table(
-        more, RANKS, [_rank(row, trace) for row, trace in zip(shown, analysis.traces, strict=False)]
-    )
+    more = f"ranks after {shown[-1].rank} are in the JSON" if len(shown) < len(analysis.ranks) else ""
+    ranks = [_rank(row, trace) for row, trace in zip(shown, analysis.traces, strict=False)]
+    grids.append(console.TextTable(RANKS, ranks, more))
     if each:
-        print("#")
-        console.print_table([], EACH, _each(analysis.traces))
+        grids.append(console.TextTable(EACH, list(_each(analysis.traces))))
     if replays and analysis.rows:
-        print("#")
-        _show_what_if(analysis, replays)
+        grids.append(_what_if(analysis, replays))
+        notes += _story(replays)
+    rests_on = answer.rests_on if analysis.rows else [_nothing(analysis), *answer.rests_on][:2]
+    console.print_answer(answer.headline, *grids, rests_on=rests_on, notes=notes)
 
 
 def _comments(analysis: Analysis) -> Iterator[str]:
@@ -203,7 +201,7 @@ def _each(traces: Iterable[RankTrace]) -> Iterator[list[console.Cell]]:
             ]  # fmt: skip
 
 
-def _show_what_if(analysis: Analysis, replays: TraceReplay) -> None:
+def _what_if(analysis: Analysis, replays: TraceReplay) -> console.TextTable:
     others = [one for one in (replays.own, replays.other) if one]
     heads = [("kind", ""), ("size", "(B)"), ("ranks", ""), ("recorded", "(us)")]
     heads += [(one.cluster, "(us)") for one in others]
@@ -211,7 +209,7 @@ def _show_what_if(analysis: Analysis, replays: TraceReplay) -> None:
     heads += [("count", ""), ("apart", "")]
     rows = [_predicted(row, replays.own, others) for row in analysis.rows if row.transfer_s is not None]
     rows = [row for row in rows if any(cell != "-" for cell in row[4:-2])]
-    console.print_table(_story(replays), heads if rows else [], rows[:MOST_ROWS])
+    return console.TextTable(heads if rows else [], rows[:MOST_ROWS], "" if rows else "nothing to replay")
 
 
 def _predicted(row: CollectiveRow, own: Replay | None, replays: Sequence[Replay]) -> list[console.Cell]:
@@ -242,15 +240,7 @@ def _story(replays: TraceReplay) -> Iterator[str]:
     if replays.other:
         libraries = replays.other.libraries
         yield from placement_notes(libraries.ranks, libraries.placement, libraries.placed)
-    if replays.own is None:
-        yield f"the job's own cluster is unknown: {replays.why}"
-    if replays.other and traced.is_alike:
-        yield "ranks without a trace are assumed to act as traced ones, at the same moments"
-    if replays.other and traced.kept:
-        yield (
-            f"{traced.kept} of {traced.kept + traced.calls} collectives and messages keep their recorded "
-            "duration: the traces lack kind, size or members"
-        )
+    yield from doubts_of(replays)
 
 
 def _or(value: int | None) -> console.Cell:

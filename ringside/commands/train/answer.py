@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ringside import console
-from ringside.report.page import Page, Table, shown_number
+from ringside.report.page import Page, Table
 from ringside.sim.libraries.library import Library
 from ringside.sim.training.ddp.scaling import ScaledStep
 from ringside.sim.training.memory.peak import Peak
@@ -45,13 +45,19 @@ class StepsAnswer:
 
     def print(self) -> None:
         """Write a table."""
-        console.print_table(
-            [*self._comments(), *self.steps.notes], HEADS, list(map(_cells, self.steps.steps))
-        )
-        if self.steps.disturbed:
-            console.print_comments(self.steps.disturbed.lines())
-        if self.best_mb is not None:
-            console.print_comments([f"recommended: --bucket-cap-mb {self.best_mb:g}"])
+        steps = self.steps
+        grid = console.TextTable(HEADS, list(map(_cells, steps.steps)))
+        console.print_answer(self._headline(), grid, rests_on=steps.rests_on, notes=self._notes)
+
+    def _notes(self) -> list[str]:
+        steps = self.steps
+        return [*self._comments(), *steps.notes, *(steps.disturbed.lines() if steps.disturbed else [])]
+
+    def _headline(self) -> str:
+        if self.swept is None:
+            return self.steps.headline
+        _, parameter, values = self.swept
+        return self._advice(parameter, values)
 
     def print_json(self) -> None:
         """Write JSON."""
@@ -64,23 +70,15 @@ class StepsAnswer:
         steps = self.steps
         step = steps.steps[0].step
         title = f"{step.workload} on {step.ranks} ranks"
-        headline = (
-            f"A step of {title} takes {format_duration(step.step_s, 4)} "
-            f"({shown_number(step.throughput)} samples/s): "
-            f"{format_duration(step.exposed_s, 3)} of communication stay exposed, "
-            f"{step.overlap_efficiency:.0%} of it is hidden."
-        )
         figures = {}
         if self.swept:
             _, parameter, values = self.swept
-            headline = self._advice(parameter, values)
             title = f"{step.workload} over {parameter}"
             swept = [one.step for one in steps.steps]
             figures["The step between its bounds"] = sweep_figure(parameter, values, swept, self.best_mb)
         else:
             figures["What runs when"] = timelines_figure({title: step})
         if steps.disturbed:
-            headline = steps.disturbed.headline(f"a step of {title}")
             figures = {"How long draws take": draws_figure(steps.disturbed.drawn), **figures}
         notes = [
             *self._comments(),
@@ -89,7 +87,7 @@ class StepsAnswer:
         ]
         return Page(
             title=title,
-            headline=headline if self.fits else f"{headline} {unfit('It', self.verdict)}.",
+            headline=self._headline(),
             figures=figures,
             tables=[Table("Every step", HEADS, [_cells(row) for row in steps.steps])],
             notes=notes,
@@ -195,13 +193,13 @@ def shown_chance(chance: float) -> str:
     return f"chance under {1 - SURE:.0%}" if chance < 1 - SURE else f"chance {chance:.0%}"
 
 
-def print_peaks(what: str, peaks: Mapping[str, Peak]) -> None:
-    """Write a table of what memory is for at several peaks, by their names."""
+def grid_of_peaks(what: str, peaks: Mapping[str, Peak]) -> console.TextTable:
+    """Return a table of what memory is for at several peaks, by their names."""
     purposes = dict.fromkeys(purpose for one in peaks.values() for purpose in one.by_pool)
-    console.print_table(
-        [f"memory of a GPU at the peak of each {what}"],
+    return console.TextTable(
         [("purpose", ""), *((name, "(GiB)") for name in peaks)],
         [(name, *(one.by_pool.get(name, 0) / 2**30 for one in peaks.values())) for name in purposes],
+        f"memory of a GPU at the peak of each {what}",
     )
 
 
@@ -246,26 +244,31 @@ class ParallelAnswer:
 
     def print(self) -> None:
         """Write a table of the stages."""
-        disturbance = self.answer.disturbed.lines() if self.answer.disturbed else []
-        console.print_table([*self._comments(), *self.answer.notes, *disturbance], *self._table())
-        if self.shows_memory:
-            self._print_memory()
+        answer = self.answer
+        grids = [console.TextTable(*self._table()), *(self._grids() if self.shows_memory else [])]
+        rests_on = self._savings()[:1] if self.shows_memory else answer.rests_on
+        console.print_answer(answer.headline, *grids, rests_on=rests_on, notes=self._notes)
 
-    def _print_memory(self) -> None:
-        """Write tables of the memory of each stage, and of what layers keep where it is largest."""
+    def _notes(self) -> list[str]:
+        answer = self.answer
+        disturbance = answer.disturbed.lines() if answer.disturbed else []
+        savings = self._savings() if self.shows_memory else []
+        return [*self._comments(), *answer.notes, *disturbance, *savings]
+
+    def _grids(self) -> list[console.TextTable]:
+        """Return tables of the memory of each stage, and of what layers keep where it is largest."""
         stages = self.answer.step.stages
         worst = max(range(len(stages)), key=lambda place: stages[place].peak.nbytes)
-        print_peaks("stage", {f"stage {place}": one.peak for place, one in enumerate(stages)})
-        console.print_table(
-            [f"what a micro-batch keeps for backward in each layer of stage {worst}"],
+        kept = console.TextTable(
             [("layer", ""), ("alike", ""), ("tensors", ""), ("kept", "(MiB)")],
             [
                 (one["layers"][0], len(one["layers"]), name, nbytes / 2**20)
                 for one in self.answer.kept[worst]
                 for name, nbytes in one["terms"].items()
             ],
+            f"what a micro-batch keeps for backward in each layer of stage {worst}",
         )
-        console.print_comments(self._savings())
+        return [grid_of_peaks("stage", {f"stage {n}": one.peak for n, one in enumerate(stages)}), kept]
 
     def _savings(self) -> list[str]:
         return [
@@ -285,25 +288,14 @@ class ParallelAnswer:
         disturbance = answer.disturbed.lines() if answer.disturbed else []
         if answer.disturbed:
             figures = {"How long draws take": draws_figure(answer.disturbed.drawn), **figures}
-        headline = self._headline() if answer.disturbed is None else answer.disturbed.headline("the step")
         return Page(
             title=f"{answer.step.workload} on {answer.step.ranks} ranks",
-            headline=headline if self.fits else f"{headline} {unfit('It', self.verdict)}.",
+            headline=answer.headline,
             figures=figures,
             tables=[Table("Every stage", *self._table())],
             notes=[*comments, *answer.notes, *disturbance[1:]],
             raw=self._content(),
         )
-
-    def _headline(self) -> str:
-        answer = self.answer
-        step, mfu = answer.step, answer.mfu
-        rates = [f"{shown_number(step.throughput)} samples/s"]
-        if step.tokens_per_s is not None:
-            rates.append(f"{shown_number(step.tokens_per_s)} tokens/s")
-        if mfu is not None:
-            rates.append(f"MFU {mfu:.1%}")
-        return f"The step takes {format_duration(step.step_s, 4)}: {', '.join(rates)}."
 
     def _table(self) -> tuple[list[tuple[str, str]], list[tuple[console.Cell, ...]]]:
         dimensions = list(self.answer.step.exposed_by_s)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ringside import console
-from ringside.commands.train.answer import fitting, gib, print_peaks, unfit
+from ringside.commands.train.answer import fitting, gib, grid_of_peaks
 from ringside.report.page import Page, Table, shown_number
 from ringside.sim.training.memory.room import FITS
 from ringside.topologies.units import format_duration
@@ -31,11 +31,15 @@ class RecordedAnswer:
 
     def print(self) -> None:
         """Write a table of the roles."""
-        disturbance = self.answer.disturbed.lines() if self.answer.disturbed else []
-        console.print_table([*self._comments(), *self.answer.notes, *disturbance], *self._table())
+        answer, grids = self.answer, [console.TextTable(*self._table())]
         if self.shows_memory:
-            stages = self.answer.step.stages
-            print_peaks("role", {f"rank {stage.rank}": stage.peak for stage in stages})
+            peaks = {f"rank {stage.rank}": stage.peak for stage in answer.step.stages}
+            grids.append(grid_of_peaks("role", peaks))
+        disturbance = answer.disturbed.lines() if answer.disturbed else []
+        console.print_answer(
+            answer.headline, *grids, rests_on=answer.rests_on,
+            notes=lambda: [*self._comments(), *answer.notes, *disturbance],
+        )  # fmt: skip
 
     def print_json(self) -> None:
         """Write JSON."""
@@ -46,17 +50,15 @@ class RecordedAnswer:
         from ringside.report.training import draws_figure, roles_figure
 
         answer = self.answer
-        first, *comments = self._comments()
+        _, *comments = self._comments()
         names = [f"rank {stage.rank}" for stage in answer.step.stages]
         figures = {"Time of each role": roles_figure(answer.step, names, "waiting")}
-        headline = f"{first[0].upper()}{first[1:]}."
         disturbance = answer.disturbed.lines() if answer.disturbed else []
         if answer.disturbed:
             figures = {"How long draws take": draws_figure(answer.disturbed.drawn), **figures}
-            headline = answer.disturbed.headline("the step")
         return Page(
             title=f"{answer.step.workload} on {answer.step.ranks} ranks",
-            headline=headline if self.fits else f"{headline} {unfit('It', self.verdict)}.",
+            headline=answer.headline,
             figures=figures,
             tables=[Table("Every role", *self._table())],
             notes=[*comments, *answer.notes, *disturbance[1:]],

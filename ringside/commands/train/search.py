@@ -3,7 +3,7 @@
 import re
 import signal
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,12 +14,9 @@ from ringside.commands.train.answer import gib
 from ringside.errors import with_options
 from ringside.report.page import Page, Table
 from ringside.sim.goodput.cost import Cost
-from ringside.sim.training.memory.room import TIGHT, TOO_LARGE
 from ringside.sim.training.search.search import IMPOSSIBLE, Pruned
 from ringside.topologies.disk import write_file
-from ringside.topologies.units import format_duration
 from ringside.validation.questions.layout_search import LayoutSearch, RankedLayouts
-from ringside.validation.questions.priced import cost_text
 from ringside.validation.training.layout_choices import CHOICES
 
 SHORT = {"micro_batch": "micro", "checkpointing": "ckpt", "sequence_parallel": "seq-par"}
@@ -57,24 +54,23 @@ class SearchAnswer:
 
     def print(self) -> None:
         """Write a table of the best layouts, if there are any."""
-        comments = [*self._comments(), *self.notes]
-        if self.fits:
-            console.print_table(comments, *self._table())
-        else:
-            console.print_comments(comments)
+        grids = [console.TextTable(*self._table())] if self.fits else []
+        notes = [*self._comments(), *self.notes]
+        rests_on = self.ranked.rests_on if self.fits else self._reasons_in_words()
+        console.print_answer(self.ranked.headline, *grids, rests_on=rests_on, notes=notes)
 
     def page(self) -> Page:
         """Return the page of the best layouts."""
         from ringside.report.charts import beside
 
         answer, gpu = self.ranked, self.ranked.question.gpu
-        first, *comments = self._comments()
+        comments = self._comments()
         names = [row["options"] for row in answer.rows]
         more = [f"{gib(row['memory_bytes'])} of {gib(gpu.memory)}" for row in answer.rows]
         figure = {"The best layouts": beside(names, {"step": [row["step_s"] for row in answer.rows]}, more)}
         return Page(
             title=f"Layouts of {answer.question.model} on {_gpus(answer.budget.ranks)}",
-            headline=f"{first[0].upper()}{first[1:]}.",
+            headline=answer.headline,
             figures=figure if names else {},
             tables=[Table("The best layouts", *self._table())] if names else [],
             notes=[*comments, *self.notes],
@@ -139,13 +135,6 @@ class SearchAnswer:
             question.computing,
             f"memory of a GPU {gib(question.gpu.memory)}; margin: left of it beside a layout's own reserve",
         ]
-        if answer.rows:
-            best = answer.rows[0]
-            lines.insert(0, f"the best takes {format_duration(best['step_s'], 4)}: {best['options']}")
-            if cost := answer.costs[0]:
-                lines.insert(1, cost_text(question, cost))
-        else:
-            lines.insert(0, self._none(kinds))
         if kinds:
             counts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
             lines.append(f"left out: {counts} (--json names each)")
@@ -156,14 +145,10 @@ class SearchAnswer:
             lines.append(f"stopped: {len(left)} remaining layouts may be faster, first {left[0]}")
         return lines
 
-    def _none(self, kinds: Mapping[str, int]) -> str:
-        """Return why there is no layout, and what may help."""
-        if self.ranked.result.left:
-            return "no layout is known that fits"
-        if {TIGHT, TOO_LARGE} & kinds.keys():
-            more = "more GPUs, --checkpointing or a smaller --global-batch may"
-            return f"no layout is known that fits; {more}"
-        return "none of these layouts is possible, for the reasons below; fix fewer or other options"
+    def _reasons_in_words(self) -> list[str]:
+        """Return the commonest reasons why layouts are left out, in two lines."""
+        reasons = [f"{one['layouts']} {one['kind']}: {one['reason']}" for one in self._reasons()]
+        return [*reasons[:1], *filter(None, ["; ".join(reasons[1:3])])]
 
 
 def run(question: LayoutSearch, *, plot: Path | None, trace: Path | None) -> SearchAnswer:

@@ -66,8 +66,8 @@ def command(
         if json:
             console.print_json("validation", content)
         else:
-            console.print_table([], HEADS, [_row(cell) for cell in answer.cases])
-            print_outcome(answer, list(map(_sentence, answer.verdicts)))
+            grid = console.TextTable(HEADS, [_row(cell) for cell in answer.cases])
+            print_outcome(answer, grid, list(map(_sentence, answer.verdicts)))
         if plot:
             from ringside.pictures.measured.validation import draw_validation
 

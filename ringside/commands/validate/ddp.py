@@ -34,8 +34,8 @@ def command(
         if json:
             console.print_json("validation_ddp", whole)
         else:
-            console.print_table([], HEADS, table)
-            print_outcome(answer, [check.sentence for check in answer.checks])
+            grid = console.TextTable(HEADS, table)
+            print_outcome(answer, grid, [check.sentence for check in answer.checks])
         if plot:
             from ringside.pictures.jobs.training import draw_timelines
 

@@ -26,8 +26,8 @@ def command(question: MemoryValidation, all_columns: options.All = False, json: 
             console.print_json("validation_memory", content(answer))
             return
         rows = [_cells(case.name, one) for case, peaks in answer.cases for one in peaks.ranks]
-        console.print_table([], HEADS, rows)
-        print_outcome(answer, [check.sentence for check in answer.checks])
+        grid = console.TextTable(HEADS, rows)
+        print_outcome(answer, grid, [check.sentence for check in answer.checks])
 
     carry_out(question, MemoryValidations, report)
 

@@ -40,8 +40,8 @@ def content(answer: CheckedValidations) -> dict[str, Any]:
     return {"inputs": answer.inputs, **planned, "checks": checks, "rows": answer.rows}
 
 
-def print_outcome(answer: Validations, sentences: Sequence[str]) -> None:
-    """Print the verdicts, and whether the validation was interrupted."""
-    console.print_comments(sentences)
-    if len(answer.cases) < answer.planned:
-        console.print_comments([f"interrupted: {len(answer.cases)} of {answer.planned} cells"])
+def print_outcome(answer: Validations, grid: console.TextTable, sentences: Sequence[str]) -> None:
+    """Print the verdict, the cases, and with ``-v`` every figure beside its limit."""
+    failed = [one for one in sentences if one.startswith("FAIL")]
+    rests_on = [line for line in (answer.grounds, "; ".join(failed)) if line]
+    console.print_answer(answer.headline, grid, rests_on=rests_on, notes=sentences)

@@ -27,8 +27,8 @@ def command(
         if json:
             console.print_json("validation_recordings", content(answer))
             return
-        console.print_table([], HEADS, [_cells(case.name, one) for case, one in answer.cases])
-        print_outcome(answer, [check.sentence for check in answer.checks])
+        grid = console.TextTable(HEADS, [_cells(case.name, one) for case, one in answer.cases])
+        print_outcome(answer, grid, [check.sentence for check in answer.checks])
 
     carry_out(question, RecordingValidations, report)
 

@@ -30,7 +30,7 @@ def command(
         lines = [
             f"{case.name}: {line}" for case, one in answer.cases for line in one.differences[:MOST_SHOWN]
         ]
-        console.print_table(lines, HEADS, [cells(case.name, one) for case, one in answer.cases])
-        print_outcome(answer, sentences)
+        grid = console.TextTable(HEADS, [cells(case.name, one) for case, one in answer.cases])
+        print_outcome(answer, grid, [*sentences, *lines])
 
     carry_out(question, TrainingValidations, report)

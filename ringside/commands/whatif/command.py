@@ -25,7 +25,10 @@ def command(question: WhatIf, all_columns: options.All = False, json: options.Js
     where = " ".join([question.cluster, *(f"{key}={value}" for key, value in question.settings.items())])
     size = format_size(question.size)
     subject = f"{question.what} of {size}" if question.is_collective else f"a step of {question.what}"
-    console.print_table([f"{subject} on {where}", *answer.notes], HEADS, map(_cells, answer.rows))
+    console.print_answer(
+        answer.headline, console.TextTable(HEADS, list(map(_cells, answer.rows))),
+        rests_on=answer.rests_on, notes=[f"{subject} on {where}", *answer.notes],
+    )  # fmt: skip
 
 
 def _cells(row: dict[str, Any]) -> tuple[console.Cell, ...]:

@@ -36,7 +36,7 @@ def test_the_textbook_cases(rows, words, low_us, high_us):
 
 def test_simulate_prints_a_table_in_nccl_tests_manner(silently):
     out = silently("simulate allreduce --cluster star:4 -b 1M -e 4M --algorithm ring")
-    assert out.splitlines()[1:] == [
+    assert out.splitlines()[1:6] == [
         "#     size    time   algbw   busbw  algorithm  protocol  engine",
         "#      (B)    (us)  (GB/s)  (GB/s)",
         "   1048576   92.91   11.29   16.93       ring      auto   simpy",
@@ -62,7 +62,7 @@ def test_trace_has_a_track_for_each_rank_and_link(printed, tmp_path):
 def test_topo_lists_describes_writes_and_draws(json_of, printed, tmp_path):
     assert "dgx-h100:NODES" in printed("topo")
     out = printed("topo dgx-a100 --nodes 2 --set nic=50GB/s -o t.yaml --plot t.svg")
-    assert out.startswith("dgx-a100: 16 ranks, machines: 2")
+    assert out.startswith("# dgx-a100: 16 ranks, machines: 2")
     assert (tmp_path / "t.svg").read_text().startswith("<?xml")
     assert json_of("topo", "t.yaml")["ranks"] == 16
 
@@ -75,7 +75,8 @@ def test_topo_shows_and_draws_a_schedule(printed, tmp_path, words):
 
 def test_topo_prints_nccls_channels_as_its_log_does_and_why_there_are_so_many(printed, json_of):
     lines = printed("topo dgx-h100:2 --channels").splitlines()
-    assert lines[0].startswith("# 8 channels: NCCL's search finds 8 of 48 GB/s each, 384 of the 384 GB/s")
+    assert lines[0].startswith("# 16 channels of NCCL on the 16 ranks of dgx-h100:2")
+    assert any(line.startswith("# 8 channels: NCCL's search finds 8 of 48 GB/s each, 384") for line in lines)
     assert "Channel 00/16 : 0 7 6 5 4 3 2 1 9 10 11 12 13 14 15 8" in lines
     assert any(line.startswith("Trees [0] 1/8/-1->0->-1 [1] ") for line in lines)
     channels = json_of("topo h100-1gpu:1 --set ranks_per_gpu=2 --channels")["channels"]
@@ -85,7 +86,7 @@ def test_topo_prints_nccls_channels_as_its_log_does_and_why_there_are_so_many(pr
 def test_nccl_is_the_default_on_machines_and_says_on_what_its_times_rest(rows, printed):
     bare = "simulate all_reduce --cluster dgx-h100:2 --size 1M --calibration none"
     assert "not calibrated" in printed(bare)
-    assert "time_s as measured (dgx-h100: " in printed("simulate all_reduce --cluster dgx-h100:2 --size 1M")
+    assert "times as measured (dgx-h100: " in printed("simulate all_reduce --cluster dgx-h100:2 --size 1M")
     out = printed("simulate all_reduce --cluster gcp-a3mega:2 --size 1M")
     assert "no measurement of gcp-a3mega is shipped; family:dgx-h100 has the same box" in out
     (row,) = rows(bare)
@@ -157,8 +158,7 @@ def test_what_is_too_large_to_be_proved_is_said_to_be(rows, silently, monkeypatc
     algorithms.register("mine", "all_reduce", algorithms.ALGORITHMS["ring"]["all_reduce"])
     words = "simulate all_reduce --cluster star:9 -b 1M -e 2M --algorithm mine"
     message = "mine all_reduce on 9 ranks is not proved, because it has more than 99 transfers"
-    assert [line for line in silently(words).splitlines() if "proved" in line] == [
-        f"# {message}; Schedule.check() proves it"
-    ]
+    said = [line for line in silently(words).splitlines() if "proved" in line]
+    assert {*said} == {f"# {message}; Schedule.check() proves it"}
     for row in rows(words):
         assert row["caveat"].startswith(message)

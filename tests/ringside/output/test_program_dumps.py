@@ -35,12 +35,14 @@ def test_the_first_line_says_who_and_where(ringside, tmp_path, way):
     assert content["headline"] == SENTENCES[way]
     code, text, _ = ringside("program", *sorted(tmp_path.iterdir()), "--plot", "hang.png")
     assert code == 1
-    assert " ".join(text.split()).startswith(SENTENCES[way])
+    assert " ".join(text.split()).startswith(f"# {SENTENCES[way]}")
 
 
 def test_dumps_in_which_all_has_ended_exit_0(silently, tmp_path):
     job_of(4).write(tmp_path)
-    assert silently("program", tmp_path).startswith("nothing waits: every call in the dumps of ranks 0, 1, 2")
+    assert silently("program", tmp_path).startswith(
+        "# nothing waits: every call in the dumps of ranks 0, 1, 2"
+    )
 
 
 def test_options_of_other_programs_and_files_that_are_none_are_refused(refused, tmp_path):

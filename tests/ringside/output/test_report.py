@@ -186,10 +186,10 @@ def test_layouts_searches_and_draws_have_the_page(ringside, tmp_path):
         "nodes": "--batch 1 --jitter lognormal:0.1 --draws 3",
     }
     heads = {
-        "layout": r"The step takes [\d.]+ ms: [\d.,]+ samples/s, [\d.,]+ tokens/s, MFU",
-        "search": r"The best takes [\d.]+ ms: .*--batch \d",
-        "drawn": r"With --jitter lognormal:0.1 the step takes [\d.]+ ms in the median of 3 draws",
-        "nodes": r"With --jitter lognormal:0.1 a step of gpt2 on 4 ranks takes [\d.]+ ms in the median",
+        "layout": r"[\d.]+ ms a step, [\d.,]+ samples/s, [\d.,]+ tokens/s, MFU",
+        "search": r"the best takes [\d.]+ ms: .*--batch \d",
+        "drawn": r"With --jitter lognormal:0.1 a step of ddp of gpt2 .* takes [\d.]+ ms in the median",
+        "nodes": r"With --jitter lognormal:0.1 a step of ddp .* on 4 ranks of star:4 takes [\d.]+ ms in the",
     }
     gpt2 = "train --model gpt2 --cluster star:4 --library ideal --device a100"
     for name, words in asked.items():

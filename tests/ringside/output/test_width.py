@@ -90,7 +90,7 @@ def test_a_path_stays_whole(capsys):
 
 def test_columns_that_do_not_fit_are_named(capsys):
     heads = [(f"head{number}", "(us)") for number in range(12)]
-    console.print_table(["said"], heads, [[1e6] * 12])
+    console.print_answer("said", console.TextTable(heads, [[1e6] * 12]))
     message, left, *lines = capsys.readouterr().out.splitlines()
     assert (message, left) == ("# said", "# --all also prints head9, head10, head11")
     assert [len(line.removeprefix("#").split()) for line in lines] == [9, 9, 9]
@@ -101,7 +101,7 @@ def test_columns_that_do_not_fit_are_named(capsys):
     [(0.0, "0.00"), (999.99, "999.99"), (999.996, "1000.0"), (1234.56, "1234.6"), (99999.9, "100000")],
 )
 def test_a_large_number_has_fewer_decimals(capsys, figure, text):
-    console.print_table([], [("time", "(us)")], [[figure]])
+    console.print_answer("time", console.TextTable([("time", "(us)")], [[figure]]))
     assert capsys.readouterr().out.split()[-1] == text
 
 

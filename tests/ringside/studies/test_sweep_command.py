@@ -53,7 +53,7 @@ def test_a_study_is_asked_kept_shown_and_once_more_only_shown(
     monkeypatch.setattr(console, "PERIOD_S", 0.01)
     code, out, err = ringside("sweep", file, "-o", "out", "--workers", 2)
     assert code == 0, err
-    assert "# 12 of 18 points answered, 6 refused" in out
+    assert "; 12 of 18 points answered, 6 refused." in out
     assert re.search(r"refused most often: unknown algorithm 'nonsense'.*\(6 times\)", out)
     assert re.search(r"\d+ of 18 points, about .* left", err)
     found = rows("out")

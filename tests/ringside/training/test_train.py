@@ -1,6 +1,7 @@
 """``ringside train``: its output, its sums, and its error messages."""
 
 import json
+import re
 
 import pytest
 
@@ -70,11 +71,11 @@ def test_a_global_batch_is_of_strong_scaling_alone(train):
     assert "--global-batch" not in train(*words)
 
 
-def test_both_bounds_come_first(train):
-    lines = train(*STAR).splitlines()
-    assert "if everything overlaps" in lines[0]
-    assert "if nothing does" in lines[0]
-    assert lines[-1].split()[:3] == ["1", "4", "default"]
+def test_the_time_comes_first_and_its_bounds_are_notes(train):
+    out = train(*STAR)
+    assert re.match(r"# [\d.]+ ms a step, \d+ samples/s: ddp of even on 4 ranks of star:4", out)
+    assert "if everything overlaps, " in out
+    assert [line.split()[:3] for line in out.splitlines() if line[0] != "#"] == [["1", "4", "default"]]
 
 
 def test_a_sweep_of_caps_recommends_one(train):

@@ -24,11 +24,15 @@ def test_a_table_of_stages_and_what_it_rests_on(train: Train) -> None:
     lines = train(*PIPELINE, "--all").splitlines()
     assert "tokens/s" in lines[0]
     assert "MFU" in lines[0]
-    assert "tensor 2 x shard 2 x pipeline 2, interleaved1f1b with 2 stages a rank" in lines[1]
-    assert "8 of a replica in 8 micro-batches of 1" in lines[2]
-    assert ": fits (chance over 99%), " in lines[5]
-    assert "driver 0.80 GiB, context 0.74 GiB, NCCL's buffers of tensor and shard and pipeline " in lines[5]
-    assert [line.split()[:2] + line.split()[-4:-3] for line in lines[-2:]] == [
+    for note in (
+        "tensor 2 x shard 2 x pipeline 2, interleaved1f1b with 2 stages a rank",
+        "8 of a replica in 8 micro-batches of 1",
+        ": fits (chance over 99%), ",
+        "driver 0.80 GiB, context 0.74 GiB, NCCL's buffers of tensor and shard and pipeline ",
+    ):
+        assert any(note in line for line in lines)
+    rows = [line.split() for line in lines if not line.startswith("#")]
+    assert [row[:2] + row[-4:-3] for row in rows] == [
         ["0", "0", "4"],
         ["1", "4", "4"],
     ]
@@ -36,8 +40,8 @@ def test_a_table_of_stages_and_what_it_rests_on(train: Train) -> None:
 
 def test_sequences_are_shared_and_exchanges_hidden_where_asked(train: Train) -> None:
     words = ("--model", "llama3-8b:2048", "--cluster", "dgx-h100:1", "--batch", "1", "--strategy", "fsdp")
-    shared = train(*words, "--cp", "4", "--cp-method", "ulysses", "--all").splitlines()
-    assert "context 4 by ulysses x shard 2" in shared[1]
+    shared = train(*words, "--cp", "4", "--cp-method", "ulysses", "--all")
+    assert "context 4 by ulysses x shard 2" in shared
     tensor = (*words, *"--tp 4 --tp-style dtensor --sequence-parallel --batch 8 --micro-batch 8".split())
     blocking, hiding = (json.loads(train(*tensor, *more, "--json")) for more in ((), ("--async-tp",)))
     assert hiding["step_s"] < blocking["step_s"]
