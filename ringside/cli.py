@@ -5,6 +5,7 @@ for numpy. An error ends in one message and an exit code, not in a traceback.
 """
 
 import os
+import re
 import signal
 import sys
 import traceback
@@ -57,6 +58,9 @@ COMMANDS = {
     "demo": "Measure, calibrate, compare and draw on this machine, end to end, in under three minutes.",
 }
 """Each command's help sentence; ``measure ddp`` is a command with options of its own."""
+
+_UNEXPECTED = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((.+)\)$")
+"""The message for arguments that a command does not take, which has no class of its own."""
 
 _WITH_A_COMMAND_LINE = ("record",)
 """Commands whose arguments are another command line: options after the first argument are not ours."""
@@ -129,24 +133,45 @@ def command_of(name: str) -> Any:
 
 
 class _Command(TyperCommand):
-    """A command that recognises options of related commands: ``measure`` those of ``measure ddp``."""
+    """A command that says what to write: for options of related commands, and for newcomers' mistakes."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options; raise ValueError for an option of another command."""
+        """Parse the options; raise ValueError for mistakes that have a hint."""
+        given = [*args]  # which parsing consumes
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
         except _Refused as error:
-            option, name = getattr(error, "option_name", None), str(self.name)
-            if not hasattr(error, "possibilities"):  # only an error about an unknown option has it
-                raise
+            if advice := self._advice(error, given):
+                raise ValueError(advice) from None
+            raise
+        return rest
+
+    def _advice(self, error: Any, given: Sequence[str]) -> str | None:
+        """Return what is wrong and what to write; None without a hint."""
+        from ringside import hints
+
+        name = str(self.name)
+        known = [option for param in self.params for option in (*param.opts, *param.secondary_opts)]
+        if hasattr(error, "possibilities"):  # only an error about an unknown option has it
+            option = str(error.option_name)
             family = [one for one in COMMANDS if one.split()[0] == name.split()[0] and one != name]
             owners = [f"ringside {one}" for one in family if option in _options_of(one)]
-            if not owners:
-                raise
-            raise ValueError(
-                f"{option} is not an option of ringside {name}, but of {' and '.join(owners)}; remove it, "
-                "or use that command"
-            ) from None
+            if owners:
+                return (
+                    f"{option} is not an option of ringside {name}, but of {' and '.join(owners)}; remove "
+                    "it, or use that command"
+                )
+            after = [*given, ""][given.index(option) + 1 :] if option in given else [""]
+            value = "" if after[0].startswith("-") else after[0]
+            hint = hints.for_option(option, value, known)
+            return hint and f"{option} is not an option of ringside {name}; write {hint}"
+        if isinstance(error, typer.BadParameter) and error.param is not None and hasattr(error, "param_type"):
+            hint = hints.MISSING.get(str(error.param.name))
+            return hint and f"ringside {name} lacks an argument; write {hint}"
+        if rest := _UNEXPECTED.match(error.message):
+            hint = hints.for_rest(rest[1].split(), known)
+            return hint and f"{rest[1]}: ringside {name} takes no such argument; write {hint}"
+        return None
 
 
 def _options_of(name: str) -> set[str]:
@@ -165,7 +190,11 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command, and the remaining arguments."""
+        from ringside import hints
+
         two = " ".join(args[:2])
+        if args[0] not in self.commands and (hint := hints.for_command(args[0])):
+            raise ValueError(f"there is no command {args[0]}; write {hint}")
         return super().resolve_command(ctx, [two, *args[2:]] if two in self.commands else args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -220,7 +249,7 @@ def _common(
             expose_value=False,
             show_default=False,
             metavar="",
-            help="Log decisions and their reasons to stderr; twice: more detail.",
+            help="Print all notes, and log decisions to stderr; twice: more detail.",
         ),
     ] = 0,
 ) -> None:

@@ -4,8 +4,9 @@ Of a question an option is made for each field, with its help, default and name.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, get_args
@@ -94,9 +95,9 @@ def _parameter(one: "Field[Any]", hint: Any, *, is_needed: bool) -> inspect.Para
         default = one.default
     annotation: Any
     kind: Any = list[str] if how.repeats else str if how.parse else _plain_type(hint)
+    if how.completions or one.name in NAMES:
+        settings["autocompletion"] = lambda incomplete: _completed(one.name, how.completions, incomplete)
     if how.is_argument:
-        if how.completions:
-            settings["autocompletion"] = lambda: how.completions
         annotation = Annotated[kind if is_required else kind | None, typer.Argument(**settings)]
     else:
         flags = how.flags or ((f"--{one.name.replace('_', '-')}",) if kind is bool else ())
@@ -118,6 +119,21 @@ def _place(one: inspect.Parameter) -> int:
     is_required = isinstance(how, typer.models.OptionInfo) and one.default is inspect.Parameter.empty
     return 0 if isinstance(how, typer.models.ArgumentInfo) else 1 if is_required else 2
 
+
+def _completed(field: str, names: Sequence[str], incomplete: str) -> list[str]:
+    """Return the names that continue what is written, of a list its last one."""
+    before, comma, last = incomplete.rpartition(",")
+    module, _, name = NAMES.get(field, "").partition(":")
+    known: Iterable[str] = names or getattr(import_module(module), name)
+    return [f"{before}{comma}{one}" for one in known if one.startswith(last)]
+
+
+NAMES = {
+    "cluster": "ringside.topologies.catalogue:MAKERS", "collective": "ringside.sim.collective:KINDS",
+    "algorithm": "ringside.sim.algorithms:ALGORITHMS",
+    "model": "ringside.sim.workload.models:NAMES", "library": "ringside.sim.libraries.find:LIBRARIES",
+}  # fmt: skip
+"""The names that a shell completes for a field, as ``module:name``: they are imported only then."""
 
 PARSERS["anchor"] = "ringside.validation.nccl.anchor:read_anchor"
 

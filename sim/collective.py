@@ -65,6 +65,12 @@ ITEMSIZE = {
 }
 """Bytes per element, by PyTorch's name of the dtype."""
 
+SHORT = {
+    "fp32": "float32", "float": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16",
+    "fp8": "float8_e4m3fn", "fp64": "float64", "double": "float64",
+}  # fmt: skip
+"""Other libraries' names of dtypes, which messages translate."""
+
 MAX_SPACE = 2**62
 """Maximum bytes of one collective, all ranks together: larger offsets exceed 64-bit numbers."""
 
@@ -85,7 +91,7 @@ def kind_of(text: str) -> str:
 def itemsize(dtype: str) -> int:
     """Return the bytes per element of the type."""
     if dtype not in ITEMSIZE:
-        raise ValueError(f"unknown dtype {dtype!r}; write {one_of(ITEMSIZE, dtype)}")
+        raise ValueError(f"unknown dtype {dtype!r}; write {one_of(ITEMSIZE, SHORT.get(dtype, dtype))}")
     return ITEMSIZE[dtype]
 
 

@@ -1,6 +1,7 @@
 """Topologies by name: fabrics, which are code, and machines, which are files."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +13,7 @@ from ringside.topologies import fabrics
 from ringside.topologies.fabrics.fabric import MAX_LINKS
 from ringside.topologies.fabrics.refitting import fields_of, parted
 from ringside.topologies.graph import Topology, TopologyError
-from ringside.topologies.machine import machine, machines
+from ringside.topologies.machine import called, machine, machines
 from ringside.topologies.making import defaults, made
 from ringside.topologies.names import Lazy, one_of
 
@@ -34,6 +35,9 @@ MAKERS: Mapping[str, Callable[..., Topology]] = Lazy(
 """All named topologies; the first parameter of a maker counts ranks, machines or leaves."""
 
 _MAX_DIGITS = 20
+
+_FACTOR = re.compile(r"[\d.]+x")
+"""A factor, as `whatif` has them."""
 
 
 def settings(name: str) -> dict[str, str]:
@@ -80,13 +84,15 @@ def _is(value: Any, annotation: Any, default: Any) -> bool:
 
 
 def split(cluster: str) -> tuple[str, int | None]:
-    """Split ``NAME:COUNT`` into name and count; a file's name may contain colons."""
+    """Split ``NAME:COUNT`` into the catalogue's name and count; a file's name may contain colons."""
     name, colon, count = cluster.rpartition(":")
-    if not colon or Path(cluster).is_file() or "/" in count or Path(count).suffix[1:].isalpha():
+    if Path(cluster).is_file():
         return cluster, None
+    if not colon or "/" in count or Path(count).suffix[1:].isalpha():
+        return called(cluster), None
     if not count.isdecimal() or len(count) > _MAX_DIGITS or not int(count):
         raise TopologyError(f"{cluster!r}: {count[:20]!r} is not a count; write for example {name}:4")
-    return name, int(count)
+    return name if Path(name).is_file() else called(name), int(count)
 
 
 def maker_of(name: str) -> Callable[..., Topology]:
@@ -103,6 +109,11 @@ def parse_settings(texts: list[str]) -> dict[str, str]:
     for text, (key, _, value) in zip(texts, pairs, strict=True):
         if not key or not value:
             raise TopologyError(f"{text!r} is not a setting; write for example bandwidth=25GB/s")
+        if _FACTOR.fullmatch(value):
+            raise TopologyError(
+                f"--set {text}: a setting is a figure such as 50GB/s; ringside whatif multiplies it, by "
+                f"--try {text}"
+            )
     settings: dict[str, str] = {}
     for key, _, value in pairs:
         if key in settings:

@@ -1,6 +1,7 @@
 """Machines of the catalogue: each is a file in the format of `machine_file`, with its facts and sources."""
 
 import inspect
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,8 @@ from ringside.topologies.units import BytesPerSecond
 FOLDERS = [Path(__file__).parent / "machines"]
 """Folders that are searched for machines."""
 
+_ALIASES = re.compile(r"^aliases: (\[.*\])$", re.M)
+
 _FIGURES = (BytesPerSecond, BytesPerSecond | None, Processes)
 
 
@@ -27,7 +30,7 @@ class Machine:
 
     ``gpu`` is the name of its GPUs, None without any; ``in_logs`` a pattern of their name in logs; ``hosts``
     the number of operating systems that share its NVLinks; ``inside`` the machine with identical nodes, by
-    default its own name; ``network`` the kind of its network.
+    default its own name; ``network`` the kind of its network; ``aliases`` its other names.
     """
 
     def __init__(self, name: str, content: Mapping[str, Any]) -> None:
@@ -47,6 +50,7 @@ class Machine:
         self.hosts = int((self._arguments.get("nccl") or {}).get("hosts") or 1)
         self.inside = facts.inside or name
         self.network = facts.network
+        self.aliases = facts.aliases
 
     def __call__(self, *args: Any, **values: Any) -> Topology:
         """Return the topology of ``nodes`` machines, with the file's figures replaced by those given."""
@@ -62,6 +66,11 @@ def machines() -> Mapping[str, Path]:
 def machine(name: str) -> Machine:
     """Return the catalogue's machine of that name."""
     return _machine(name, machines()[name])
+
+
+def called(name: str) -> str:
+    """Return the catalogue's name of a machine by another name, such as p5.48xlarge; else the name itself."""
+    return name if name in machines() else _aliases(tuple(FOLDERS)).get(name.lower(), name)
 
 
 def nvidia_machines() -> list[str]:
@@ -93,6 +102,17 @@ def box_of(name: str) -> list[str]:
 @cache
 def _files(folders: tuple[Path, ...]) -> dict[str, Path]:
     return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
+
+
+@cache
+def _aliases(folders: tuple[Path, ...]) -> dict[str, str]:
+    """Return the machine of each alias, in small letters; files are not parsed, for they are many."""
+    lines = {
+        name: _ALIASES.search(path.read_text(encoding="utf-8")) for name, path in _files(folders).items()
+    }
+    return {
+        str(alias).lower(): name for name, line in lines.items() if line for alias in yaml.safe_load(line[1])
+    }
 
 
 @cache

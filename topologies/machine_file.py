@@ -44,7 +44,7 @@ from ringside.topologies.graph import Topology, TopologyError
 from ringside.topologies.hardware import GPUS, nvlink_of, slot_of
 from ringside.topologies.hardware import facts as hardware_of
 from ringside.topologies.making import defaults, made
-from ringside.topologies.names import one_of
+from ringside.topologies.names import one_of, plain
 from ringside.topologies.units import BytesPerSecond, Seconds, format_rate
 
 KEY = "machine"
@@ -65,9 +65,10 @@ fabric: star            # or rail, or one of docs/fabrics.md
 
 
 def _known_gpu(name: str) -> str:
-    if name not in GPUS:
+    called = {plain(one): one for one in GPUS}.get(plain(name))
+    if called is None:
         raise ValueError(f"unknown GPU {name!r}; write {one_of(GPUS, name)}")
-    return name
+    return called
 
 
 Build = Literal["pcie-server", "nvlink_switch", "nvlink_pairs", "nvlink_mesh", "xgmi_mesh"]
@@ -107,7 +108,7 @@ class MachineFacts(_Strict):
 
     ``gpu_in_logs`` is a pattern of the name of its GPUs in logs, in capitals, if not the usual one;
     ``inside`` the machine of the catalogue with identical nodes. ``network`` is the kind of network between
-    nodes.
+    nodes. ``aliases`` are other names of it, such as a cloud's instances.
     """
 
     what: str = ""
@@ -115,6 +116,7 @@ class MachineFacts(_Strict):
     gpu_in_logs: re.Pattern[str] | None = None
     inside: str | None = None
     network: Network | None = None
+    aliases: tuple[str, ...] = ()
 
 
 def cluster(

@@ -12,17 +12,16 @@ MAX_SUGGESTIONS = 4
 
 
 def one_of(known: Iterable[str], name: str, *, also: str = "") -> str:
-    """Return the end of a message about an unknown ``name``: the ``known`` names, ``also``, suggestions.
+    """Return the end of a message about an unknown ``name``: suggestions, the ``known`` names, ``also``.
 
-    For example ``one of ring, tree; did you mean ring?``.
+    For example ``ring (known: ring, tree)``, or without a suggestion ``one of ring, tree``.
     """
     names = list(known)
-    listed = f"one of {', '.join(names)}{also}" if len(names) > 1 else f"{', '.join(names)}{also}"
     likely = suggestions(name, names)
     if not likely:
-        return listed
+        return f"one of {', '.join(names)}{also}" if len(names) > 1 else f"{', '.join(names)}{also}"
     *others, last = likely
-    return f"{listed}; did you mean {', '.join(others)}{' or ' if others else ''}{last}?"
+    return f"{', '.join(others)}{' or ' if others else ''}{last} (known: {', '.join(names)}{also})"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -32,16 +31,19 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 def suggestions(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names that contain this name, as ``dgx-h100`` contains ``h100``, else the nearest."""
-    plain = {_plain(one): one for one in reversed(list(known))}
-    names, short = list(reversed(plain.values())), _plain(name)
-    whole = [one for one in names if short in map(_plain, re.split("[-_.:]", one))]
+    spelled = {plain(one): one for one in reversed(list(known))}
+    names, short = list(reversed(spelled.values())), plain(name)
+    whole = [one for one in names if short in map(plain, re.split("[-_.:]", one))]
     begins = rf"(?<!{'[0-9]' if short[:1].isdecimal() else '[a-z]'}){re.escape(short)}"
     within = [one for one in names if len(short) > 1 and re.search(begins, one)]
-    alike = get_close_matches(short, plain, n=1, cutoff=0.6)
-    return (whole or ([] if short in plain else within) or [plain[one] for one in alike])[:MAX_SUGGESTIONS]
+    alike = get_close_matches(short, spelled, n=1, cutoff=0.6)
+    return (whole or ([] if short in spelled else within) or [spelled[one] for one in alike])[
+        :MAX_SUGGESTIONS
+    ]
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
+    """Return a name without case, hyphens and blanks, by which spellings are compared."""
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 

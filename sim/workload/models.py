@@ -307,10 +307,13 @@ def find_model(text: str) -> Architecture | Decoder:
     if name not in MODELS:
         also = ", FILE.py:NAME, or a file of a decoder or timed layers (.yaml) or of measured steps (.json)"
         # a hub writes the owner before a slash
-        known = one_of([*MODELS, *DECODERS], name.rpartition("/")[2], also=also)
+        known = one_of(NAMES, name.rpartition("/")[2], also=also)
         raise ValueError(f"unknown model {name!r}; write {known}")
     return architecture(text)
 
+
+NAMES = (*MODELS, *DECODERS)
+"""All models by name."""
 
 SETTINGS = ("predicted", "layout")
 """Words after a sample's size, of models that have them."""

@@ -115,7 +115,7 @@ def test_any_size_on_any_count_has_a_time_and_bandwidths(ranks: int, nbytes: int
     ("arguments", "message"),
     [
         ({"engine": "warp"}, "unknown engine 'warp'; write one of auto, simpy"),
-        ({"library": "mpich"}, "unknown library 'mpich'; write one of ideal, gloo"),
+        ({"library": "mpich"}, "unknown library 'mpich'; write mpi "),
         ({"algorithm": "star"}, "unknown algorithm 'star'; write one of ring"),
         ({"library": "gloo", "algorithm": "tree"}, "no model of tree all_reduce in gloo"),
     ],

@@ -80,7 +80,7 @@ def test_a_count_and_settings_go_over_the_files_keys(file):
     ("text", "complaint"),
     [
         ("machine: pcie", "machine: 'pcie': input should be 'pcie-server', 'nvlink_switch'"),
-        ("machine: pcie-server\ngpu: rtx", "gpu: unknown GPU 'rtx'; write one of a10, a100"),
+        ("machine: pcie-server\ngpu: rtx", "gpu: unknown GPU 'rtx'; write titan-rtx (known: a10, a100"),
         ("machine: pcie-server\ngpus: 0", "gpus: 0: input should be greater than 0"),
         ("machine: pcie-server\nnic: fast", "nic: 'fast' is not a rate"),
         ("machine: pcie-server\nnicc: 2", "nicc: is not known; allowed: nodes, machine, name, gpu"),

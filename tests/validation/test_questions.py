@@ -65,7 +65,7 @@ def test_a_shape_keeps_what_hangs_together() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model": "llama2-7b:depth=3"}, "unknown part of a shape 'depth'; write one of layers, width"),
+        ({"model": "llama2-7b:depth=3"}, "unknown part of a shape 'depth'; write width "),
         ({"model": "llama2-7b:layers=x"}, "layers is 'x'; write for example layers=32"),
         ({"model": "llama2-7b:heads=33"}, "does not divide by 33 heads"),
         (
@@ -80,7 +80,7 @@ def test_a_shape_keeps_what_hangs_together() -> None:
         ({"tp_style": "dtensor"}, "`tp_style` needs tensor-parallel ranks; add `tp` 2"),
         ({"tp": 2, "tp_style": "ring"}, "write one of megatron, dtensor"),
         ({"param_dtype": "bf16"}, "fsdp or fsdp1 or hsdp or megatron_fsdp, not ddp; leave it out"),
-        ({"strategy": "fsdp", "reduce_dtype": "float8_e4m3fn"}, "write one of float32, bfloat16, float16"),
+        ({"strategy": "fsdp", "reduce_dtype": "float8_e4m3fn"}, "write float32 "),
         ({"strategy": "fsdp", "precision": "fp8"}, "has no peak for 'fp8'"),
     ],
 )

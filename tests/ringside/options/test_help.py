@@ -129,6 +129,10 @@ def test_a_command_has_only_its_own_words(shown, name, foreign):
         ("ringside meas", "measure"),
         ("ringside measure el", "elastic"),
         ("ringside measure ddp --comm", "--comm-hook"),
+        ("ringside simulate all_ga", "all_gather"),
+        ("ringside simulate all_reduce --cluster dgx-a1", "dgx-a100"),
+        ("ringside simulate all_reduce --algorithm ring,double", "ring,double_binary_tree"),
+        ("ringside train --model llama3-8", "llama3-8b"),
     ],
 )
 def test_a_shell_completes_commands_their_second_words_and_options(line, completed):

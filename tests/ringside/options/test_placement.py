@@ -81,7 +81,7 @@ def test_ranks_that_no_share_is_alike_of_are_placed_or_refused_by_name() -> None
         for spread, count in ((EVEN, 9), (PACKED, 12)):
             with pytest.raises(ValueError, match="equally many"):
                 find_library(library, "dgx-h100:2", ranks=count, options=Options(placement=spread))
-    with pytest.raises(ValueError, match=r"unknown placement 'evn'; write .*did you mean even"):
+    with pytest.raises(ValueError, match=r"unknown placement 'evn'; write even"):
         find_library("ideal", "dgx-h100:2", ranks=8, options=Options(placement="evn"))
 
 

@@ -136,7 +136,7 @@ def test_a_schedule_has_the_name_of_what_it_is(asked: str, kind: str, ranks: int
         ("ring_2d:0x8", "'0x8' is not a grid; write rows x columns, for example 4x8"),
         ("hierarchical:", "'' is not a grid"),
         ("hierarchical:-2x-4", "'-2x-4' is not a grid"),
-        ("ring_3d", "unknown algorithm 'ring_3d'; write one of ring, tree"),
+        ("ring_3d", "unknown algorithm 'ring_3d'; write ring_2d "),
     ],
 )
 def test_parameters_that_mean_nothing_are_refused(asked: str, message: str) -> None:

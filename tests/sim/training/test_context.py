@@ -172,7 +172,7 @@ def test_pieces_never_compute_quicker_than_the_whole(rows, outputs, pieces):
     ("words", "complaint"),
     [
         ({"cp": 0}, "`cp` 0; write 1 or more"),
-        ({"cp": 2, "cp_method": "rings"}, "unknown context-parallel method 'rings'; write one of"),
+        ({"cp": 2, "cp_method": "rings"}, "unknown context-parallel method 'rings'; write ring "),
         ({"tp": 2, "async_tp": True}, "add `sequence_parallel`"),
     ],
 )

@@ -218,7 +218,7 @@ def test_the_tuners_time_stands_in_for_nccl() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: DataParallel(comm_hook="powerSGD"), "write one of allreduce, fp16_compress, bf16_compress"),
+        (lambda: DataParallel(comm_hook="powerSGD"), r"write powersgd \(known: allreduce, fp16_compress"),
         (lambda: DataParallel(accumulation=0), "write 1 to 10000"),
         (lambda: DataParallel(iteration=0), "counted from 1"),
         (lambda: Costs(launch_s=-1), "launch_s is -1 s"),

@@ -106,7 +106,7 @@ def test_timed_layers_and_measured_steps_are_no_decoders(tmp_path: Path) -> None
         (SMALL | {"layers": 0}, "a.yaml", "layers: 0: input should be greater than or equal to 1"),
         (SMALL | {"heads": 7}, "a.yaml", "a width of 512 does not divide by 7 heads"),
         (SMALL | {"experts": {"count": 2, "active": 3, "hidden": 1}}, "a.yaml", "3 of 2 experts"),
-        (LLAMA | {"model_type": "mamba"}, "a.json", "unknown model_type 'mamba'; write one of llama, "),
+        (LLAMA | {"model_type": "mamba"}, "a.json", "unknown model_type 'mamba'; write llama "),
         ({"model_type": "gpt2"}, "a.json", "n_layer is missing"),
         (LLAMA | {"hidden_size": "wide"}, "a.json", "width: 'wide': input should be a valid integer"),
         (DEEPSEEK | {"q_lora_rank": None}, "a.json", "q_lora_rank is null"),

@@ -198,7 +198,7 @@ def test_lower_precision_is_never_slower(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("resnet51", "unknown model 'resnet51'; write one of resnet50, vgg16"),
+        ("resnet51", "unknown model 'resnet51'; write resnet50 "),
         ("gpt2:x", "'x' is not a number of tokens; write for example gpt2:2048"),
         ("gpt2:4096", "sequences of 4096 tokens; this model takes 1 to 1024"),
         ("bert-large:0", "sequences of 0 tokens; this model takes 1 to 512"),
@@ -217,9 +217,9 @@ def test_a_wrong_name_says_what_to_write(name: str, message: str) -> None:
 
 def test_a_wrong_device_precision_or_efficiency_says_what_to_write() -> None:
     model = architecture("resnet50")
-    with pytest.raises(ValueError, match="unknown GPU 'b100'; write one of a10, a100, a100-40gb"):
+    with pytest.raises(ValueError, match="unknown GPU 'b100'; write v100 "):
         device("b100")
-    with pytest.raises(ValueError, match="v100 has no peak for 'bfloat16'; write one of float32, float16"):
+    with pytest.raises(ValueError, match="v100 has no peak for 'bfloat16'; write float16 "):
         workload(model, device("v100"), 1, "bfloat16")
     with pytest.raises(ValueError, match=r"a compute efficiency of 2; write a share from 1e-06 to 1"):
         workload(model, device("v100"), 1, compute_efficiency=2)
