@@ -15,6 +15,7 @@ import typer
 
 from ringside import console
 from ringside.sim.effort import MAX_MEMORY, MAX_TRANSFERS, forced
+from ringside.sim.questions.answer import PICTURES
 from ringside.sim.questions.question import PARSERS, Question, option_of, options_of, types_of
 from ringside.topologies.units import format_size
 
@@ -135,6 +136,7 @@ NAMES = {
 }  # fmt: skip
 """The names that a shell completes for a field, as ``module:name``: they are imported only then."""
 
+PICTURES.append("ringside.pictures.answers:draw")
 PARSERS["anchor"] = "ringside.validation.nccl.anchor:read_anchor"
 
 

@@ -219,7 +219,9 @@ def test_a_topology_from_a_file_that_was_changed_by_hand_is_followed(shown):
 
 
 def test_no_library_is_unknown_to_the_door():
-    with pytest.raises(ValueError, match=rf"unknown library 'mpich'; write mpi .known: {', '.join(LIBRARIES)}"):
+    with pytest.raises(
+        ValueError, match=rf"unknown library 'mpich'; write mpi .known: {', '.join(LIBRARIES)}"
+    ):
         find_library("mpich", "star:4")
 
 

@@ -83,23 +83,14 @@ def command(
     with console.simulating("simulating"):
         answer = question.ask()
         rules = write_rules(answer, tuner_csv) if tuner_csv else []
-        picks = answer.picks
+        _ = answer.picks  # which takes the time
     if plot:
-        from ringside.pictures.collectives.picks import draw_picks
-
-        draw_picks(picks, _title(answer), plot)
+        answer.plot(plot)
     if json:
         content = {"inputs": answer.inputs, "error": ERROR, "notes": answer.notes, "rows": answer.rows}
         console.print_json("pick", content)
         return
     _print(answer, rules)
-
-
-def _title(answer: AlgorithmPicks) -> str:
-    """Return the picture's title: collective, cluster, library, release and times."""
-    library, question = answer.library, answer.question
-    whose = " ".join(filter(None, (LIBRARIES[library.name].title, library.version)))
-    return f"{question.collective} on {question.cluster}: {whose}, {answer.clock} times"
 
 
 def _print(answer: AlgorithmPicks, rules: Sequence[str]) -> None:

@@ -25,9 +25,6 @@ from ringside.topologies.catalogue import split
 from ringside.topologies.disk import check_outputs, write_file
 from ringside.topologies.units import format_duration, format_size
 
-_TIMES = {"measured": "measured", "model": "closed-form"}
-"""Names in pictures for the times of engines that do not simulate."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outputs:
@@ -113,34 +110,6 @@ def _draw_timeline(library: Library, cluster: str, prediction: Prediction, path:
     if outside > 1e-6 * prediction.time_s:
         notes.append(f"{format_duration(outside, 3)} before the first byte or after the last are not drawn")
     draw_timeline(timeline, title, notes, path)
-
-
-def draw_answer(answer: CollectiveTimes, path: Path) -> None:
-    """Draw times and bus bandwidths against nodes, or against sizes of one cluster.
-
-    Of several named algorithms each has a curve, unless there are several sizes and counts of nodes.
-    """
-    from ringside.pictures.collectives.curves import Point, draw_curves
-
-    compares = answer.question.compares and 1 in (len(answer.by_nodes), len(answer.first.predictions))
-    points = (
-        [
-            Point(count, one.collective, one.time_s, (one.time_lo_s, one.time_hi_s), algorithm)
-            for (count, algorithm), predictions in answer.by_algorithm().items()
-            for one in predictions
-        ]
-        if compares
-        else [
-            Point(count, one.collective, one.time_s, (one.time_lo_s, one.time_hi_s), one.algorithm)
-            for count, predicted in answer.by_nodes.items()
-            for one in predicted.predictions
-        ]
-    )
-    engines = {one.engine for one in answer.predictions}
-    times = " and ".join(sorted({_TIMES.get(engine, "simulated") for engine in engines}))
-    question, library = answer.question, answer.first.library.name
-    title = f"{question.kind} on {question.cluster}: {library}, {times} times"
-    draw_curves(points, title, path, by_algorithm=compares)
 
 
 HEADS = (
@@ -263,7 +232,7 @@ def command(
     elif plot and busiest:
         draw_links(busiest, answer.first.library, plot)
     elif plot:
-        draw_answer(answer, plot)
+        answer.plot(plot)
     _show(answer, comments, busiest, top=top or MOST_LINKS, as_json=json)
 
 

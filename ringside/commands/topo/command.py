@@ -54,20 +54,8 @@ def command(
     else:
         answer = question.ask()
     if plot:
-        _draw(answer, plot)
+        answer.plot(plot)
     _SHOWN[type(answer)](answer, as_json=json)
-
-
-def _draw(answer: Catalogue | ClusterLinks | Connections | Channels, plot: Path) -> None:
-    if isinstance(answer, ClusterLinks):
-        from ringside.pictures.topology import draw_topology
-
-        draw_topology(answer.graph, plot)
-    elif isinstance(answer, Connections):
-        from ringside.pictures.collectives.schedule import draw_schedule
-
-        question = answer.question
-        draw_schedule(answer.links, f"{question.schedule} all_reduce on {question.machines}", plot)
 
 
 def _list(answer: Catalogue, *, as_json: bool) -> None:

@@ -82,7 +82,11 @@ def test_the_table_says_it(ringside):
 def test_what_is_no_network_is_refused(refused, words, network):
     err = refused(*words, "--network", network)
     message = err.splitlines()[-1]
-    assert "known: fifo, fair" in message or "write one of fifo, fair" in message or (not network and "write a text" in message)
+    assert (
+        "known: fifo, fair" in message
+        or "write one of fifo, fair" in message
+        or (not network and "write a text" in message)
+    )
 
 
 @pytest.mark.parametrize(
