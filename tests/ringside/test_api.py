@@ -1,5 +1,6 @@
 """The public API in Python: lazy, typed, with rows."""
 
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -195,3 +196,17 @@ def test_measure_gives_records_as_they_come() -> None:
     answer = question.ask(on_record=seen.append)
     assert [record.nbytes for record in answer.records] == [2**12, 2**14]
     assert seen == answer.records
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_has_a_reference_entry_with_an_example(name: str) -> None:
+    page = (TOP / "docs/reference/api.md").read_text(encoding="utf-8")
+    entry = re.search(rf"^::: [\w.]+\.{_original(name)}\n\n```python\n(.*?)```", page, re.S | re.M)
+    assert entry, name
+    assert re.search(rf"\b{name}\b", entry[1])
+
+
+def _original(name: str) -> str:
+    """Return the name by which the module defines a public one."""
+    original: str = getattr(getattr(ringside, name), "__name__", name)
+    return original if name.islower() else name
