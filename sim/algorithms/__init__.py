@@ -6,6 +6,7 @@ registration, and for the requested number of ranks on use.
 
 from collections.abc import Callable
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 from ringside.sim.algorithms.doubling import (
@@ -16,6 +17,7 @@ from ringside.sim.algorithms.doubling import (
 )
 from ringside.sim.algorithms.exchange import bruck, direct, pairwise
 from ringside.sim.algorithms.grids import grid, hierarchical, ring_2d
+from ringside.sim.algorithms.own import SUFFIX, builds_of
 from ringside.sim.algorithms.rings import neighbor_exchange, ring, scatter_all_gather_ring
 from ringside.sim.algorithms.trees import binomial, double_binary_tree, knomial, tree
 from ringside.sim.collective import Collective
@@ -63,8 +65,9 @@ def register(algorithm: str, kind: str, build: Build) -> None:
 def schedule(algorithm: str, collective: Collective) -> Schedule:
     """Return the schedule of ``collective`` by ``algorithm``; raise an error if it is wrong.
 
-    A parameter may follow the name: ``ring_2d:4x8``, ``knomial:3``. Where two algorithms are the same on this
-    number of ranks, as a grid of one row is a ring, the schedule has the simpler one's name.
+    A parameter may follow the name: ``ring_2d:4x8``, ``knomial:3``; ``mine.py`` is a user's own. Where two
+    algorithms are the same on this number of ranks, as a grid of one row is a ring, the schedule has the
+    simpler one's name.
     """
     name, build = _builder(algorithm, collective.kind)
     if (name, collective.kind) in _REGISTERED:
@@ -93,8 +96,21 @@ def named(text: str, kind: str) -> list[str]:
     return names
 
 
+@lru_cache(maxsize=256)
+def _read(path: str) -> str:
+    """Register the algorithm of a user's file; return its name, which is the file's."""
+    name = Path(path).stem
+    for kind, build in builds_of(Path(path)).items():
+        if (name, kind) not in _REGISTERED and kind in ALGORITHMS.get(name, {}):
+            raise ValueError(f"{path}: {name} {kind} is known already; rename the file")
+        register(name, kind, build)
+    return name
+
+
 def _split(algorithm: str) -> tuple[str, str]:
     """Split into the algorithm's own name and its parameter."""
+    if algorithm.endswith(SUFFIX):
+        return _read(algorithm), ""
     name, _, given = algorithm.partition(":")
     name = ALSO_CALLED.get(name, name)
     if name not in ALGORITHMS:
@@ -111,7 +127,7 @@ def _builder(algorithm: str, kind: str) -> tuple[str, Build]:
             f"{name} does not do {kind}; it does {', '.join(builds)}, and "
             f"{kind} is done by {', '.join(algorithms_for(kind))}"
         )
-    if ":" not in algorithm:
+    if ":" not in algorithm or algorithm.endswith(SUFFIX):
         return name, builds[kind]
     if name not in _PARAMETERS:
         takers = " and ".join(f"{other}:{example}" for other, (_, example) in _PARAMETERS.items())
@@ -122,6 +138,7 @@ def _builder(algorithm: str, kind: str) -> tuple[str, Build]:
 
 def caveat(algorithm: str, collective: Collective) -> str:
     """Return the warning that a schedule is too large to be proved, or nothing."""
+    algorithm = _read(algorithm) if algorithm.endswith(SUFFIX) else algorithm
     if (algorithm, collective.kind) not in _REGISTERED or _proved(algorithm, collective):
         return ""
     return (

@@ -76,7 +76,7 @@ class ByAlgorithm(OnCluster):
 
     library: str | None = library_option()
     algorithm: str = option(
-        "ring,tree, ^ring, ... (ringside collectives lists all) or auto; for nccl as in NCCL_ALGO.",
+        "ring,tree, ^ring, ... (ringside collectives lists all), mine.py or auto; for nccl as in NCCL_ALGO.",
         metavar="NAMES", default="auto",
     )  # fmt: skip
     protocol: str = option(
