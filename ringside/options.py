@@ -183,6 +183,14 @@ Html = Annotated[
         help="Write an interactive page to one self-contained .html file.",
     ),
 ]
+Animate = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        callback=_check_page,
+        help="Write a page on which chunks or micro-batches move: one self-contained .html file.",
+    ),
+]
 Trace = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace.")]
 Export = Annotated[
     Path | None,

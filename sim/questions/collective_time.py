@@ -234,17 +234,20 @@ class CollectiveTimes(Answer):
     is_measured: bool
     disturbed: "DisturbedTime | None"
 
-    def by_algorithm(self) -> dict[tuple[int | None, str], list[Prediction]]:
+    def by_algorithm(self, *, traced: bool = False) -> dict[tuple[int | None, str], list[Prediction]]:
         """Return the predictions of each algorithm that the question names, by nodes and algorithm.
 
         An algorithm counts with its fastest protocol, and is missing where the library cannot use it.
+        ``traced`` keeps timelines.
         """
         curves: dict[tuple[int | None, str], list[Prediction]] = {}
         for count, predicted in self.by_nodes.items():
             for one in predicted.predictions:
                 fastest: dict[str, Prediction] = {}
                 for candidate in predicted.library.candidates(one.collective):
-                    way = answer_by(predicted.library, one.collective, candidate, self.question.engine)
+                    way = answer_by(
+                        predicted.library, one.collective, candidate, self.question.engine, traced=traced
+                    )
                     best = fastest.setdefault(candidate.algorithm, way)
                     fastest[candidate.algorithm] = min(best, way, key=lambda either: either.time_s)
                 for algorithm, way in fastest.items():

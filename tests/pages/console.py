@@ -161,7 +161,7 @@ def rewrite(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     with desk() as folder:
         page.write_text(_BLOCK.sub(anew, text), encoding="utf-8")
-        for name in re.findall(r"\]\(((?:\w+/)*\w+\.png)\)", text):
+        for name in re.findall(r"\]\(((?:\w+/)*\w+\.(?:png|html))\)", text):
             if (folder / Path(name).name).exists():
                 (page.parent / name).parent.mkdir(exist_ok=True)
                 shutil.copy(folder / Path(name).name, page.parent / name)

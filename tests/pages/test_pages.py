@@ -23,7 +23,7 @@ NOT_RUN_TODAY = {
 LONG = {"measure", "published_training", "ring_or_tree"}
 """Pages that run for long to show what other tests show too."""
 
-WRITES = {"--plot", "--plot-memory", "--trace", "--export", "--tuner-csv", "--timeline", "-o"}
+WRITES = {"--plot", "--plot-memory", "--trace", "--export", "--tuner-csv", "--timeline", "--animate", "-o"}
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,9 @@ def test_commands_of_a_page_run_and_print_what_it_says(page):
                 words = line.split()
                 written = {Path(name) for word, name in pairwise(words) if word in WRITES}
                 assert all(file.exists() for file in written), line
+                for file in written:
+                    if file.suffix == ".html" and (shown := page.parent / file).exists():
+                        assert file.read_text() == shown.read_text(), f"python -m tests.pages.console {page}"
 
 
 def test_no_command_is_shown_that_is_neither_run_nor_says_why_not():

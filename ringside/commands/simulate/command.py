@@ -32,13 +32,19 @@ class Outputs:
 
     trace: Path | None
     timeline: Path | None
+    animate: Path | None
     plot: Path | None
     export: Path | None
     links: bool
 
+    @property
+    def traces(self) -> bool:
+        """Whether a file shows single messages."""
+        return any((self.trace, self.timeline, self.animate))
+
     def check(self, question: CollectiveTime) -> None:
         """Raise ValueError, before any work, for outputs that are not possible."""
-        files = [self.trace, self.timeline, self.plot, self.export]
+        files = [self.trace, self.timeline, self.animate, self.plot, self.export]
         if any(files):
             inputs = [split(question.cluster)[0], question.calibration, question.nccl_graph]
             inputs += [question.anchor.path] if question.anchor else []
@@ -46,16 +52,17 @@ class Outputs:
             inputs += [question.collective.path] if isinstance(question.collective, ScheduleFile) else []
             check_format_of(self.export)
             check_outputs(files, inputs=[str(one) for one in inputs if one])
-        if question.disturbance and (self.trace or self.timeline or self.links):
+        if question.disturbance and (self.traces or self.links):
             raise ValueError(
-                f"{question.disturbed_by}: --trace, --timeline and --links show undisturbed runs; "
+                f"{question.disturbed_by}: --trace, --timeline, --animate and --links show undisturbed runs; "
                 "remove one of them"
             )
-        if self.timeline and question.engine in ("model", "fast"):
-            raise ValueError(
-                f"--timeline {self.timeline} draws messages, which engine {question.engine} does not keep; "
-                "write --engine simpy"
-            )
+        for option, path in (("--timeline", self.timeline), ("--animate", self.animate)):
+            if path and question.engine in ("model", "fast"):
+                raise ValueError(
+                    f"{option} {path} draws messages, which engine {question.engine} does not keep; write "
+                    "--engine simpy"
+                )
         self._check_one(question)
 
     def _check_one(self, question: CollectiveTime) -> None:
@@ -64,6 +71,7 @@ class Outputs:
         for option, is_given in (
             ("a trace", self.trace),
             ("--timeline", self.timeline),
+            ("--animate", self.animate),
             ("--links", self.links),
             ("--export", self.export),
         ):
@@ -83,6 +91,11 @@ class Outputs:
         """Write the files of the first prediction; return the export's losses, a sentence each."""
         library, prediction = answer.first.library, answer.first.predictions[0]
         lost = []
+        if self.animate:
+            from ringside.pictures.animation.collective import animated
+            from ringside.pictures.animation.page import write_animation
+
+            write_animation(animated(answer), self.animate)
         if self.timeline:
             _draw_timeline(library, answer.question.cluster, prediction, self.timeline)
         if self.export:
@@ -204,6 +217,7 @@ def command(
             help="Draw ranks and links over time: .svg, .png or .pdf.",
         ),
     ] = None,
+    animate: options.Animate = None,
     links: Annotated[
         bool, typer.Option("--links", help="Print the busiest links and the waits for them.")
     ] = False,
@@ -219,10 +233,10 @@ def command(
     """Predict how long a collective takes."""
     if top is not None and not links:
         raise ValueError(f"--top {top} limits the links that --links prints; add --links, or remove it")
-    outputs = Outputs(trace=trace, timeline=timeline, plot=plot, export=export, links=links)
+    outputs = Outputs(trace=trace, timeline=timeline, animate=animate, plot=plot, export=export, links=links)
     outputs.check(question)
     with console.simulating("simulating") as bar:
-        answer = question.ask(traced=bool(trace or timeline), on_size=bar.done)
+        answer = question.ask(traced=outputs.traces, on_size=bar.done)
     comments = outputs.write(answer)
     busiest = links_of(answer.first) if links else None
     if plot and answer.disturbed:

@@ -89,6 +89,7 @@ def command(
     memory: Memory = False,
     plot: options.Plot = None,
     plot_memory: PlotMemory = None,
+    animate: options.Animate = None,
     html: options.Html = None,
     trace: options.Trace = None,
     force: options.Force = False,
@@ -102,7 +103,7 @@ def command(
     read += [question.megatron] if question.megatron else []
     if trace and sweep:
         raise ValueError("a trace shows one step, not a sweep; leave --trace or --sweep out")
-    check_outputs((plot, plot_memory, trace, html), read)
+    check_outputs((plot, plot_memory, animate, trace, html), read)
     if question.recorded is not None and search:
         raise ValueError(f"{model} is as it was recorded, and --search has many layouts; leave one out")
     if question.megatron is not None:
@@ -116,6 +117,8 @@ def command(
         if by != "time":
             raise ValueError("--by is of --search; add it, or leave it out")
         answer = _asked(question, sweep, plot, trace)
+        if animate:
+            _animate(answer, animate)
         if plot_memory or memory:
             answer = _with_memory(answer, plot_memory, shown=memory)
     if html:
@@ -130,7 +133,7 @@ def command(
 
 def _search(question: StepTime, given: set[str], fixed: Sequence[str], *, top: int, by: str) -> LayoutSearch:
     """Return the search; raise ValueError for options of one layout."""
-    for name in sorted(given & {*ONE_LAYOUT, "plot_memory", "memory"}):
+    for name in sorted(given & {*ONE_LAYOUT, "plot_memory", "memory", "animate"}):
         raise ValueError(f"--{name.replace('_', '-')} is of one layout, and --search has many; leave it out")
     options = {one.name: getattr(question.simple, one.name) for one in options_of(TrainingOnCluster)}
     named = [*(fixed or ()), *(name for name in LAYOUT_FIELDS if name in given)]
@@ -194,6 +197,17 @@ def _with_memory(answer: OneAnswer, plot: Path | None, *, shown: bool) -> Parall
 
         draw_memory(answer.answer.step, answer.answer.fit, plot)
     return replace(answer, shows_memory=shown)
+
+
+def _animate(answer: OneAnswer, path: Path) -> None:
+    """Write the page on which micro-batches of a pipeline move."""
+    if not isinstance(answer, ParallelAnswer):
+        raise ValueError("--animate shows a pipeline, and this has none; add for example --pp 4")
+    from ringside.pictures.animation.page import write_animation
+    from ringside.pictures.animation.pipeline import animated
+
+    question = answer.answer.question
+    write_animation(animated(answer.answer.step, question.job.layout.schedule, question.where), path)
 
 
 def _swept(question: StepTime, sweep: str, plot: Path | None) -> StepsAnswer:

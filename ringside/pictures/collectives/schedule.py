@@ -38,13 +38,21 @@ def _draw(axes: Axes, pairs: dict[tuple[int, int], bool]) -> None:
     axes.axis("off")
 
 
-def _tree_places(pairs: dict[tuple[int, int], bool]) -> dict[int, tuple[float, float]] | None:
-    """Return each rank's position in a single tree of sums: leaves spread out, parents over children."""
+def tree_of(pairs: dict[tuple[int, int], bool]) -> dict[int, int] | None:
+    """Return each rank's parent in a single tree of sums, all but the root's; None for other pairs."""
     above = {a: b for (a, b), adds in pairs.items() if adds and (b, a) in pairs}
     everyone = {rank for pair in pairs for rank in pair}
-    roots = everyone - set(above)
-    if len(roots) != 1 or len(above) != len(everyone) - 1:
+    is_tree = len(everyone - set(above)) == 1 and len(above) == len(everyone) - 1
+    return above if is_tree else None
+
+
+def _tree_places(pairs: dict[tuple[int, int], bool]) -> dict[int, tuple[float, float]] | None:
+    """Return each rank's position in a single tree of sums: leaves spread out, parents over children."""
+    above = tree_of(pairs)
+    if above is None:
         return None
+    everyone = {rank for pair in pairs for rank in pair}
+    roots = everyone - set(above)
     below: dict[int, list[int]] = {rank: [] for rank in everyone}
     for child, parent in sorted(above.items()):
         below[parent].append(child)

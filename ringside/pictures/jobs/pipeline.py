@@ -29,6 +29,11 @@ _COMMUNICATION = "#b2182b"
 _SHARE = "communication, height is its share of a bin"
 
 
+def kind_of_work(span: Span) -> str | None:
+    """Return the drawn kind of what a rank computes; None for waits and communication."""
+    return _KINDS.get(span.kind)
+
+
 def draw_pipeline(step: StagedStep, path: Path) -> None:
     """Draw a row per stage: compute above, collectives and messages below, waits in white."""
     stages = step.stages[:MOST_STAGES]

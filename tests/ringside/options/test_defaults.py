@@ -29,7 +29,7 @@ NOT_OF_A_FRAMEWORK = {
     "compute_efficiency", "measured", "straggler", "slow_link", "jitter", "os_noise", "late", "draws", "seed",
     "products", "power_cap", "spread", "contention", "host_ms", "network", "calibration", "anchor", "sweep",
     "must_fit", "search", "top", "fixed", "reserve", "plot", "html", "trace", "force", "all_columns", "json",
-    "megatron", "memory", "plot_memory", "by",
+    "megatron", "memory", "plot_memory", "animate", "by",
 }  # fmt: skip
 """What says where and how is asked, and nothing that a framework has a default for."""
 

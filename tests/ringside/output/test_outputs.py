@@ -161,7 +161,7 @@ ASKED = {
 
 ENDINGS = {
     "plot": ".svg", "plot_memory": ".svg", "timeline": ".svg", "html": ".html", "trace": ".json",
-    "tuner_csv": ".csv", "output": ".yaml", "export": ".goal",
+    "animate": ".html", "tuner_csv": ".csv", "output": ".yaml", "export": ".goal",
 }  # fmt: skip
 """Options that name what is written, with an ending that they take."""
 
