@@ -55,6 +55,7 @@ COMMANDS = {
     "validate training": "Predict, then measure, steps of FSDP and pipelines on emulated networks.",
     "validate recordings": "Record scripts, predict their steps, then really run them while operators sleep.",
     "validate disturbances": "Predict, then measure, disturbed steps on emulated networks, in quantiles.",
+    "serve": "Explore collectives, layouts and recorded jobs on a page, on this machine alone.",
     "demo": "Measure, calibrate, compare and draw on this machine, end to end, in under three minutes.",
 }
 """Each command's help sentence; ``measure ddp`` is a command with options of its own."""

@@ -59,8 +59,12 @@ def widen(context: typer.Context, is_given: bool) -> None:
 
 def print_json(schema: str, content: Mapping[str, Any]) -> None:
     """Print one JSON object whose first key names its schema."""
-    text = json.dumps({"schema": f"ringside.{schema}/1", **content}, indent=2, allow_nan=False)
-    print(text)
+    print(json_text(schema, content))
+
+
+def json_text(schema: str, content: Mapping[str, Any]) -> str:
+    """Return one JSON object whose first key names its schema."""
+    return json.dumps({"schema": f"ringside.{schema}/1", **content}, indent=2, allow_nan=False)
 
 
 class TextTable(NamedTuple):

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 
 OPTIONAL = {
     **{"torch": "real", "pyroute2": "net"},
+    **dict.fromkeys(("starlette", "uvicorn"), "serve"),
     **dict.fromkeys(("cryptography", "dask", "distributed", "pandas", "pyarrow"), "sweep"),
 }
 """Modules of optional dependencies, and the extra that installs them."""

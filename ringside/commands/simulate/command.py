@@ -97,7 +97,7 @@ class Outputs:
 
             write_animation(animated(answer), self.animate)
         if self.timeline:
-            _draw_timeline(library, answer.question.cluster, prediction, self.timeline)
+            draw_timeline_of(library, answer.question.cluster, prediction, self.timeline)
         if self.export:
             candidate = library.choose(prediction.collective)
             plan = library.schedule(prediction.collective, candidate)
@@ -107,7 +107,7 @@ class Outputs:
         return lost
 
 
-def _draw_timeline(library: Library, cluster: str, prediction: Prediction, path: Path) -> None:
+def draw_timeline_of(library: Library, cluster: str, prediction: Prediction, path: Path) -> None:
     """Draw the events of one prediction; notes below the title give the time not drawn."""
     from ringside.pictures.collectives.timeline import draw_timeline
 
@@ -156,7 +156,13 @@ def links_of(predicted: Predicted) -> Links:
     return Links(prediction, load, slowest if len(loads) != 1 else "")
 
 
-def content_of(links: Links, top: int) -> dict[str, Any]:
+def content_of(answer: CollectiveTimes) -> dict[str, Any]:
+    """Return the answer for JSON."""
+    content: dict[str, Any] = {"inputs": answer.inputs, **answer.totals, "rows": answer.rows}
+    return content | ({"no_effect": answer.idle} if answer.idle else {})
+
+
+def links_content(links: Links, top: int) -> dict[str, Any]:
     """Return the links for JSON."""
     rows = [asdict(one) for one in links.load.links()[:top]] if links.load else None
     return {"size_bytes": links.prediction.collective.nbytes, "note": links.note, "links": rows}
@@ -259,10 +265,8 @@ def _show(
     as_json: bool,
 ) -> None:
     if as_json:
-        content: dict[str, Any] = {"inputs": answer.inputs, **answer.totals, "rows": answer.rows}
-        content |= {"no_effect": answer.idle} if answer.idle else {}
-        content |= {"links": content_of(busiest, top)} if busiest else {}
-        console.print_json("simulate", content)
+        links = {"links": links_content(busiest, top)} if busiest else {}
+        console.print_json("simulate", content_of(answer) | links)
         return
     rows, question, disturbed = answer.rows, answer.question, answer.disturbed
     is_nccl = "choices_us" in rows[0]

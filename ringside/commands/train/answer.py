@@ -61,7 +61,7 @@ class StepsAnswer:
 
     def print_json(self) -> None:
         """Write JSON."""
-        console.print_json("train", self._content())
+        console.print_json("train", self.content())
 
     def page(self) -> Page:
         """Return the page of the step, or of a sweep's steps."""
@@ -91,7 +91,16 @@ class StepsAnswer:
             figures=figures,
             tables=[Table("Every step", HEADS, [_cells(row) for row in steps.steps])],
             notes=notes,
-            raw=self._content(),
+            raw=self.content(),
+        )
+
+    def headline(self) -> str:
+        """Return the answer in a sentence."""
+        step = self.steps.steps[0].step
+        return (
+            f"A step of {step.workload} on {step.ranks} ranks takes {format_duration(step.step_s, 4)} "
+            f"({shown_number(step.throughput)} samples/s): {format_duration(step.exposed_s, 3)} of "
+            f"communication stay exposed, {step.overlap_efficiency:.0%} of it is hidden."
         )
 
     def _scaling(self) -> str:
@@ -113,7 +122,8 @@ class StepsAnswer:
             f"{took / times[quickest] - 1:.1%} more than the shortest, {shortest}."
         )
 
-    def _content(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
+        """Return the answer for JSON."""
         steps = self.steps
         libraries = [one.library for one in steps.steps]
         measured = dict.fromkeys(f"times {one.basis}" for one in libraries if one.measurements)
@@ -294,7 +304,7 @@ class ParallelAnswer:
             figures=figures,
             tables=[Table("Every stage", *self._table())],
             notes=[*comments, *answer.notes, *disturbance[1:]],
-            raw=self._content(),
+            raw=self.content(),
         )
 
     def _table(self) -> tuple[list[tuple[str, str]], list[tuple[console.Cell, ...]]]:
@@ -319,9 +329,10 @@ class ParallelAnswer:
 
     def print_json(self) -> None:
         """Write JSON."""
-        console.print_json("train", self._content())
+        console.print_json("train", self.content())
 
-    def _content(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
+        """Return the answer for JSON."""
         answer = self.answer
         memory = {"kept": answer.kept, "savings": answer.savings} if self.shows_memory else {}
         first = {"inputs": answer.inputs, "notes": answer.notes, **answer.totals}

@@ -182,6 +182,11 @@ def _asked(question: StepTime, sweep: str | None, plot: Path | None, trace: Path
         draw_timelines({f"{step.workload} on {step.ranks} ranks": step}, plot)
     if trace and timeline:
         write_file(trace, timeline.dumps())
+    return shown_answer(answer)
+
+
+def shown_answer(answer: DataParallelSteps | StepUnderLayout | StepOfRecording) -> OneAnswer:
+    """Return an answer as it is shown."""
     if isinstance(answer, StepOfRecording):
         return RecordedAnswer(answer=answer)
     return ParallelAnswer(answer=answer) if isinstance(answer, StepUnderLayout) else StepsAnswer(steps=answer)

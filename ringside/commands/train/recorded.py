@@ -43,7 +43,7 @@ class RecordedAnswer:
 
     def print_json(self) -> None:
         """Write JSON."""
-        console.print_json("train", self._content())
+        console.print_json("train", self.content())
 
     def page(self) -> Page:
         """Return the page of the step."""
@@ -62,10 +62,16 @@ class RecordedAnswer:
             figures=figures,
             tables=[Table("Every role", *self._table())],
             notes=[*comments, *answer.notes, *disturbance[1:]],
-            raw=self._content(),
+            raw=self.content(),
         )
 
-    def _content(self) -> dict[str, Any]:
+    def headline(self) -> str:
+        """Return the answer in a sentence."""
+        first, *_ = self._comments()
+        return f"{first[0].upper()}{first[1:]}."
+
+    def content(self) -> dict[str, Any]:
+        """Return the answer for JSON."""
         answer = self.answer
         return {"inputs": answer.inputs, "notes": answer.notes, **answer.totals, "rows": answer.rows}
 

@@ -1,0 +1,1 @@
+"""The explorer: a page on this machine on which questions are asked by controls, and answered."""
