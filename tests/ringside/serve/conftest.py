@@ -40,9 +40,10 @@ class Served:
         return [json.loads(line) for line in text.splitlines()]
 
     def end(self, number=signal.SIGINT):
-        """Send a signal, and return the exit code."""
+        """Send a signal; return the exit code and what stands on stderr."""
         self.process.send_signal(number)
-        return self.process.wait(15)
+        _, err = self.process.communicate(timeout=15)
+        return self.process.returncode, err
 
 
 def start(*words, cwd=None):
