@@ -48,7 +48,7 @@ ANSWERS, PICTURES = 2, 2
 """Workers for answers, and for the views that follow them."""
 
 
-class Guard:
+class Access:
     """Only requests with the token, to this machine's own address and from its own pages, pass."""
 
     def __init__(self, app: ASGIApp, *, token: str, host: str) -> None:
@@ -114,7 +114,7 @@ def application(token: str, host: str, start: Mapping[str, Mapping[str, str]]) -
         *(Route(f"/{{token}}/{name}", _page(name, start.get(name, {}))) for name in SCREENS),
         Route("/{token}/{screen}/{view}", ask),
     ]
-    return Guard(Starlette(routes=routes, lifespan=running), token=token, host=host)
+    return Access(Starlette(routes=routes, lifespan=running), token=token, host=host)
 
 
 async def _spelled(

@@ -21,7 +21,7 @@ TRIED = {
         "library": "ideal", "nic": "100Gb/s", "more": "--dtype bfloat16",
     },
     "training": {
-        "cluster": "dgx-a100", "nodes": "1", "model": "llama3-8b:2048", "tp": "4", "pp": "2", "batch": "4",
+        "cluster": "dgx-a100", "nodes": "1", "model": "llama3-8b:2048", "pp": "2", "tp": "4", "batch": "4",
         "micro_batch": "2", "strategy": "megatron_ddp", "schedule": "interleaved1f1b", "stack": "megatron",
         "checkpointing": "full", "nic": "100Gb/s", "more": "--optimizer sgd",
     },
