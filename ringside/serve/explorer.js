@@ -147,7 +147,7 @@
   async function change() {
     const number = ++newest, state = query();
     keep();
-    others.forEach((view) => { view.stop(); view.place.classList.add("old"); });
+    others.forEach((view) => view.stop());
     await answer.ask(state);
     if (number !== newest) return;
     await Promise.all(others.filter((view) => view.place.open).map((view) => view.ask(state)));
@@ -162,7 +162,11 @@
   }
 
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("input", () => { clearTimeout(soon); soon = setTimeout(change, 60); });
+  form.addEventListener("input", () => {
+    views.forEach((view) => view.place.classList.add("old"));
+    clearTimeout(soon);
+    soon = setTimeout(change, 60);
+  });
   others.forEach((view) => view.place.addEventListener("toggle", () => {
     keep();
     if (view.place.open && view.place.classList.contains("old")) view.ask(query());

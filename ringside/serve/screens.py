@@ -25,7 +25,7 @@ from ringside.validation.questions.what_if import WhatIf
 State = Mapping[str, str]
 Texts = dict[str, list[str]]
 
-_OF_MAP = {"nodes": ["1,2,4,8,16,32"], "factor": ["4"]}
+_OF_MAP = {"nodes": ["1,2,4,8,16"], "factor": ["4"]}
 """The numbers of machines on the map of the fastest algorithms, and the factor between its sizes."""
 
 

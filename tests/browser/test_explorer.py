@@ -1,6 +1,7 @@
 """The explorer in a browser: every control, by mouse and by keyboard, at both widths."""
 
 import json
+import os
 import statistics
 import time
 from pathlib import Path
@@ -190,7 +191,7 @@ def test_views_show_pictures_and_an_animation(shown):
 
 
 def test_answers_come_in_time(shown):
-    """Print the medians; the limits are those of an idle machine, three times over."""
+    """Print the medians; the limits are those of an idle machine, twice over, or more on one that is busy."""
     with shown("collective", "open=limits,map") as page:
         settle(page, view="map")
         seconds = {"answer": [], "map": []}
@@ -209,6 +210,7 @@ def test_answers_come_in_time(shown):
             seconds["layout"].append(time.monotonic() - began)
     medians = {name: statistics.median(times) for name, times in seconds.items()}
     print({name: f"{1e3 * median:.0f} ms" for name, median in medians.items()})
-    assert medians["answer"] < 3 * 0.2
-    assert medians["map"] < 3 * 1
-    assert medians["layout"] < 3 * 1
+    busy = 2 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    assert medians["answer"] < 0.2 * busy
+    assert medians["map"] < 1 * busy
+    assert medians["layout"] < 1 * busy

@@ -106,5 +106,5 @@ def test_a_large_number_has_fewer_decimals(capsys, figure, text):
 
 
 def test_there_is_a_question_for_every_command():
-    elsewhere = {"measure", "calibrate", "validate", "demo", "pairs"}
+    elsewhere = {"measure", "calibrate", "validate", "demo", "pairs", "serve"}
     assert {line.split()[0] for line in QUESTIONS} == {name.split()[0] for name in COMMANDS} - elsewhere
