@@ -92,14 +92,27 @@ def _collective(kind: type[Question], names: tuple[str, ...], state: State) -> t
     return kind, _of_cluster(kind, state, texts, counted=kind is not AlgorithmChoice)
 
 
-def _time(state: State, *, engine: str = "") -> tuple[type[Question], Texts]:
-    kind, texts = _collective(CollectiveTime, ("collective", "size", "library", "algorithm"), state)
-    return kind, texts | ({"engine": [engine]} if engine else {})
+_OF_TIME = ("collective", "size", "library", "algorithm")
+
+
+def _time(state: State) -> tuple[type[Question], Texts]:
+    return _collective(CollectiveTime, _OF_TIME, state)
+
+
+def _messages(state: State) -> tuple[type[Question], Texts]:
+    """Return the question whose answer has single messages, of the last size."""
+    kind, texts = _collective(CollectiveTime, _OF_TIME, _of_one_size(state))
+    return kind, texts | {"engine": ["simpy"]}
+
+
+def _of_one_size(state: State) -> State:
+    """Return the state with the last of several sizes."""
+    return {**state, "size": state.get("size", "").rpartition(",")[2]}
 
 
 def _limits(state: State) -> tuple[type[Question], Texts]:
     names = ("size", "library", "algorithm")
-    kind, texts = _collective(WhatIf, names, {**state, "more": _kept(WhatIf, state)})
+    kind, texts = _collective(WhatIf, names, {**_of_one_size(state), "more": _kept(WhatIf, state)})
     return kind, {"what": [state["collective"]], **texts}
 
 
@@ -160,8 +173,7 @@ COLLECTIVE = Screen(
         _MORE,
     ),
     questions={
-        "answer": _time, "limits": _limits, "map": _map, "timeline": partial(_time, engine="simpy"),
-        "animation": partial(_time, engine="simpy"),
+        "answer": _time, "limits": _limits, "map": _map, "timeline": _messages, "animation": _messages,
     },
     outputs={
         "map": "--plot map.svg", "timeline": "--timeline timeline.svg",

@@ -56,8 +56,6 @@ def _map(question: AlgorithmChoice, done: Callable[[str], None]) -> Shown:
 
 def _collective_timeline(question: CollectiveTime, done: Callable[[str], None]) -> Shown:
     answer = question.ask(traced=True, on_size=done)
-    if len(answer.predictions) > 1:
-        raise ValueError(f"the timeline shows one size, not {len(answer.predictions)}; write one `size`")
     first, library = answer.predictions[0], answer.first.library
     text = f"What each rank and each link does in {format_duration(first.time_s, 4)} by {first.algorithm}."
     return _picture(lambda path: draw_timeline_of(library, question.cluster, first, path), text)
