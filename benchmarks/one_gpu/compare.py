@@ -76,13 +76,15 @@ def main() -> None:
     for row in rows(parser.parse_args().only):
         known.append(row)
         print(
-            f"{row.gpu.split()[1]:5} {row.kind:8} {row.job:76} {row.measured_s * 1e3:7.1f} ms {row.step_error:+7.1%}   "
-            f"memory {row.measured_nbytes / 2**30:5.2f} GiB {row.memory_error:+6.1%}",
+            f"{row.gpu.split()[1]:5}{row.kind:9}{row.job:76} "
+            f"{row.measured_s * 1e3:6.1f} ms "
+            f"{row.step_error:+7.1%}   memory {row.measured_nbytes / 2**30:5.2f} GiB {row.memory_error:+6.1%}",
             flush=True,
         )
     for kind in sorted({row.kind for row in known}):
         rows_of = [row for row in known if row.kind == kind]
-        steps, memories = ([abs(getattr(row, name)) for row in rows_of] for name in ("step_error", "memory_error"))
+        steps = [abs(row.step_error) for row in rows_of]
+        memories = [abs(row.memory_error) for row in rows_of]
         print(
             f"{kind}: {len(rows_of)} rows; step {median(steps):.1%} in the median, worst {max(steps):.0%}; "
             f"memory {median(memories):.1%}, worst {max(memories):.0%}"

@@ -89,7 +89,7 @@ def _animation(question: Question, done: Callable[[str], None]) -> Animation:
     return pipeline.animated(answer.step, own.job.layout.schedule, own.where)
 
 
-def _picture(draw: Callable[[Path], None], text: str) -> Shown:
+def _picture(draw: Callable[[Path], object], text: str) -> Shown:
     """Return a picture as SVG, and what it shows in words."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "picture.svg")

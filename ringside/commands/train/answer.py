@@ -94,15 +94,6 @@ class StepsAnswer:
             raw=self.content(),
         )
 
-    def headline(self) -> str:
-        """Return the answer in a sentence."""
-        step = self.steps.steps[0].step
-        return (
-            f"A step of {step.workload} on {step.ranks} ranks takes {format_duration(step.step_s, 4)} "
-            f"({shown_number(step.throughput)} samples/s): {format_duration(step.exposed_s, 3)} of "
-            f"communication stay exposed, {step.overlap_efficiency:.0%} of it is hidden."
-        )
-
     def _scaling(self) -> str:
         """Return the samples that scaling efficiencies compare: of a rank, or of all with a global batch."""
         said = "weak and strong scaling efficiency are against one rank alone"
