@@ -78,7 +78,7 @@ def main() -> None:
         print(
             f"{row.gpu.split()[1]:5}{row.kind:9}{row.job:76} "
             f"{row.measured_s * 1e3:6.1f} ms "
-            f"{row.step_error:+7.1%}   memory {row.measured_nbytes / 2**30:5.2f} GiB {row.memory_error:+6.1%}",
+            f"{row.step_error:+7.1%} memory {row.measured_nbytes / 2**30:5.2f} GiB {row.memory_error:+6.1%}",
             flush=True,
         )
     for kind in sorted({row.kind for row in known}):

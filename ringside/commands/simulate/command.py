@@ -4,7 +4,7 @@ The table has a row per size; for NCCL also its alternatives.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -241,6 +241,8 @@ def command(
         raise ValueError(f"--top {top} limits the links that --links prints; add --links, or remove it")
     outputs = Outputs(trace=trace, timeline=timeline, animate=animate, plot=plot, export=export, links=links)
     outputs.check(question)
+    if animate and question.engine == "auto":
+        question = replace(question, engine="simpy")  # libraries with a model keep no messages
     with console.simulating("simulating") as bar:
         answer = question.ask(traced=outputs.traces, on_size=bar.done)
     comments = outputs.write(answer)

@@ -95,6 +95,12 @@ def test_the_largest_page_is_below_three_megabytes(printed, tmp_path):
     assert (tmp_path / "page.html").stat().st_size < 3_000_000
 
 
+def test_a_library_with_a_model_is_simulated(printed, tmp_path):
+    one = "simulate all_reduce --cluster dgx-h100:2 --size 1M"
+    assert printed(f"{one} --animate page.html") == printed(f"{one} --engine simpy")
+    assert "<html" in (tmp_path / "page.html").read_text()
+
+
 def test_what_cannot_be_animated_is_refused(refused):
     one = "simulate all_reduce --animate page.html --cluster"
     assert "shows one size" in refused(f"{one} star:8")
@@ -105,7 +111,6 @@ def test_what_cannot_be_animated_is_refused(refused):
     assert "name that ends in .html" in refused(
         "simulate all_reduce --animate a.png --cluster star:8 --size 1M"
     )
-    assert "add --engine simpy" in refused(f"{one} dgx-h100:2 --size 1M")
     ddp = "train --model resnet50 --cluster dgx-a100:1 --animate page.html"
     assert "this has none; add for example --pp 4" in refused(ddp)
     assert "this has one stage; add --pp 4" in refused(f"{ddp} --strategy fsdp")
