@@ -1,11 +1,11 @@
 """Process groups of the recorded job: those of this rank, and the other ranks' groups in each partition.
 
 Every rank makes all groups in the same order, so their numbers and names are the same on all. Groups that
-one line makes one after the other, without a common rank, are parts of one partition.
+one line makes with one description and backend, without a common rank, are parts of one partition; a loop may
+make groups of others between them.
 """
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,12 +27,8 @@ class _Partition:
     """Groups that were made together, by one line of the script."""
 
     name: str
-    line: str | None
     parts: list[tuple[int, ...]] = field(default_factory=list)
     ranks: set[int] = field(default_factory=set)
-
-    def takes(self, ranks: Iterable[int], line: str | None) -> bool:
-        return line == self.line and self.ranks.isdisjoint(ranks)
 
     def add(self, ranks: tuple[int, ...]) -> None:
         self.parts.append(ranks)
@@ -40,6 +36,8 @@ class _Partition:
 
 
 _partitions: list[_Partition] = []
+_latest: dict[tuple[str | None, str | None, str | None], _Partition] = {}
+"""The last partition by the line that made it, its description and its backend."""
 _names: dict[Any, str] = {}
 _backends: dict[Any, str] = {}
 _environment: dict[str, str] = {}
@@ -89,7 +87,7 @@ def _init_process_group(
     _init("fake", rank=rank, world_size=ranks, store=FakeStore())
     _backends[_default()] = _shown(backend)
     if not _partitions:
-        _partitions.append(_Partition(WORLD, None))
+        _partitions.append(_Partition(WORLD))
         _partitions[0].add(tuple(range(ranks)))
 
 
@@ -107,11 +105,12 @@ def _make(
     use_local_synchronization: bool = False, group_desc: str | None = None, **_: Any,
 ) -> Any:  # fmt: skip
     members = tuple(sorted(ranks)) if ranks is not None else tuple(range(dist.get_world_size()))
-    line = places.caller()
-    if not _partitions[1:] or not _partitions[-1].takes(members, line):
-        _open(line, group_desc)
-    _partitions[-1].add(members)
-    return _join(members, _partitions[-1].name, group_desc, backend)
+    key = places.caller(), group_desc, backend
+    partition = _latest.get(key)
+    if partition is None or not partition.ranks.isdisjoint(members):
+        partition = _latest[key] = _open(group_desc)
+    partition.add(members)
+    return _join(members, partition.name, group_desc, backend)
 
 
 def _split(
@@ -119,22 +118,22 @@ def _split(
     group_desc: str | None = None, **_: Any,
 ) -> Any:  # fmt: skip
     parents = dist.get_process_group_ranks(parent_pg or _default())
-    _open(None, group_desc)
-    mine = None
+    partition, mine = _open(group_desc), None
     for part in split_ranks:
         members = tuple(parents[one] for one in part)
-        _partitions[-1].add(members)
+        partition.add(members)
         if dist.get_rank() in members:
             mine = members
-    return None if mine is None else _join(mine, _partitions[-1].name, group_desc, None)
+    return None if mine is None else _join(mine, partition.name, group_desc, None)
 
 
-def _open(line: str | None, description: str | None) -> None:
+def _open(description: str | None) -> _Partition:
     """Begin a partition."""
     name = description if description and description != "undefined" else f"group{len(_partitions)}"
     if any(one.name == name for one in _partitions):
         name = f"{name}.{len(_partitions)}"
-    _partitions.append(_Partition(name, line))
+    _partitions.append(_Partition(name))
+    return _partitions[-1]
 
 
 def _join(members: tuple[int, ...], name: str, description: str | None, backend: Any) -> Any:

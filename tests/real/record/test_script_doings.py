@@ -152,6 +152,21 @@ def test_what_is_assumed_of_numbers_is_noted(written):
 
 
 @pytest.mark.slow
+def test_groups_that_a_loop_makes_in_turn_are_parts_of_partitions(written):
+    lines = """
+for ranks in ([0, 1], [2, 3]):
+    one, other = dist.new_group(ranks), dist.new_group(ranks, group_desc="slow")
+    both = [dist.new_group(ranks, backend=backend) for backend in ("nccl", "gloo")]
+    if dist.get_rank() in ranks: groups = one, other, *both
+for _ in range(5):
+    step()
+    for group in groups: dist.all_reduce(model.weight.grad, group=group)
+"""
+    job = ScriptRecording(command=[str(written(BEGIN + lines, "script.py"))], ranks=4).ask().job
+    assert [group.partition for group in job.groups[1:]] == 4 * [((0, 1), (2, 3))]
+
+
+@pytest.mark.slow
 def test_a_rank_finds_modules_and_random_numbers_as_a_process_of_its_own(written, tmp_path, monkeypatch):
     (tmp_path / "other").mkdir()
     for name in ("beside.py", "other/beside.py", "other/said.py"):
