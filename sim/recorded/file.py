@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from ringside.sim.effort import uncollected
 from ringside.sim.recorded.job import JobFileError, RecordedJob
 from ringside.sim.recorded.sound import check_job
 from ringside.topologies.disk import write_file
@@ -20,7 +21,8 @@ def write_job(job: RecordedJob, path: str | Path) -> None:
 def read_job(path: str | Path) -> RecordedJob:
     """Read a job; raise JobFileError for a file that holds none, or one that contradicts itself."""
     try:
-        job = _JOB.validate_json(Path(path).read_bytes())
+        with uncollected():
+            job = _JOB.validate_json(Path(path).read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

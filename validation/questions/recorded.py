@@ -8,6 +8,7 @@ from typing import Any
 
 from ringside.sim.compute.grids import read_rates
 from ringside.sim.disturbance.study import libraries_under
+from ringside.sim.effort import uncollected
 from ringside.sim.goodput.cost import Cost
 from ringside.sim.libraries.find import LIBRARIES
 from ringside.sim.questions.answer import AnswerOnDemand
@@ -138,10 +139,12 @@ class RecordedOrLaunched(LaunchedTraining):
         self, disturbances: Disturbances, on_step: Callable[[str], None] = lambda _: None
     ) -> "StepOfRecording":
         """Simulate the recorded step, and the draws of a disturbed one."""
-        job, training, libraries = self.recorded, self.recorded_training, self.libraries
+        job, libraries = self.recorded, self.libraries
         assert job is not None
         self.cost_of(1.0, job.samples, job.ranks)  # which refuses amounts that cannot be counted
-        step = training.step()
+        with uncollected():
+            training = self.recorded_training
+            step = training.step()
         on_step(f"simulated {step.ranks} ranks")
         gpu, fit = self.own_gpu, None
         if gpu is not None:
