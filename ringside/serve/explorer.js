@@ -174,8 +174,14 @@
   animation?.addEventListener("toggle", () => { keep(); move(query()); });
   for (const button of document.querySelectorAll(".copy"))
     button.addEventListener("click", async () => {
-      await navigator.clipboard.writeText(at(button.dataset.of).textContent);
-      button.textContent = "Copied";
+      const text = at(button.dataset.of);
+      try {
+        await navigator.clipboard.writeText(text.textContent);
+        button.textContent = "Copied";
+      } catch { // not allowed here: the text is selected, for the keyboard
+        getSelection().selectAllChildren(text);
+        button.textContent = "Selected";
+      }
       setTimeout(() => { button.textContent = "Copy"; }, 1500);
     });
   change();

@@ -97,11 +97,18 @@ def test_every_control_changes_the_answer_at_both_widths(shown, screen):
                 page.locator("[name=sequence_parallel]").check()
                 settle(page, old)
                 assert "--sequence-parallel" in command(page)
+                change(page, "nodes", "2")
+                change(page, "oversubscription", "2")
+                assert "fabric=fat-tree" in command(page)
             if screen == "collective":
                 change(page, "cluster", "leaf-spine")
                 change(page, "nodes", "2")
                 change(page, "oversubscription", "4")
                 assert "oversubscription=4" in command(page)
+            for button in page.locator(".copy").all():
+                button.click()
+                page.wait_for_function("one => one.textContent !== 'Copy'", arg=button.element_handle())
+                assert button.inner_text() in ("Copied", "Selected")
             address, headline = page.url, page.locator("[data-view=answer] .headline").inner_text()
             page.goto(address)
             settle(page)

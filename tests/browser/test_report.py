@@ -135,7 +135,7 @@ def test_hostile_names_are_shown_and_not_run(pages, opened):
     figure = beside([HOSTILE], {"step": [1.0]})
     page_of = Page(
         title=HOSTILE, headline=HOSTILE, figures={HOSTILE: figure}, texts={HOSTILE: HOSTILE},
-        tables=[Table(HOSTILE, [(HOSTILE, "")], [(HOSTILE,)])], told=[HOSTILE], raw={HOSTILE: HOSTILE},
+        tables=[Table(HOSTILE, [(HOSTILE, "")], [(HOSTILE,)])], notes=[HOSTILE], raw={HOSTILE: HOSTILE},
     )  # fmt: skip
     write_page(page_of, pages / "hostile.html")
     with opened((pages / "hostile.html").as_uri()) as page:
