@@ -70,10 +70,9 @@ def _values(kind: type[Question], texts: Texts) -> dict[str, Any]:
 
 
 def _flags(one: "Field[Any]") -> list[str]:
-    """Return an option's flags, the long one first; ``--clip/--no-clip`` are two."""
+    """Return an option's flags, long ones first; ``--clip/--no-clip`` are two."""
     flags = [part for flag in option_of(one).flags for part in flag.split("/")]
-    plain = f"--{one.name.replace('_', '-')}"
-    return sorted(flags or [plain], key=lambda flag: (flag != plain, not flag.startswith("--")))
+    return sorted(flags or [f"--{one.name.replace('_', '-')}"], key=lambda flag: not flag.startswith("--"))
 
 
 def _option(one: "Field[Any]", hint: Any, text: str) -> list[str]:
