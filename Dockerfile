@@ -1,4 +1,4 @@
-# docker build -t ringside . && docker run --rm ringside
+# Untried on a machine of ours: docker build -t ringside . && docker run --rm ringside
 #
 # runs the demo; any other command likewise: docker run --rm ringside simulate all_reduce --cluster dgx-h100:2
 # To keep the report, mount a folder that every user may write: -v "$PWD/kept:/home/ringside/kept", demo -o kept/demo

@@ -7,7 +7,6 @@ locks a file that one process writes repeatedly.
 """
 
 import errno
-import fcntl
 import os
 import shutil
 import stat
@@ -78,6 +77,8 @@ def add_lines(path: Path, lines: str) -> None:
     Several processes may append at the same time. If the file ends in the middle of a line, the new lines
     begin on a line of their own.
     """
+    import fcntl  # which Windows lacks: predictions do not need it
+
     _check_writable(path)
     try:
         with path.open("ab+", buffering=0) as file:
@@ -120,6 +121,8 @@ def held(path: Path) -> Iterator[None]:
 
 def _locked(path: Path) -> int:
     """Return the descriptor of a lock file, locked, which the path still names."""
+    import fcntl  # which Windows lacks
+
     while True:
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
