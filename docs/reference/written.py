@@ -19,7 +19,8 @@ RANKS, NBYTES = (8, 64), 2**20
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Print the page, then the output of its code."""
+    """Print the page, then the output of its code; consoles as text, which has no words to paint."""
+    markdown = markdown.replace("```console\n", "```text\n")
     written = {"reference/commands.md": _commands, "reference/algorithms.md": _algorithms}
     write = written.get(page.file.src_uri)
     return f"{markdown}\n{write()}" if write else markdown

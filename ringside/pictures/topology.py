@@ -13,6 +13,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from ringside.pictures.grouping import grouped
 from ringside.pictures.style import STYLE, save
 from ringside.topologies import Topology
 from ringside.topologies.units import format_duration, format_rate
@@ -26,6 +27,9 @@ _MAX_WIDTH = 9.6
 _SUMMARISED = 32
 """Number of ranks from which one machine represents all similar ones."""
 
+_GROUPED = 64
+"""Number of nodes above which those that are joined alike are one, with their number."""
+
 _ARC_POINTS = 25
 
 _BUSY = "cividis_r"
@@ -35,11 +39,14 @@ _BUSY = "cividis_r"
 def draw_topology(graph: Topology, path: Path, busy: Mapping[str, float] | None = None) -> None:
     """Draw the graph in tiers, ranks at the bottom, each machine in a box; link rates are in the title.
 
-    From 32 ranks on one machine represents all, if they are alike. ``busy`` is the busy share of the time of
+    From 32 ranks on one machine represents all, if they are alike; in large fabrics nodes that are joined
+    alike are one, with their number. ``busy`` is the busy share of the time of
     links, ``a -> b``; a cable shows its busier one, and all machines are drawn.
     """
     more = 0 if busy is not None else _alike(graph)
     shown = _first_machine(graph) if more else graph
+    if busy is None and not more and len(graph) > _GROUPED:
+        shown = grouped(graph, _MAX_WIDTH_LABELLED)
     place, boxes = _places(shown)
     widest = max(Counter(y for _, y in place.values()).values())
     with mpl.rc_context(fname=STYLE):
@@ -60,9 +67,8 @@ def draw_topology(graph: Topology, path: Path, busy: Mapping[str, float] | None 
                 )  # fmt: skip
                 drawn.set_label(kind)
         if widest <= _MAX_WIDTH_LABELLED:
-            nx.draw_networkx_labels(
-                shown, place, labels={n: n.rpartition("/")[2] for n in shown}, ax=axes, font_size=6
-            )
+            names = {node: _label(node, data.get("count", 1)) for node, data in shown.nodes(data=True)}
+            nx.draw_networkx_labels(shown, place, labels=names, ax=axes, font_size=6)
         for name, (left, right, top) in boxes.items():
             axes.add_patch(
                 Rectangle((left, -0.45), right - left, top + 0.9, fill=False, edgecolor="0.5", linestyle="--")
@@ -74,6 +80,11 @@ def draw_topology(graph: Topology, path: Path, busy: Mapping[str, float] | None 
         axes.axis("off")
         axes.margins(0.06, 0.15)
         save(figure, path)
+
+
+def _label(node: str, count: int) -> str:
+    """Return a node's name, or how many a group has."""
+    return node.rpartition("/")[2] if count == 1 else f"{count}x"
 
 
 def _rates(graph: Topology) -> str:

@@ -163,7 +163,7 @@ def _report(folder: "Folder", count: int, html: Path | None, *, as_json: bool) -
     if as_json:
         console.print_json("sweep", content)
     else:
-        grid = console.TextTable(HEADS, [_cells(effect) for effect in results.effects])
+        grid = console.TextTable(HEADS, [_cells(effect, results.target) for effect in results.effects])
         notes = [study.title, *sentences[1:]]
         refused = [one for one in sentences if one.startswith("refused")]
         console.print_answer(_headline(results), grid, rests_on=[where, *refused], notes=notes)
@@ -178,7 +178,9 @@ def _page(study: "Study", rows: Any, results: "Summary", notes: list[str], raw: 
     columns = [name for name in some if name in ("point", *study.parameters, study.target)]
     shown = some[[*columns, *(name for name in some if name not in columns)]]
     left = f", the first {MOST_ROWS:,} of {len(rows):,}" if len(rows) > MOST_ROWS else ""
-    effects = Table("What matters most", HEADS, [_cells(effect) for effect in results.effects])
+    effects = Table(
+        "What matters most", HEADS, [_cells(effect, results.target) for effect in results.effects]
+    )
     cells = shown.astype(object).where(shown.notna(), None).to_numpy().tolist()
     return Page(
         title=f"ringside {study.title}",
@@ -218,7 +220,7 @@ def _sentences(results: "Summary", rows: Any) -> list[str]:
             sentences.append(f"{word}: " + ", ".join(f"{key} {_short(value)}" for key, value in row.items()))
     if results.effects and results.effects[0].spread > 0:
         first = results.effects[0]
-        _, least, least_at, most, most_at = _cells(first)
+        _, least, least_at, most, most_at = _cells(first, results.target)
         ends = f"{least} at {least_at}, {most} at {most_at}"
         sentences.append(f"{first.parameter} matters most: mean {results.target} is {ends}")
     return sentences
@@ -242,6 +244,11 @@ def _estimate(study: "Study", workers: int | None, scheduler: str | None, *, as_
         console.print_answer(f"{study.count:,} points, about {format_duration(seconds, 2)} with {who}")
 
 
-def _cells(effect: "Effect") -> tuple[console.Cell, ...]:
-    least, most = _short(effect.least), _short(effect.most)
+def _cells(effect: "Effect", target: str) -> tuple[console.Cell, ...]:
+    least, most = (_figure(value, target) for value in (effect.least, effect.most))
     return effect.parameter, least, _short(effect.least_at), most, _short(effect.most_at)
+
+
+def _figure(value: float, target: str) -> str:
+    """Return a figure of the answers; seconds with their unit: 124us."""
+    return format_duration(value, 4).replace(" ", "") if target.endswith("_s") else _short(value)
