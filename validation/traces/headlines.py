@@ -7,7 +7,7 @@ from ringside.validation.traces.replay import TraceReplay
 
 def headline_of(analysis: Analysis, replays: TraceReplay | None) -> str:
     """Return the step replayed on another cluster; without one the share of communication."""
-    if replays and (replay := replays.other or replays.own):
+    if replays and (replay := replays.other):
         step_s = replays.step_on(replay)
         return (
             f"{format_duration(step_s, 4)} a step on {replay.cluster} with {replay.library}, "
