@@ -61,7 +61,7 @@ def main() -> None:
         if chosen:
             judge(graph, chosen, lambda one, name=name: rows.append((name, one)) or _say(one))
     median, worst = errors([one for _, one in rows])
-    console.print_table([], HEADS, [_row(*row) for row in rows])
+    console.print_answer("programs", console.TextTable(HEADS, [_row(*row) for row in rows]))
     passed = median <= MEDIAN and worst <= WORST
     print(
         f"# {'pass' if passed else 'FAIL'}  {len(rows)} programs: "
