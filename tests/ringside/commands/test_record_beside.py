@@ -43,7 +43,7 @@ def test_python_has_the_same_words():
     [
         (("--beside", "ddp"), "--beside and --model go together"),
         (("--model", "gpt2"), "--beside and --model go together"),
-        (("--beside", "ddp mico_batch=4", "--model", MODEL), "did you mean micro_batch?"),
+        (("--beside", "ddp mico_batch=4", "--model", MODEL), "write micro_batch (known: "),
         (("--beside", "ddp batch=many", "--model", MODEL), "--batch 'many'; write a whole number"),
         (("--beside", "dpp", "--model", MODEL), "unknown strategy 'dpp'"),
         (("--beside", "", "--model", MODEL), "--beside names no strategy; write for example 'fsdp batch=4'"),

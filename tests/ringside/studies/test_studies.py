@@ -151,7 +151,7 @@ def test_a_parameter_with_a_name_of_the_answer_leaves_both():
         ({"options": {**OPTIONS, "dtype": "{0}"}}, "write a name of letters alone"),
         ({"options": {**OPTIONS, "dtype": "{size:>3}"}}, "write a name of letters alone"),
         ({"options": {**OPTIONS, "json": True}}, "options: simulate has no option 'json'; write"),
-        ({"options": {**OPTIONS, "sice": "1M"}}, "did you mean size?"),
+        ({"options": {**OPTIONS, "sice": "1M"}}, "write size (known: "),
         ({"options": {"cluster": "star:{ranks}"}}, "options: collective is missing; write it there"),
         ({"options": {**OPTIONS, "settings": {"nic": "{nic}"}}}, "no values for {nic}"),
         (
