@@ -54,6 +54,7 @@ FIRST = {
 ELSEWHERE = {
     "measure", "measure ddp", "measure train", "measure elastic", "record", "validate", "validate ddp",
     "validate memory", "validate training", "validate recordings", "validate disturbances", "demo",
+    "serve",
 }  # fmt: skip
 """Commands that run processes: their answers are printed by the same function."""
 
