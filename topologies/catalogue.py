@@ -109,7 +109,7 @@ def parse_settings(texts: list[str]) -> dict[str, str]:
     for text, (key, _, value) in zip(texts, pairs, strict=True):
         if not key or not value:
             raise TopologyError(f"{text!r} is not a setting; write for example bandwidth=25GB/s")
-        if _FACTOR.fullmatch(value):
+        if key != "shape" and _FACTOR.fullmatch(value):
             raise TopologyError(
                 f"--set {text}: a setting is a figure such as 50GB/s; ringside whatif multiplies it, by "
                 f"--try {text}"
