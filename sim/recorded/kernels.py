@@ -190,11 +190,11 @@ def _layers(operator: Operator) -> tuple[Gemm, ...]:
     Matrices among the inputs are a layer's weights of its input and of its state, in turn.
     """
     data, *others = operator.inputs
-    steps = int(dict(operator.options)["steps"])
+    steps = int(dict(operator.options).get("steps", 1))
     rows = data.elements // data.shape[-1]
     matrices = [one.shape for one in others if len(one.shape) == 2]
     products: list[Gemm] = []
-    for (gates, width), (_, size) in zip(matrices[::2], matrices[1::2], strict=True):
+    for (gates, width), (_, size) in zip(matrices[::2], matrices[1::2], strict=False):
         if operator.name.endswith("_backward"):
             products += [Gemm(rows // steps, size, gates)] * steps
             products += [Gemm(rows, width, gates), Gemm(gates, width, rows), Gemm(gates, size, rows)]

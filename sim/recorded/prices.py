@@ -25,7 +25,7 @@ PRECISIONS = {
 """The precision of a product by the type of its inputs; others are computed as float32."""
 
 
-UNALIGNED = {8: 0.37, 4: 0.37, 2: 0.19}
+UNALIGNED = {8: 0.37, 4: 0.37, 2: 0.19, 1: 0.19}
 """Rate of a product on tensor cores whose rows are multiples of so many bytes, over that of multiples of 16.
 
 Medians on an H100 of products in bfloat16, float16 and TensorFloat-32, forward and both gradients, of 512
@@ -88,7 +88,7 @@ class OperatorPrices:
                 limit = kernel.channels * CHANNEL_BYTES_PER_S[kernel.is_native]
                 return kernel.nbytes / min(limit, self.gpu.streaming) + 2 * LAUNCH_S
             case Unaligned():
-                share = UNALIGNED[kernel.alignment] if precision != "float32" else 1.0
+                share = UNALIGNED.get(kernel.alignment, 1.0) if precision != "float32" else 1.0
                 return self._of(precision).seconds(kernel.product) / share
         return self._of(precision).seconds(kernel)
 
