@@ -190,8 +190,8 @@ def _layers(operator: Operator) -> tuple[Gemm, ...]:
     Matrices among the inputs are a layer's weights of its input and of its state, in turn.
     """
     data, *others = operator.inputs
-    steps = int(dict(operator.options).get("steps", 1))
     rows = data.elements // data.shape[-1]
+    steps = min(max(int(dict(operator.options).get("steps", 1)), 1), rows)
     matrices = [one.shape for one in others if len(one.shape) == 2]
     products: list[Gemm] = []
     for (gates, width), (_, size) in zip(matrices[::2], matrices[1::2], strict=False):
