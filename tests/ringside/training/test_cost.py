@@ -9,6 +9,7 @@ import pytest
 import ringside as package
 from ringside.sim.goodput.cost import Cost
 from ringside.topologies.units import format_amount, parse_amount
+from tests.ringside.wrapping import unwrapped
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/cost.md").read_text(encoding="utf-8")
@@ -34,7 +35,7 @@ def test_the_page_shows_the_figures_that_it_derives(json_of):
     assert [cost[key] for key in ("days", "gpu_hours", "dollars")] == pytest.approx(
         [3.504, 672.7, 1682], rel=1e-3
     )
-    assert "300B tokens: 4,577,637 steps, 3.504 days, 672.7 GPU-hours, $1,682 at $2.5 a" in PAGE
+    assert "300B tokens: 4,577,637 steps, 3.504 days, 672.7 GPU-hours, $1,682 at $2.5 a" in unwrapped(PAGE)
 
 
 def assert_adds_up(cost, step_s, each, amount):
