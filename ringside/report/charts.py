@@ -20,6 +20,9 @@ SECONDS: dict[str, Any] = {"tickformat": "~s", "ticksuffix": "s"}
 
 SHARE: dict[str, Any] = {"tickformat": ".0%"}
 
+_WIDE = 1e4
+"""The factor between an axis's ends from which marks at 2 and 5 no longer fit."""
+
 _NARROW = 18
 """Letters per line of a row's label, so that a narrow page has room for the figure."""
 
@@ -69,14 +72,32 @@ def sizes_axis(sizes: Sequence[int]) -> dict[str, Any]:
 
 
 def log_axis(values: Iterable[float], show: Callable[[float], str]) -> dict[str, Any]:
-    """Return a logarithmic axis for these values, with a mark at 1, 2 and 5 of each power of ten."""
+    """Return a logarithmic axis for these values, with a mark at 1, 2 and 5 of each power of ten.
+
+    A wide one has marks at powers of ten only.
+    """
     known = [value for value in values if 0 < value < float("inf")] or [1.0]
     low, high = min(known) / 1.6, max(known) * 1.6
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 2, 5) if len(powers) <= 4 else (1,)
+    steps = (1, 2, 5) if high <= low * _WIDE else (1,)
     marks = [mark for power in powers for step in steps if low <= (mark := float(f"{step}e{power}")) <= high]
     return {"type": "log", "range": [math.log10(low), math.log10(high)],
             "tickvals": marks, "ticktext": [show(mark) for mark in marks]}  # fmt: skip
+
+
+def add_band(
+    figure: go.Figure,
+    along: Sequence[float],
+    ends: tuple[Sequence[float], Sequence[float]],
+    colour: str,
+    **where: Any,
+) -> None:
+    """Fill between two curves, in a lighter shade of the colour."""
+    low, high = ends
+    figure.add_scatter(
+        x=[*along, *reversed(along)], y=[*low, *reversed(high)], mode="lines", line={"width": 0},
+        fill="toself", fillcolor=colour, opacity=0.15, hoverinfo="skip", showlegend=False, **where,
+    )  # fmt: skip
 
 
 def beside(

@@ -6,7 +6,17 @@ from html import escape
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from ringside.report.charts import COLOURS, MARKS, SHARE, chart, hover_text, log_axis, seconds, sizes_axis
+from ringside.report.charts import (
+    COLOURS,
+    MARKS,
+    SHARE,
+    add_band,
+    chart,
+    hover_text,
+    log_axis,
+    seconds,
+    sizes_axis,
+)
 from ringside.topologies.units import format_rate, format_size
 from ringside.validation.compare import Compared
 
@@ -38,8 +48,8 @@ def _figure(rows: Sequence[Compared], ways: Sequence[str]) -> go.Figure:
         own = sorted((row for row in rows if _way(row) == way), key=lambda row: row.record.nbytes)
         if own:
             _draw_way(figure, own, way, colour, mark)
-    times = [time for row in rows for time in (row.record.time_s, row.predicted_s)]
-    figure.update_yaxes(title="time", row=1, col=1, **log_axis(times, seconds))
+    times = [time for row in rows for time in (*_ends(row), row.predicted_s, row.lo_s, row.hi_s)]
+    figure.update_yaxes(title={"text": "time", "standoff": 12}, row=1, col=1, **log_axis(times, seconds))
     figure.update_yaxes(title="error", row=2, col=1, zeroline=True, **SHARE)
     figure.update_xaxes(**sizes_axis([row.record.nbytes for row in rows]))
     return figure
@@ -51,18 +61,31 @@ def _draw_way(figure: go.Figure, rows: Sequence[Compared], way: str, colour: str
     texts = [_hover(row, way) for row in rows]
     marker = {"color": colour, "size": 9, "line": {"width": 1.5, "color": colour},
               "symbol": [f"{mark}-open" if row.set == "fitted" else mark for row in rows]}  # fmt: skip
+    add_band(figure, sizes, ([row.lo_s for row in rows], [row.hi_s for row in rows]), colour,
+             legendgroup=way, row=1, col=1)  # fmt: skip
     figure.add_scatter(
         x=sizes, y=[row.predicted_s for row in rows], mode="lines", line={"color": colour},
         hovertext=texts, showlegend=False, row=1, col=1, **shared,
     )  # fmt: skip
     figure.add_scatter(
         x=sizes, y=[row.record.time_s for row in rows], mode="markers", marker=marker, hovertext=texts,
+        error_y={
+            "type": "data", "symmetric": False, "thickness": 1, "width": 3,
+            "array": [_ends(row)[1] - row.record.time_s for row in rows],
+            "arrayminus": [row.record.time_s - _ends(row)[0] for row in rows],
+        },
         row=1, col=1, **shared,
     )  # fmt: skip
     figure.add_scatter(
         x=sizes, y=[row.error for row in rows], mode="markers", marker=marker, hovertext=texts,
         showlegend=False, row=2, col=1, **shared,
     )  # fmt: skip
+
+
+def _ends(row: Compared) -> tuple[float, float]:
+    """Return the fastest iteration and the 95th percentile; the time itself where they are unknown."""
+    time = row.record.time_s
+    return min(row.record.min_s or time, time), max(row.record.p95_s or time, time)
 
 
 def _hover(row: Compared, way: str) -> str:

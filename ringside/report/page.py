@@ -46,7 +46,7 @@ class Page:
     """A command's page.
 
     ``headline`` is the answer in a sentence with its numbers. ``notes`` are caveats, ``texts`` are texts of
-    fixed width by their titles, ``raw`` is the output of ``--json``.
+    fixed width by their titles, folded, ``raw`` is the output of ``--json``.
     """
 
     title: str

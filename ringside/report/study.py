@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from ringside.report.charts import COLOURS, MARKS, SECONDS, chart, hover_text, label, seconds
-from ringside.studies.study import Study, ordered_by_size
+from ringside.report.charts import COLOURS, MARKS, SECONDS, chart, hover_text, label, log_axis
+from ringside.studies.study import Study, ordered_by_size, shown_answer
 from ringside.studies.summary import Effect, Summary
 
 _MOST_CURVES = 5
@@ -45,15 +45,19 @@ def _curves(good: pd.DataFrame, along: str, parted: str | None, target: str) -> 
             marker={"color": colour, "symbol": mark, "size": 8}, hoverinfo="text",
             hovertext=[
                 hover_text(**({parted: name} if parted else {}), **{along: value},
-                      **{target: _said(float(means[value]), target)})
+                      **{target: shown_answer(float(means[value]), target)})
                 for value in here
             ],
         )  # fmt: skip
     figure.update_xaxes(title=escape(along), type="category", categoryorder="array",
                         categoryarray=[escape(value) for value in values])  # fmt: skip
     least, most = float(good[target].min()), float(good[target].max())
-    wide: dict[str, Any] = {"type": "log"} if 0 < 20 * least < most else {"rangemode": "tozero"}
-    figure.update_yaxes(title=escape(target), **wide, **_axis(target))
+    axis = (
+        log_axis([least, most], lambda value: shown_answer(value, target))
+        if 0 < 20 * least < most
+        else {"rangemode": "tozero", **_axis(target)}
+    )
+    figure.update_yaxes(title={"text": escape(target), "standoff": 12}, **axis)
     return figure
 
 
@@ -63,7 +67,7 @@ def _map(good: pd.DataFrame, down: str, along: str, target: str) -> go.Figure:
     table = good.pivot_table(index=down, columns=along, values=target).reindex(index=rows, columns=columns)
     cells = [[None if pd.isna(value) else float(value) for value in row] for row in table.to_numpy()]
     texts = [
-        ["" if value is None else hover_text(**{down: one, along: other, target: _said(value, target)})
+        ["" if value is None else hover_text(**{down: one, along: other, target: shown_answer(value, target)})
          for other, value in zip(columns, row, strict=True)]
         for one, row in zip(rows, cells, strict=True)
     ]  # fmt: skip
@@ -87,18 +91,14 @@ def _tornado(effects: Sequence[Effect], target: str) -> go.Figure:
         hoverinfo="text",
         hovertext=[
             f"{escape(effect.parameter)}<br>"
-            + hover_text(least=f"{_said(effect.least, target)} at {effect.least_at}",
-                    most=f"{_said(effect.most, target)} at {effect.most_at}")
+            + hover_text(least=f"{shown_answer(effect.least, target)} at {effect.least_at}",
+                    most=f"{shown_answer(effect.most, target)} at {effect.most_at}")
             for effect in effects
         ],
     )  # fmt: skip
     figure.update_yaxes(autorange="reversed")
     figure.update_xaxes(title=f"mean {escape(target)}, least to most", **_axis(target))
     return figure
-
-
-def _said(value: float, target: str) -> str:
-    return seconds(value) if target.endswith("_s") else f"{value:.6g}"
 
 
 def _axis(target: str) -> dict[str, Any]:

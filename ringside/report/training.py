@@ -6,7 +6,17 @@ from html import escape
 import numpy as np
 import plotly.graph_objects as go
 
-from ringside.report.charts import COLOURS, SECONDS, SHARE, chart, hover_text, label, seconds, stacked
+from ringside.report.charts import (
+    COLOURS,
+    SECONDS,
+    SHARE,
+    add_band,
+    chart,
+    hover_text,
+    label,
+    seconds,
+    stacked,
+)
 from ringside.sim.disturbance import Drawn
 from ringside.sim.program.timeline import union
 from ringside.sim.questions.disturbed_time import QUANTILES
@@ -79,6 +89,7 @@ def sweep_figure(
         "lower bound": [step.lower_s for step in steps],
         "exposed communication": [step.exposed_s for step in steps],
     }
+    add_band(figure, values, (lines["lower bound"], lines["upper bound"]), COLOURS[0])
     looks = zip(lines.items(), ("#7f7f7f", COLOURS[0], "#7f7f7f", COLOURS[1]), strict=True)
     for (name, times), colour in looks:
         bound = name.endswith("bound")

@@ -40,7 +40,7 @@ from ringside.sim.questions.question import from_text, options_of
 from ringside.topologies import strict_yaml
 from ringside.topologies.disk import regular
 from ringside.topologies.names import one_of
-from ringside.topologies.units import shown
+from ringside.topologies.units import format_duration, shown
 
 STUDIED = {
     "simulate": ("CollectiveTime", "time_s"),
@@ -349,6 +349,11 @@ def ordered_by_size(values: Iterable[str]) -> list[str]:
     if all(numbers) and len({one[1] for one in numbers if one}) == 1:
         return sorted(distinct, key=lambda value: (number(value) or (0.0, ""))[0])
     return distinct
+
+
+def shown_answer(value: float, column: str) -> str:
+    """Format a number in a column of the answers: seconds with their unit."""
+    return format_duration(value, 4) if column.endswith("_s") else f"{value:.6g}"
 
 
 def _number(text: str) -> tuple[float, str]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ringside import console, options
-from ringside.report.page import Page, Table, shown_number, write_page
-from ringside.studies.study import read
+from ringside.report.page import Cell, Page, Table, write_page
+from ringside.studies.study import read, shown_answer
 from ringside.topologies.disk import check_outputs
 from ringside.topologies.units import format_duration
 
@@ -24,6 +24,9 @@ PICTURE, PAGE = "study.svg", "study.html"
 
 MOST_ROWS = 1000
 """Maximum number of rows in the page's table; the Parquet files have all."""
+
+NOTE = "note"
+"""The column of what an answer rests on."""
 
 EMPTY = "''"
 """An empty value, as in a shell."""
@@ -176,12 +179,13 @@ def _page(study: "Study", rows: Any, results: "Summary", notes: list[str], raw: 
 
     some = rows.head(MOST_ROWS).dropna(axis="columns", how="all")
     columns = [name for name in some if name in ("point", *study.parameters, study.target)]
-    shown = some[[*columns, *(name for name in some if name not in columns)]]
+    shown = some[[*columns, *(name for name in some if name not in (*columns, NOTE))]]
     left = f", the first {MOST_ROWS:,} of {len(rows):,}" if len(rows) > MOST_ROWS else ""
     effects = Table(
         "What matters most", HEADS, [_cells(effect, results.target) for effect in results.effects]
     )
-    cells = shown.astype(object).where(shown.notna(), None).to_numpy().tolist()
+    known = shown.astype(object).where(shown.notna(), None)
+    cells = [[_cell(value, name) for name, value in row.items()] for row in known.to_dict("records")]
     return Page(
         title=f"ringside {study.title}",
         headline=_headline(results),
@@ -190,9 +194,20 @@ def _page(study: "Study", rows: Any, results: "Summary", notes: list[str], raw: 
             *([effects] if results.effects else []),
             Table(f"Every point{left}", [(str(name), "") for name in shown], cells),
         ],
-        notes=notes[1:],
+        notes=[*notes[1:], *(_notes(rows) if NOTE not in study.parameters else ())],
         raw=raw,
     )
+
+
+def _cell(value: Any, column: str) -> Cell:
+    """Return a cell of the page; seconds have their unit."""
+    return shown_answer(value, column) if isinstance(value, float) and column.endswith("_s") else value
+
+
+def _notes(rows: Any) -> list[str]:
+    """Return the points' notes, each once, with the number of its points where they differ."""
+    often = rows[NOTE].value_counts() if NOTE in rows else {}
+    return [f"{note} ({count:,} points)" if len(often) > 1 else str(note) for note, count in often.items()]
 
 
 def _headline(results: "Summary") -> str:
@@ -201,10 +216,10 @@ def _headline(results: "Summary") -> str:
     if not (results.effects and results.effects[0].spread > 0):
         return f"{answered}."
     first, target = results.effects[0], results.target
-    show = (lambda value: format_duration(value, 4)) if target.endswith("_s") else shown_number
+    least, most = (shown_answer(value, target) for value in (first.least, first.most))
     return (
-        f"{first.parameter} matters most: mean {target} is {show(first.least)} at {_short(first.least_at)} "
-        f"and {show(first.most)} at {_short(first.most_at)}; {answered}."
+        f"{first.parameter} matters most: mean {target} is {least} at {_short(first.least_at)} "
+        f"and {most} at {_short(first.most_at)}; {answered}."
     )
 
 
@@ -217,13 +232,13 @@ def _sentences(results: "Summary", rows: Any) -> list[str]:
         sentences.append(f"refused most often: {first_line} ({often.iloc[0]:,} times)")
     for word, row in (("least", results.least), ("most", results.most)):
         if row:
-            sentences.append(f"{word}: " + ", ".join(f"{key} {_short(value)}" for key, value in row.items()))
-    if results.effects and results.effects[0].spread > 0:
-        first = results.effects[0]
-        _, least, least_at, most, most_at = _cells(first, results.target)
-        ends = f"{least} at {least_at}, {most} at {most_at}"
-        sentences.append(f"{first.parameter} matters most: mean {results.target} is {ends}")
+            texts = {key: _said(value, key) for key, value in row.items()}
+            sentences.append(f"{word}: " + ", ".join(f"{key} {text}" for key, text in texts.items()))
     return sentences
+
+
+def _said(value: Any, column: str) -> str:
+    return shown_answer(value, column) if isinstance(value, float) else _short(value)
 
 
 def _short(value: object) -> str:
@@ -245,10 +260,5 @@ def _estimate(study: "Study", workers: int | None, scheduler: str | None, *, as_
 
 
 def _cells(effect: "Effect", target: str) -> tuple[console.Cell, ...]:
-    least, most = (_figure(value, target) for value in (effect.least, effect.most))
+    least, most = (shown_answer(value, target).replace(" ", "") for value in (effect.least, effect.most))
     return effect.parameter, least, _short(effect.least_at), most, _short(effect.most_at)
-
-
-def _figure(value: float, target: str) -> str:
-    """Return a figure of the answers; seconds with their unit: 124us."""
-    return format_duration(value, 4).replace(" ", "") if target.endswith("_s") else _short(value)

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from ringside.commands.compare.command import compared_page, headline
-from ringside.report.charts import chart
+from ringside.report.charts import chart, log_axis, seconds
+from ringside.report.comparison import comparison_figures
 from ringside.report.page import Page, Table, write_page
 from ringside.sim.disturbance import Drawn
 from ringside.validation.compare import Compared, summaries
@@ -132,6 +133,40 @@ def test_a_validation_leads_with_its_verdict(ringside, monkeypatch, tmp_path):
     read = text_of((tmp_path / "page.html").read_text(encoding="utf-8"))
     assert re.search(r"[01] of 1 families are within their tolerance; median error [\d.]+%, worst", read)
     assert "interrupted: 3 of" in read
+
+
+def test_predictions_have_their_bands_and_measured_points_their_spread():
+    measured = record(library="gloo", nbytes=2**20, time_s=1e-3, min_s=0.9e-3, p95_s=1.3e-3)
+    rows = [
+        Compared(replace(measured, nbytes=size), 1.1e-3, 1e-3, 1.2e-3, "fitted") for size in (2**20, 2**21)
+    ]
+    (figure,) = comparison_figures(rows).values()
+    band, _, points, _ = figure.data
+    assert (list(band.x), list(band.y)) == ([2**20, 2**21, 2**21, 2**20], [1e-3, 1e-3, 1.2e-3, 1.2e-3])
+    assert points.error_y.array == pytest.approx([3e-4] * 2)
+    assert points.error_y.arrayminus == pytest.approx([1e-4] * 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "marks"),
+    [
+        ([30e-6, 7e-3], ["20 us", "50 us", "100 us", "200 us", "500 us", "1 ms", "2 ms", "5 ms", "10 ms"]),
+        ([1e-6, 1], ["1 us", "10 us", "100 us", "1 ms", "10 ms", "100 ms", "1 s"]),
+    ],
+)
+def test_a_logarithmic_axis_is_marked_at_1_2_and_5_where_there_is_room(values, marks):
+    assert log_axis(values, seconds)["ticktext"] == marks
+
+
+def test_a_page_opens_with_its_sentence_and_its_picture_and_folds_its_texts(tmp_path):
+    page = Page(
+        title="t", headline="h", figures={"f": chart()}, texts={"Fit on 2 ranks": "alpha"}, notes=["n"]
+    )
+    write_page(page, tmp_path / "page.html")
+    body = (tmp_path / "page.html").read_text(encoding="utf-8").partition("<body>")[2]
+    order = [body.index(one) for one in ('class="headline"', "<figure>", "<h2>", "<summary>Fit on 2 ranks")]
+    assert order == sorted(order)
+    assert re.search(r"<details>\s*<summary>Fit on 2 ranks</summary>\s*<pre[^>]*>alpha", body)
 
 
 def test_a_page_is_whole_or_as_it_was(tmp_path):

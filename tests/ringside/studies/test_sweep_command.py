@@ -65,6 +65,7 @@ def test_a_study_is_asked_kept_shown_and_once_more_only_shown(
     assert page.count('class="plotly-graph-div"') == 1
     assert page.partition('<h2 id="table-2">')[2].count("<tr>") == 18 + 1
     heads = re.findall(r"<th[^>]*>\s*<button[^>]*>(\w+)", page.partition('<h2 id="table-2">')[2])
+    assert len(re.findall(r"<td data-order=[^>]*>[\d.]+ [mu]?s</td>", page)) == 12 * 3 + 18
     # the answer before what is said of it
     assert heads[:5] == ["point", "ranks", "algorithm", "size", "time_s"]
     before = sorted(path.name for path in Path("out").iterdir())
@@ -105,7 +106,9 @@ def test_a_value_of_no_words_is_seen(ringside, file):
     file.write_text(f"ask: simulate\noptions: {options}\ngrid: {grid}", encoding="utf-8")
     _, out, err = ringside("sweep", file, "-o", "out", "--workers", 1)
     assert "# least: point 0, way '', time_s" in out, err
-    assert re.search(r"way matters most: mean time_s is \S+ at '', \S+ at algorithm=tree", out)
+    assert re.search(
+        r"way matters most: mean time_s is \S+ \S+ at '' and \S+ \S+ at\s+#?\s*algorithm=tree", out
+    )
     assert re.search(r"^ +way +\S+ +'' +\S+ +algorithm=tree$", out, re.MULTILINE)
 
 
