@@ -1,18 +1,20 @@
-"""The one style of all pictures: colours, names of algorithms, ticks and bins of time, and files."""
+"""The one style of all pictures: ticks and bins of time, and files."""
 
 from collections.abc import Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from numpy.typing import NDArray
 
+from ringside.pictures.looks import WIDE
 from ringside.topologies.disk import write_file
 from ringside.topologies.units import format_duration
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 STYLE = Path(__file__).with_name("house.mplstyle")
@@ -69,16 +71,10 @@ DURATIONS = FuncFormatter(lambda seconds, _: format_duration(seconds, 3))
 """Labels of an axis in seconds: 20 us."""
 
 
-_COLOURS = {
-    "ring": "#0072b2", "tree": "#e69f00", "nvls": "#009e73", "nvls_tree": "#7fd1b9",
-    "collnet_direct": "#cc79a7", "collnet_chain": "#e8bfd5", "pat": "#d55e00", "direct": "#56b4e9",
-    "halving_doubling": "#f0e442", "double_binary_tree": "#f4c66b", "recursive_doubling": "#b5a900",
-}  # fmt: skip
-"""Okabe and Ito's colours, safe for the colour-blind, and lighter ones for related algorithms."""
-
-_OTHER = ("#999999", "#4d4d4d", "#d9d9d9", "#7f5539", "#b08968")
-
-
-def colour_of(algorithm: str) -> str:
-    """Return the algorithm's colour, the same in every picture; those of few libraries share some."""
-    return _COLOURS.get(algorithm) or _OTHER[sum(algorithm.encode()) % len(_OTHER)]
+def mark_log(axes: "Axes", which: Literal["x", "y"] = "y") -> None:
+    """Set a logarithmic axis with a mark at 1, 2 and 5 of each power of ten, at 1 alone on a wide one."""
+    (axes.set_yscale if which == "y" else axes.set_xscale)("log")
+    low, high = axes.get_ylim() if which == "y" else axes.get_xlim()
+    axis = axes.yaxis if which == "y" else axes.xaxis
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < WIDE * low else (1,)))
+    axis.set_minor_locator(NullLocator())

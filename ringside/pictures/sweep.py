@@ -11,7 +11,8 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from ringside.pictures.style import STYLE, save
+from ringside.pictures.looks import looks_of
+from ringside.pictures.style import STYLE, mark_log, save
 from ringside.studies.study import Study, number, ordered_by_size
 from ringside.studies.summary import Effect, Summary
 from ringside.topologies.units import format_duration
@@ -51,7 +52,12 @@ def _curves(axes: Axes, good: pd.DataFrame, along: str, parted: str | None, targ
         if parted is None
         else [(one, good[good[parted] == one]) for one in ordered_by_size(good[parted])]
     )
-    for (name, part), colour, mark in zip(parts, _SHADES, _MARKS, strict=False):
+    looks = (
+        looks_of({str(name): str(name) for name, _ in parts}).values()
+        if parted == "algorithm"
+        else zip(_SHADES, _MARKS, strict=True)
+    )
+    for (name, part), (colour, mark) in zip(parts, looks, strict=False):
         means = part.groupby(along)[target].mean()
         here = [value for value in values if value in means]
         axes.plot(
@@ -61,11 +67,13 @@ def _curves(axes: Axes, good: pd.DataFrame, along: str, parted: str | None, targ
     if labels:
         axes.set_xticks([places[value] for value in values], values, rotation=30 if len(values) > 8 else 0)
     elif _is_wide(places.values()):
-        axes.set_xscale("log")
+        mark_log(axes, "x")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.set_xlabel(along)
     axes.set_ylabel(target)
     if _is_wide(good[target].tolist()):
-        axes.set_yscale("log")
+        mark_log(axes)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     else:
         axes.set_ylim(bottom=min(0, good[target].min()))
     _answer_axis(axes.yaxis, target)

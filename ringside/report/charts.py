@@ -8,6 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from ringside.pictures.looks import WIDE
 from ringside.topologies.units import format_duration, format_size
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f")
@@ -15,13 +16,15 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8
 
 MARKS = ("circle", "square", "triangle-up", "diamond", "x", "star", "triangle-down", "pentagon")
 
+SYMBOLS = {"o": "circle", "s": "square", "D": "diamond", "^": "triangle-up", "v": "triangle-down",
+           "P": "cross", "X": "x", "*": "star", "p": "pentagon", "h": "hexagon", "d": "diamond-tall",
+           "<": "triangle-left", ">": "triangle-right", "8": "octagon"}  # fmt: skip
+"""Plotly's names of matplotlib's marks."""
+
 SECONDS: dict[str, Any] = {"tickformat": "~s", "ticksuffix": "s"}
 """An axis of seconds, written as 5ms or 20µs."""
 
 SHARE: dict[str, Any] = {"tickformat": ".0%"}
-
-_WIDE = 1e4
-"""The factor between an axis's ends from which marks at 2 and 5 no longer fit."""
 
 _NARROW = 18
 """Letters per line of a row's label, so that a narrow page has room for the figure."""
@@ -79,7 +82,7 @@ def log_axis(values: Iterable[float], show: Callable[[float], str]) -> dict[str,
     known = [value for value in values if 0 < value < float("inf")] or [1.0]
     low, high = min(known) / 1.6, max(known) * 1.6
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 2, 5) if high <= low * _WIDE else (1,)
+    steps = (1, 2, 5) if high <= low * WIDE else (1,)
     marks = [mark for power in powers for step in steps if low <= (mark := float(f"{step}e{power}")) <= high]
     return {"type": "log", "range": [math.log10(low), math.log10(high)],
             "tickvals": marks, "ticktext": [show(mark) for mark in marks]}  # fmt: skip

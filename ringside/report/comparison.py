@@ -1,15 +1,15 @@
 """Figures of predictions against measured collectives."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from ringside.pictures.looks import looks_of
 from ringside.report.charts import (
-    COLOURS,
-    MARKS,
     SHARE,
+    SYMBOLS,
     add_band,
     chart,
     hover_text,
@@ -27,7 +27,7 @@ MOST_FIGURES = 8
 def comparison_figures(rows: Sequence[Compared]) -> dict[str, go.Figure]:
     """Draw time over size, its error below, per number of nodes and ranks."""
     shapes = sorted({(row.record.num_nodes, row.record.ranks) for row in rows})
-    ways = list(dict.fromkeys(_way(row) for row in rows))
+    looks = looks_of({_way(row): row.record.algorithm for row in rows})
     figures = {}
     for nodes, ranks in shapes[:MOST_FIGURES]:
         title = f"{ranks} ranks{f' on {nodes} nodes' if nodes > 1 else ''}"
@@ -35,19 +35,19 @@ def comparison_figures(rows: Sequence[Compared]) -> dict[str, go.Figure]:
         left = f" (the first {MOST_FIGURES} of {len(shapes)} shapes)" if len(shapes) > MOST_FIGURES else ""
         figures[f"{title}: predicted lines, measured points{left}; hollow points set the parameters"
               if any(row.set == "fitted" for row in here)
-              else f"{title}: predicted lines, measured points{left}"] = _figure(here, ways)  # fmt: skip
+              else f"{title}: predicted lines, measured points{left}"] = _figure(here, looks)  # fmt: skip
     return figures
 
 
-def _figure(rows: Sequence[Compared], ways: Sequence[str]) -> go.Figure:
+def _figure(rows: Sequence[Compared], looks: Mapping[str, tuple[str, str]]) -> go.Figure:
     figure = make_subplots(
         2, 1, shared_xaxes=True, row_heights=[0.68, 0.32], vertical_spacing=0.06,
         figure=chart(height=620, showlegend=True),
     )  # fmt: skip
-    for way, colour, mark in zip(ways, COLOURS * len(ways), MARKS * len(ways), strict=False):
+    for way, (colour, mark) in looks.items():
         own = sorted((row for row in rows if _way(row) == way), key=lambda row: row.record.nbytes)
         if own:
-            _draw_way(figure, own, way, colour, mark)
+            _draw_way(figure, own, way, colour, SYMBOLS[mark])
     times = [time for row in rows for time in (*_ends(row), row.predicted_s, row.lo_s, row.hi_s)]
     figure.update_yaxes(title={"text": "time", "standoff": 12}, row=1, col=1, **log_axis(times, seconds))
     figure.update_yaxes(title="error", row=2, col=1, zeroline=True, **SHARE)

@@ -7,7 +7,8 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from ringside.report.charts import COLOURS, MARKS, SECONDS, chart, hover_text, label, log_axis
+from ringside.pictures.looks import looks_of
+from ringside.report.charts import COLOURS, MARKS, SECONDS, SYMBOLS, chart, hover_text, label, log_axis
 from ringside.studies.study import Study, ordered_by_size, shown_answer
 from ringside.studies.summary import Effect, Summary
 
@@ -35,7 +36,12 @@ def _curves(good: pd.DataFrame, along: str, parted: str | None, target: str) -> 
     figure = chart(showlegend=parted is not None)
     values = ordered_by_size(good[along])
     parts = ordered_by_size(good[parted]) if parted else [""]
-    for name, colour, mark in zip(parts, COLOURS, MARKS, strict=False):
+    looks = (
+        [(colour, SYMBOLS[mark]) for colour, mark in looks_of({name: name for name in parts}).values()]
+        if parted == "algorithm"
+        else [*zip(COLOURS, MARKS, strict=True)]
+    )
+    for name, (colour, mark) in zip(parts, looks, strict=False):
         part = good[good[parted] == name] if parted else good
         means = part.groupby(along)[target].mean()
         here = [value for value in values if value in means]

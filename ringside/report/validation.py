@@ -5,7 +5,8 @@ from html import escape
 
 import plotly.graph_objects as go
 
-from ringside.report.charts import COLOURS, MARKS, SHARE, chart, hover_text, label, log_axis, seconds
+from ringside.pictures.looks import looks_of
+from ringside.report.charts import SHARE, SYMBOLS, chart, hover_text, label, log_axis, seconds
 from ringside.topologies.units import format_size
 from ringside.validation.emulated.collectives import MeasuredCase, verdicts
 from ringside.validation.emulated.plan import MBIT
@@ -22,7 +23,8 @@ def validation_figures(cells: Sequence[MeasuredCase]) -> dict[str, go.Figure]:
 def _errors(cells: Sequence[MeasuredCase]) -> go.Figure:
     judged = verdicts(cells)
     figure = chart(height=130 + 44 * len(judged), showlegend=False)
-    for row, (verdict, colour) in enumerate(zip(judged, COLOURS * len(judged), strict=False)):
+    looks = _looks(cells)
+    for row, verdict in enumerate(judged):
         limit = verdict.tolerance.median
         figure.add_shape(
             type="rect", x0=-limit, x1=limit, y0=row - 0.35, y1=row + 0.35, fillcolor="#888", opacity=0.25,
@@ -32,7 +34,8 @@ def _errors(cells: Sequence[MeasuredCase]) -> go.Figure:
         figure.add_scatter(
             x=[cell.error for cell in own], y=[row] * len(own), mode="markers", hoverinfo="text",
             hovertext=[_hover(cell) for cell in own],
-            marker={"color": colour, "size": 9, "symbol": [_mark("circle", cell) for cell in own]},
+            marker={"color": looks[verdict.family][0], "size": 9,
+                    "symbol": [_mark("circle", cell) for cell in own]},
         )  # fmt: skip
     names = [label(f"{verdict.family} ({verdict.median_error:.1%})") for verdict in judged]
     figure.update_yaxes(tickvals=list(range(len(judged))), ticktext=names, range=[len(judged) - 0.5, -0.5],
@@ -43,14 +46,12 @@ def _errors(cells: Sequence[MeasuredCase]) -> go.Figure:
 
 def _times(cells: Sequence[MeasuredCase]) -> go.Figure:
     figure = chart(height=480)
-    families = list(dict.fromkeys(cell.family for cell in cells))
     times = [time for cell in cells for time in (cell.predicted_s, cell.measured_s)]
     ends = [min(times), max(times)]
     figure.add_scatter(
         x=ends, y=ends, mode="lines", line={"color": "#888"}, hoverinfo="skip", showlegend=False
     )
-    looks = zip(families, COLOURS * len(families), MARKS * len(families), strict=False)
-    for family, colour, mark in looks:
+    for family, (colour, mark) in _looks(cells).items():
         own = [cell for cell in cells if cell.family == family]
         figure.add_scatter(
             x=[cell.predicted_s for cell in own], y=[cell.measured_s for cell in own], mode="markers",
@@ -61,6 +62,14 @@ def _times(cells: Sequence[MeasuredCase]) -> go.Figure:
     figure.update_xaxes(title="predicted", **axis)
     figure.update_yaxes(title="measured", **axis)
     return figure
+
+
+def _looks(cells: Sequence[MeasuredCase]) -> dict[str, tuple[str, str]]:
+    """Return the colour and the mark of each family of cells, those of its first cell's algorithm."""
+    algorithms: dict[str, str] = {}
+    for cell in cells:
+        algorithms.setdefault(cell.family, cell.algorithm)
+    return {name: (colour, SYMBOLS[mark]) for name, (colour, mark) in looks_of(algorithms).items()}
 
 
 def _mark(mark: str, cell: MeasuredCase) -> str:

@@ -13,9 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 
-from ringside.pictures.style import DURATIONS, STYLE, colour_of, save
+from ringside.pictures.looks import looks_of
+from ringside.pictures.style import DURATIONS, STYLE, mark_log, save
 from ringside.sim.collective import Collective
 from ringside.topologies.units import format_duration, format_rate, format_size
 from ringside.validation.compare import Compared
@@ -27,9 +28,6 @@ _LABEL_PT = 10
 """The minimum vertical distance of curves' names."""
 
 _CURVE = "_curve"
-_MARKS = "osD^vPX*"
-"""Shapes that distinguish algorithms without colour."""
-
 _POINT: dict[str, Any] = {"mec": "0.25", "mew": 0.6, "ms": 6}
 _LINE, _BAND = "0.55", "0.85"
 
@@ -64,7 +62,7 @@ def draw_curves(points: Sequence[Point], title: str, path: Path, *, by_algorithm
         title += f" ({len(shown)} of {len(curves)} sizes)"
     with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(9, 4.3))
-        looks = dict(zip(dict.fromkeys(point.algorithm for point in points), cycle(_MARKS), strict=False))
+        looks = looks_of({point.algorithm: point.algorithm for point in points})
         for axes, is_rate in zip(figure.subplots(1, 2), (False, True), strict=True):
             for name in shown:
                 _draw_curve(axes, curves[name], looks, over_nodes=over_nodes, is_rate=is_rate)
@@ -122,14 +120,6 @@ def _rounded(where: float, *, over_nodes: bool) -> str:
     return f"{value:g} {'nodes' if over_nodes else format_size(unit).split()[1]}"
 
 
-def mark_log(axes: Axes) -> None:
-    """Set a logarithmic y axis with a mark at each power of ten, and at 2 and 5 for few powers."""
-    axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
-    axes.yaxis.set_minor_locator(NullLocator())
-
-
 def _spread(names: list[str]) -> list[str]:
     """Return as many names as remain distinguishable, including the first and the last."""
     if len(names) <= MOST_CURVES:
@@ -138,7 +128,12 @@ def _spread(names: list[str]) -> list[str]:
 
 
 def _draw_curve(
-    axes: Axes, curve: Sequence[Point], looks: Mapping[str, str], *, over_nodes: bool, is_rate: bool
+    axes: Axes,
+    curve: Sequence[Point],
+    looks: Mapping[str, tuple[str, str]],
+    *,
+    over_nodes: bool,
+    is_rate: bool,
 ) -> None:
     """Draw a grey line with its band, and points in their algorithms' colours and shapes."""
     curve = sorted(curve, key=lambda point: _along(point, over_nodes=over_nodes))
@@ -149,7 +144,8 @@ def _draw_curve(
         axes.fill_between(places, low, high, color=_BAND, linewidth=0, alpha=0.7)
     axes.plot(places, values, color=_LINE, linewidth=1.2, marker="", zorder=2, label=_CURVE)
     for place, value, point in zip(places, values, curve, strict=True):
-        axes.plot(place, value, looks[point.algorithm], color=colour_of(point.algorithm), **_POINT, zorder=3)
+        colour, mark = looks[point.algorithm]
+        axes.plot(place, value, marker=mark, color=colour, **_POINT, zorder=3)
 
 
 def _name_curves(figure: Figure, names: Sequence[str]) -> None:
@@ -194,10 +190,10 @@ def _dress(axes: Axes, points: Sequence[Point], *, over_nodes: bool) -> None:
     axes.set_xlabel("nodes" if over_nodes else "size")
 
 
-def _add_legend(figure: Figure, points: Sequence[Point], looks: Mapping[str, str]) -> None:
+def _add_legend(figure: Figure, points: Sequence[Point], looks: Mapping[str, tuple[str, str]]) -> None:
     """Add the algorithms in use, and the band if there is one."""
     handles: list[Line2D | Patch] = [
-        Line2D([], [], marker=looks[name], color=_LINE, mfc=colour_of(name), label=name, **_POINT)
+        Line2D([], [], marker=looks[name][1], color=_LINE, mfc=looks[name][0], label=name, **_POINT)
         for name in dict.fromkeys(point.algorithm for point in points)
     ]
     if any(point.ends_s[0] < point.ends_s[1] for point in points):
@@ -205,15 +201,14 @@ def _add_legend(figure: Figure, points: Sequence[Point], looks: Mapping[str, str
     figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=9)
 
 
-# dark to light, so that colours differ in grey; shapes distinguish them without colour
-_LOOKS = (("#08306b", "o", "-"), ("#b2182b", "s", "--"), ("#238b45", "^", "-."), ("#e08214", "D", ":"),
-          ("#6a51a3", "v", (0, (5, 1))), ("#737373", "P", (0, (1, 1))))  # fmt: skip
+_DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)))
+"""Lines, which together with marks distinguish algorithms without colour."""
 
 
 def draw_comparison(rows: Sequence[Compared], path: Path) -> None:
     """Draw measured points, predicted lines with their band, residuals below; a column per rank count."""
     shapes = sorted({(row.record.num_nodes, row.record.ranks) for row in rows})
-    ways = list(dict.fromkeys(_label(row) for row in rows))
+    looks = looks_of({_label(row): row.record.algorithm for row in rows})
     with mpl.rc_context(fname=STYLE):
         figure = Figure(figsize=(1.2 + 5.2 * len(shapes), 6.2))
         axes = figure.subplots(
@@ -222,8 +217,8 @@ def draw_comparison(rows: Sequence[Compared], path: Path) -> None:
         for column, shape in enumerate(shapes):
             above, below = axes[0][column], axes[1][column]
             here = [row for row in rows if (row.record.num_nodes, row.record.ranks) == shape]
-            for way, look in zip(ways, _LOOKS * len(ways), strict=False):
-                _draw_way([row for row in here if _label(row) == way], way, look, above, below)
+            for (way, look), line in zip(looks.items(), cycle(_DASHES), strict=False):
+                _draw_way([row for row in here if _label(row) == way], way, (*look, line), above, below)
             nodes = f", {shape[0]} nodes" if shape[0] > 1 else ""
             above.set_title(f"{shape[1]} ranks{nodes}")
             _dress_both(above, below, sorted({row.record.nbytes for row in here}))

@@ -1,0 +1,84 @@
+"""Looks of families of algorithms, the same in every picture and on every page."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+WIDE = 1e4
+"""The factor between a logarithmic axis's ends from which marks at 2 and 5 no longer fit."""
+
+_WHITE = (0.0, 0.45, 0.6, 0.25)
+"""The shares of white in the shades of a family's colour: of its first member, its second and so on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Related algorithms: their colour and, for those who see none, their mark, by matplotlib's letter."""
+
+    colour: str
+    mark: str
+    members: tuple[str, ...]
+
+
+FAMILIES = {
+    "ring": Family("#0072b2", "o", ("ring", "ring_2d", "neighbor_exchange")),
+    "tree": Family("#e69f00", "s", ("tree", "binomial", "knomial")),
+    "double tree": Family("#a05a00", "D", ("double_binary_tree",)),
+    "NVLS": Family("#009e73", "^", ("nvls", "nvls_tree")),
+    "CollNet": Family("#cc79a7", "v", ("collnet_direct", "collnet_chain")),
+    "PAT": Family("#d55e00", "P", ("pat", "bruck")),
+    "direct": Family("#56b4e9", "X", ("direct", "pairwise")),
+    "halving and doubling": Family(
+        "#b5a900", "*", ("halving_doubling", "recursive_doubling", "recursive_halving")
+    ),
+    "composed": Family("#4d4d4d", "p", ("hierarchical", "scatter_all_gather", "scatter_all_gather_ring")),
+}
+"""Mostly Okabe and Ito's colours, safe for the colour-blind; marks tell apart what is alike in grey."""
+
+_OTHERS = ("#999999", "#6a51a3", "#8c6d31", "#5c6f82", "#b56576")
+"""Colours of algorithms of no family: a user's, or a library's own choice."""
+
+_MARKS = (*(family.mark for family in FAMILIES.values()), *"8hd><")
+
+
+def family_of(algorithm: str) -> Family | None:
+    """Return an algorithm's family; None for a user's, and for those of few libraries."""
+    name = algorithm.partition(":")[0]
+    return next((family for family in FAMILIES.values() if name in family.members), None)
+
+
+def colour_of(algorithm: str) -> str:
+    """Return the algorithm's colour, its family's, lighter for later members; others share some."""
+    return _colours(algorithm)[0]
+
+
+def looks_of(algorithms: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return a colour and a mark for each name of one picture, of which each runs an algorithm.
+
+    They are the family's, or for the second of an algorithm a shade and a mark that the picture lacks.
+    """
+    looks: dict[str, tuple[str, str]] = {}
+    for name, algorithm in algorithms.items():
+        family, colours = family_of(algorithm), _colours(algorithm)
+        marks = (family.mark, *reversed(_MARKS)) if family else _MARKS[::-1]
+        taken = {part for look in looks.values() for part in look}
+        looks[name] = (
+            next((colour for colour in colours if colour not in taken), colours[0]),
+            next((mark for mark in marks if mark not in taken), marks[0]),
+        )
+    return looks
+
+
+def _colours(algorithm: str) -> tuple[str, ...]:
+    """Return the shades that may stand for the algorithm, its own first."""
+    family = family_of(algorithm)
+    if family is None:
+        own, shades = sum(algorithm.encode()) % len(_OTHERS), _OTHERS
+    else:
+        own = family.members.index(algorithm.partition(":")[0])
+        shades = tuple(_lighter(family.colour, white) for white in _WHITE)
+    return (*shades[own:], *shades[:own])
+
+
+def _lighter(colour: str, white: float) -> str:
+    parts = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(part + (255 - part) * white):02x}" for part in parts)
