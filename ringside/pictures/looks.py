@@ -11,7 +11,7 @@ _WHITE = (0.0, 0.45, 0.6, 0.25)
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class FamilyLook:
     """Related algorithms: their colour and, for those who see none, their mark, by matplotlib's letter."""
 
     colour: str
@@ -20,27 +20,27 @@ class Family:
 
 
 FAMILIES = {
-    "ring": Family("#0072b2", "o", ("ring", "ring_2d", "neighbor_exchange")),
-    "tree": Family("#e69f00", "s", ("tree", "binomial", "knomial")),
-    "double tree": Family("#a05a00", "D", ("double_binary_tree",)),
-    "NVLS": Family("#009e73", "^", ("nvls", "nvls_tree")),
-    "CollNet": Family("#cc79a7", "v", ("collnet_direct", "collnet_chain")),
-    "PAT": Family("#d55e00", "P", ("pat", "bruck")),
-    "direct": Family("#56b4e9", "X", ("direct", "pairwise")),
-    "halving and doubling": Family(
+    "ring": FamilyLook("#0072b2", "o", ("ring", "ring_2d", "neighbor_exchange")),
+    "tree": FamilyLook("#e69f00", "s", ("tree", "binomial", "knomial")),
+    "double tree": FamilyLook("#a05a00", "D", ("double_binary_tree",)),
+    "NVLS": FamilyLook("#009e73", "^", ("nvls", "nvls_tree")),
+    "CollNet": FamilyLook("#cc79a7", "v", ("collnet_direct", "collnet_chain")),
+    "PAT": FamilyLook("#d55e00", "P", ("pat", "bruck")),
+    "direct": FamilyLook("#56b4e9", "X", ("direct", "pairwise")),
+    "halving and doubling": FamilyLook(
         "#b5a900", "*", ("halving_doubling", "recursive_doubling", "recursive_halving")
     ),
-    "composed": Family("#4d4d4d", "p", ("hierarchical", "scatter_all_gather", "scatter_all_gather_ring")),
+    "composed": FamilyLook("#4d4d4d", "p", ("hierarchical", "scatter_all_gather", "scatter_all_gather_ring")),
 }
 """Mostly Okabe and Ito's colours, safe for the colour-blind; marks tell apart what is alike in grey."""
 
-_OTHERS = ("#999999", "#6a51a3", "#8c6d31", "#5c6f82", "#b56576")
+_OTHERS: tuple[str, ...] = ("#999999", "#6a51a3", "#8c6d31", "#5c6f82", "#b56576")
 """Colours of algorithms of no family: a user's, or a library's own choice."""
 
 _MARKS = (*(family.mark for family in FAMILIES.values()), *"8hd><")
 
 
-def family_of(algorithm: str) -> Family | None:
+def family_of(algorithm: str) -> FamilyLook | None:
     """Return an algorithm's family; None for a user's, and for those of few libraries."""
     name = algorithm.partition(":")[0]
     return next((family for family in FAMILIES.values() if name in family.members), None)
