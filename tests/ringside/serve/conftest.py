@@ -52,6 +52,7 @@ def start(*words, cwd=None):
         [sys.executable, "-m", "ringside", "serve", *words],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd,
         env={**os.environ, "PYTHONUNBUFFERED": "1"}, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # which nohup has ignored
     )  # fmt: skip
     address = process.stdout.readline().strip()
     assert address.startswith("http://127.0.0.1:"), process.stderr.read()
