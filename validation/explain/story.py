@@ -8,6 +8,9 @@ from ringside.validation.explain.verdict import CauseFit, LogVerdict
 
 _KIB, _MIB = 2**10, 2**20
 
+UNLIKE = 2.0
+"""A typical factor beyond which no variation between similar machines is the reason."""
+
 
 def lines(verdict: LogVerdict) -> list[str]:
     """Return the answer in sentences."""
@@ -39,6 +42,8 @@ def _answer(verdict: LogVerdict) -> list[str]:
         if verdict.typical >= 1
         else (f"typically {1 / verdict.typical:.2f}x as fast")
     )
+    if max(verdict.typical, 1 / verdict.typical) > UNLIKE:
+        return [f"cannot tell: {how} as similar machines, but too few rows are comparable"]
     return [f"no anomaly compared with similar machines: {how}, within their variation"]
 
 

@@ -36,6 +36,9 @@ CHANGEABLE = ("library", "ranks", "placement", *OF_COLLECTIVES, *OF_TRAININGS)
 ESTIMATED = "all by the library's own estimate, uncalibrated"
 MEASURED = "all as measured ({}); changed rates scale this by the library's own model"
 
+SEEN = 5e-4
+"""Loss that one digit of a per cent shows."""
+
 WORTH = 1.005
 """A change that is less than this much faster does not help."""
 
@@ -250,7 +253,10 @@ class Variants(AnswerOnDemand):
         best = min(changed, key=lambda one: one.time_s)
         gain = first.time_s / best.time_s if best.time_s else 1.0
         if gain < WORTH:
-            return f"no change helps: {what} takes {took}"
+            worst = max(changed, key=lambda one: one.time_s)
+            loss = worst.time_s / first.time_s - 1 if first.time_s else 0.0
+            costs = f", {worst.change} costs {loss:.1%}" if loss > SEEN else ""
+            return f"no change helps{costs}: {what} takes {took}"
         return (
             f"{best.change} helps most: {gain:.3g}x as fast, {what} takes {format_duration(best.time_s, 4)} "
             f"instead of {format_duration(first.time_s, 4)}, then {best.share:.0%} {best.limit}"
