@@ -32,6 +32,7 @@ from ringside.topologies.fabrics.structure import Machines
 from ringside.topologies.file import DUMP, original, recipe_of
 from ringside.topologies.graph import name_of
 from ringside.topologies.importers import importer
+from ringside.topologies.names import one_of
 from ringside.topologies.units import parse_rate
 
 SLOWEST_NIC = 1.2 * GB
@@ -198,6 +199,9 @@ def _changed(system: System, values: Mapping[str, Any]) -> System:
     if "ranks_per_gpu" in rates:
         system = replace(system, ranks_per_gpu=_count(rates.pop("ranks_per_gpu")))
     unknown = [key for key in rates if key not in RATES]
+    if "fabric" in unknown:
+        fabric = rates["fabric"]
+        raise ValueError(f"unknown fabric {fabric!r}; write {one_of(FABRICS, fabric)}, or --library ideal")
     if unknown:
         raise ValueError(
             f"{system.name}: NCCL does not use {unknown[0]}; allowed: {', '.join(RATES)}, "

@@ -105,7 +105,7 @@ def test_a_topology_by_name_and_as_a_graph_is_one_question() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"fabric": "ring"}, "fabric (rail_optimized, fat_tree, leaf_spine, torus, dragonfly)"),
+        ({"fabric": "fattree"}, "unknown fabric 'fattree'; write fat_tree (known: rail_optimized"),
         ({"radix": "8"}, "NCCL does not use radix"),
         ({"fabric": "fat_tree", "radix": "0"}, "radix"),
     ],
