@@ -15,6 +15,7 @@ from ringside.sim.questions.fields import ByAlgorithm
 from ringside.sim.questions.question import QuestionError, argument, from_text, option
 from ringside.sim.recorded.step import RecordedStep
 from ringside.sim.training.ddp.step import TrainingStep
+from ringside.sim.training.memory.room import FITS, TIGHT
 from ringside.sim.training.step import ParallelStep
 from ringside.topologies import load, machine_file
 from ringside.topologies.catalogue import MAKERS, split
@@ -23,7 +24,8 @@ from ringside.topologies.file import count_of
 from ringside.topologies.load import recipe_in
 from ringside.topologies.placement import placement_notes, ranks_text
 from ringside.topologies.units import format_duration, parse_duration, parse_rate, parse_size
-from ringside.validation.questions.step_time import StepTime
+from ringside.validation.questions.recorded import StepOfRecording
+from ringside.validation.questions.step_time import DataParallelSteps, StepTime
 
 BANDWIDTH_SHARE = 0.5
 """The share of the time above which bandwidth is the limit; below it is latency."""
@@ -185,12 +187,16 @@ class WhatIf(ByAlgorithm):
             is_measured=estimate.engine == "measured",
         )  # fmt: skip
 
-    def _step(self, change: str, calibration: str | None) -> "Variant":
-        question = StepTime(
+    def training(self, calibration: str | None = None) -> StepTime:
+        """Return the question of the training's own time."""
+        return StepTime(
             model=self.what, cluster=self.cluster, settings=self.settings, library=self.library or "auto",
             ranks=self.ranks, placement=self.placement, calibration=calibration,
             **{name: getattr(self, name) for name in OF_TRAININGS},
         )  # fmt: skip
+
+    def _step(self, change: str, calibration: str | None) -> "Variant":
+        question = self.training(calibration)
         step, library = question.step(), question.bound()
         assert not isinstance(step, ParallelStep)
         seconds = _seconds(step)
@@ -266,6 +272,18 @@ class Variants(AnswerOnDemand):
     def grounds(self) -> str:
         """The source of all times."""
         return self.basis
+
+    @property
+    def doubts(self) -> Sequence[str]:
+        """That a training needs more memory than a GPU has."""
+        if self.question.is_collective:
+            return ()
+        answer = self.variants[0].question.training().ask()
+        assert isinstance(answer, DataParallelSteps | StepOfRecording)  # whatif asks of no layout
+        if answer.fit is None or answer.fit.verdict == FITS:
+            return ()
+        verdict = "is tight in" if answer.fit.verdict == TIGHT else "DOES NOT FIT into"
+        return (f"the training {verdict} a GPU",)
 
     @property
     def basis(self) -> str:

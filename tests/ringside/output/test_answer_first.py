@@ -90,6 +90,7 @@ def test_more_than_two_grounds_are_a_defect(capsys):
         ("simulate all_reduce --cluster dgx-a100:64 --size 1G", "extrapolated from dgx-a100"),
         ("simulate all_reduce --cluster gcp-a3mega:2 --size 1M", "no measurement of gcp-a3mega is shipped"),
         ("train --model llama3-70b --cluster dgx-h100:1 --tp 8", "DOES NOT FIT into a GPU"),
+        ("whatif llama3-8b --cluster dgx-h100:8 --try nic=0.5x", "the training DOES NOT FIT into a GPU"),
         ("train --model resnet50 --cluster gcp-a3mega:2", "not calibrated by any measurement"),
     ],
 )
