@@ -3,18 +3,16 @@
 from collections.abc import Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
-from ringside.pictures.looks import WIDE
 from ringside.topologies.disk import write_file
 from ringside.topologies.units import format_duration
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 STYLE = Path(__file__).with_name("house.mplstyle")
@@ -69,12 +67,3 @@ def prevailing(parts: Iterable[Sequence[Stretch]], edges: Floats) -> list[list[S
 
 DURATIONS = FuncFormatter(lambda seconds, _: format_duration(seconds, 3))
 """Labels of an axis in seconds: 20 us."""
-
-
-def mark_log(axes: "Axes", which: Literal["x", "y"] = "y") -> None:
-    """Set a logarithmic axis with a mark at 1, 2 and 5 of each power of ten, at 1 alone on a wide one."""
-    (axes.set_yscale if which == "y" else axes.set_xscale)("log")
-    low, high = axes.get_ylim() if which == "y" else axes.get_xlim()
-    axis = axes.yaxis if which == "y" else axes.xaxis
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < WIDE * low else (1,)))
-    axis.set_minor_locator(NullLocator())

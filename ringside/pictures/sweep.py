@@ -11,8 +11,9 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from ringside.pictures.looks import looks_of
-from ringside.pictures.style import STYLE, mark_log, save
+from ringside.pictures.collectives.looks import looks_of
+from ringside.pictures.collectives.scales import mark_log
+from ringside.pictures.style import STYLE, save
 from ringside.studies.study import Study, number, ordered_by_size
 from ringside.studies.summary import Effect, Summary
 from ringside.topologies.units import format_duration

@@ -8,7 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from ringside.pictures.looks import WIDE
+from ringside.pictures.collectives.looks import WIDE
 from ringside.topologies.units import format_duration, format_size
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f")

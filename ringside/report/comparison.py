@@ -6,7 +6,7 @@ from html import escape
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from ringside.pictures.looks import looks_of
+from ringside.pictures.collectives.looks import looks_of
 from ringside.report.charts import (
     SHARE,
     SYMBOLS,

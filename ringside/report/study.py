@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from ringside.pictures.looks import looks_of
+from ringside.pictures.collectives.looks import looks_of
 from ringside.report.charts import COLOURS, MARKS, SECONDS, SYMBOLS, chart, hover_text, label, log_axis
 from ringside.studies.study import Study, ordered_by_size, shown_answer
 from ringside.studies.summary import Effect, Summary

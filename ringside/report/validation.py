@@ -5,7 +5,7 @@ from html import escape
 
 import plotly.graph_objects as go
 
-from ringside.pictures.looks import looks_of
+from ringside.pictures.collectives.looks import looks_of
 from ringside.report.charts import SHARE, SYMBOLS, chart, hover_text, label, log_axis, seconds
 from ringside.topologies.units import format_size
 from ringside.validation.emulated.collectives import MeasuredCase, verdicts

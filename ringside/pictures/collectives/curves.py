@@ -15,8 +15,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 
-from ringside.pictures.looks import looks_of
-from ringside.pictures.style import DURATIONS, STYLE, mark_log, save
+from ringside.pictures.collectives.looks import looks_of
+from ringside.pictures.collectives.scales import mark_log
+from ringside.pictures.style import DURATIONS, STYLE, save
 from ringside.sim.collective import Collective
 from ringside.topologies.units import format_duration, format_rate, format_size
 from ringside.validation.compare import Compared

@@ -10,7 +10,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from ringside.pictures.looks import colour_of
+from ringside.pictures.collectives.looks import colour_of
 from ringside.pictures.style import STYLE, save
 from ringside.sim.pick import Pick
 from ringside.topologies.units import format_size

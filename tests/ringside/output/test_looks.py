@@ -6,7 +6,7 @@ from itertools import combinations
 from matplotlib.colors import to_rgb
 from matplotlib.markers import MarkerStyle
 
-from ringside.pictures.looks import FAMILIES, colour_of, family_of, looks_of
+from ringside.pictures.collectives.looks import FAMILIES, colour_of, family_of, looks_of
 from ringside.report.charts import SYMBOLS
 from ringside.report.comparison import comparison_figures
 from ringside.sim.algorithms import ALGORITHMS
