@@ -61,7 +61,7 @@ class Convolution(NamedTuple):
 
 
 class Unaligned(NamedTuple):
-    """Products whose rows are multiples of ``alignment`` bytes, fewer than the 16 of the widest load."""
+    """Products whose rows are aligned to ``alignment`` bytes, fewer than the 16 of the widest load."""
 
     product: Gemm
     alignment: int

@@ -26,7 +26,7 @@ PRECISIONS = {
 
 
 UNALIGNED = {8: 0.37, 4: 0.37, 2: 0.19, 1: 0.19}
-"""Rate of a product on tensor cores whose rows are multiples of so many bytes, over that of multiples of 16.
+"""Rate of a product on tensor cores by the alignment of its rows in bytes, relative to 16-byte alignment.
 
 Medians on an H100 of products in bfloat16, float16 and TensorFloat-32, forward and both gradients, of 512
 to 8,192 rows (``benchmarks/results/h100_alignment.jsonl``); single ones are at 0.25 to 0.56, and at 0.13 to

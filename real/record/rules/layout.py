@@ -8,17 +8,17 @@ import torch
 Option = tuple[str, bool | int | float | str]
 
 VECTOR = 16
-"""Bytes that a load of a GPU moves at once: an operand whose rows do not begin at multiples of them takes
-loads of fewer."""
+"""Bytes of a GPU's widest load. Rows that are not aligned to it are loaded in smaller pieces."""
 
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
 _OVER_CHANNELS = ("convolution", "batch_norm")
 
 
 def layout(func: Any, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> tuple[Option, ...]:
-    """Return options that say how tensors lie: ``alignment`` of products, ``channels_last`` of images.
+    """Return a product's ``alignment`` or an image's ``channels_last``, as options of the operator.
 
-    ``alignment`` are the bytes of which all rows are multiples, where these are fewer than `VECTOR`.
+    ``alignment`` is the largest power of two in bytes that divides the distances between all rows. It is left
+    out if a load of `VECTOR` bytes is aligned.
     """
     name = func._overloadpacket.__name__
     if name in _PRODUCTS:
