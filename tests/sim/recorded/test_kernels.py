@@ -216,3 +216,40 @@ def test_hopper_takes_cudnns_attention(gpu: str) -> None:
     one = Operator("aten._scaled_dot_product_flash_attention", (heads,) * 3, (heads,), (("is_causal", True),))
     older = prices_on(device(gpu), "bfloat16").seconds(Flash(64, 2048, 256, version=2))
     assert OperatorPrices(device(gpu)).seconds(one) < older
+
+
+@st.composite
+def operators(draw: st.DrawFn) -> Operator:
+    dtype = draw(st.sampled_from(["bfloat16", "float16", "float32"]))
+    extents = st.integers(1, 300)
+    batch, channels, side, more = (draw(extents) for _ in range(4))
+    image = Shaped((batch, channels, side, side), dtype)
+    last = (("channels_last", draw(st.booleans())),)
+    kind = draw(st.sampled_from(["attention", "attention_backward", "convolution", "batch_norm", "layers"]))
+    if kind == "convolution":
+        filters = Shaped((more, channels, 3, 3), dtype)
+        return Operator(
+            "aten.convolution", (image, filters), (Shaped((batch, more, side, side), dtype),), last
+        )
+    if kind == "batch_norm":
+        return Operator("aten.native_batch_norm", (image,), (image,), last)
+    if kind == "layers":
+        data, weights = Shaped((side, batch, channels), dtype), Shaped((4 * channels, channels), dtype)
+        state = Shaped((1, batch, channels), dtype)
+        return Operator("cudnn_rnn", (data, state, weights, weights), (data,), (("steps", side),))
+    heads = Shaped((batch, more, 64 * side, 64), dtype)
+    name = f"aten._scaled_dot_product_flash_{kind}"
+    return Operator(name, (heads,) * (4 if "back" in kind else 3), (heads,), (("is_causal", last[0][1]),))
+
+
+@given(st.sampled_from(["v100", "a100", "h100", "h200", "b200", "rtx4090", "mi300x"]), operators())
+def test_no_operator_beats_its_flops_or_its_bytes(name: str, operator: Operator) -> None:
+    gpu = device(name)
+    dtype = operator.inputs[0].dtype
+    if dtype not in gpu.flops_per_s:
+        return
+    peak = max(gpu.peak(dtype), gpu.flops_per_s.get("tfloat32", 0.0) if dtype == "float32" else 0.0)
+    bounded = sum(flops(one) for one in kernels(operator) if isinstance(one, Gemm | Flash | Convolution))
+    traffic = operator.inputs[0].nbytes + operator.outputs[0].nbytes
+    least = max(bounded / peak, traffic / gpu.memory_bandwidth)
+    assert OperatorPrices(gpu).seconds(operator) >= least
