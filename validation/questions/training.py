@@ -11,6 +11,7 @@ from ringside.sim.compute.doubt import band
 from ringside.sim.goodput.cost import Cost
 from ringside.sim.libraries.find import LIBRARIES, Options, default_library, find_library
 from ringside.sim.libraries.library import Library
+from ringside.sim.parameters import check_within
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.questions.calibrated import Anchor, anchor_option, calibration_option, scaled
 from ringside.sim.questions.fields import OnCluster, network_option
@@ -126,6 +127,8 @@ class Training(OfKernels):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.host_ms is not None:
+            check_within("`host_ms`", self.host_ms)
         if self.seq is not None:
             object.__setattr__(self, "model", with_tokens(self.model, self.seq))
             object.__setattr__(self, "seq", None)
