@@ -31,6 +31,9 @@ _PROPERTIES = {
 
 _NCCL_VERSION = (2, 28, 0)
 
+_CUDA_VERSION = "13.0"
+"""What PyPI's builds of PyTorch 2.12 to 2.15 use; torchvision checks it against its own."""
+
 
 class _Runtime:
     """``torch.cuda.cudart()``: every function returns success."""
@@ -84,7 +87,7 @@ def install(index: int, count: int) -> None:
     vars(torch.compiler)["cudagraph_mark_step_begin"] = _nothing
     for name in ("preferred_linalg_library", "preferred_blas_library", "preferred_rocm_fa_library"):
         setattr(torch.backends.cuda, name, _nothing)
-    vars(torch.version)["cuda"] = "12.8"
+    vars(torch.version)["cuda"] = torch.version.cuda or _CUDA_VERSION
     torch.backends.cuda.is_built = lambda: True
     vars(torch).update(Generator=_Generator, Stream=streams.Stream, Event=streams.Event)
     _install_accelerator(names)

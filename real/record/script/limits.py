@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import wraps
 from inspect import signature
 from typing import Any
 
@@ -70,6 +71,7 @@ def _load_in_process() -> None:
         "worker_init_fn",
     )
 
+    @wraps(make)  # libraries look up its parameters
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
         given = signature(make).bind(self, *args, **kwargs).arguments
         make(**{name: value for name, value in given.items() if name not in of_processes})

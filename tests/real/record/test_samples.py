@@ -38,6 +38,13 @@ def test_a_sampler_of_parts_says_the_samples_of_a_step(tmp_path, arguments, rank
     assert record(str(script), *arguments, ranks=ranks).samples == samples
 
 
+def test_loaders_keep_the_parameters_that_libraries_look_up(tmp_path):
+    script = tmp_path / "train.py"
+    begin = "from inspect import signature\nfrom torch.utils.data import DataLoader\n"
+    script.write_text(begin + "assert 'dataset' in signature(DataLoader).parameters\n" + SCRIPT)
+    assert record(str(script), ranks=1).ranks == 1
+
+
 @pytest.mark.slow
 def test_samples_that_the_user_says_set_the_pace(tmp_path):
     script = tmp_path / "train.py"
