@@ -72,6 +72,11 @@ def check_step(
         )
 
 
+def source_of(measurements: str, *, extrapolates: bool) -> str:
+    """Return the source of times, measured or those that measurements of other numbers of nodes give."""
+    return f"extrapolated from {measurements}" if extrapolates else f"as measured ({measurements})"
+
+
 ENGINES = ("auto", "simpy", "fast", "model")
 
 
@@ -188,6 +193,8 @@ class Library:
     """Why there is none, if one was looked for."""
     measurements = ""
     """The name of the measurements behind its times, if any."""
+    extrapolates = False
+    """Whether these measurements are only of other numbers of nodes."""
     notes: Sequence[str] = ()
     """Assumptions, in sentences."""
 
@@ -195,7 +202,7 @@ class Library:
     def basis(self) -> str:
         """The source of its times: measurements, or an unusual network; else empty."""
         if self.measurements:
-            return f"as measured ({self.measurements})"
+            return source_of(self.measurements, extrapolates=self.extrapolates)
         return f"on the {self.network} network" if self.network != "fifo" else ""
 
     def check_pick(self, kind: str) -> None:

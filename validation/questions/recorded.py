@@ -146,19 +146,22 @@ class RecordedOrLaunched(LaunchedTraining):
             training = self.recorded_training
             step = training.step()
         on_step(f"simulated {step.ranks} ranks")
-        gpu, fit = self.own_gpu, None
-        if gpu is not None:
-            fit = fit_of(step.peak_nbytes, gpu, self.reserve, training.groups_nbytes(), None)
         disturbed = None
         if disturbances.disturbance is not None:
             disturbances.disturbance.check_ranks(job.ranks)
             there = replace(training, libraries=libraries_under(libraries, disturbances.disturbance))
             disturbed = draw_programs(disturbances, there.disturbed, step.step_s, on_step)
         return StepOfRecording(
-            question=self, step=step, where=self.where, computing=self.recorded_computing, fit=fit,
+            question=self, step=step, where=self.where, computing=self.recorded_computing,
+            fit=self.recorded_fit(step),
             notes=[*_limited(training, step), *self._recorded_notes(job), *step.timeline.assumes],
             disturbed=disturbed, cost=self.cost_of(step.step_s, job.samples, step.ranks),
         )  # fmt: skip
+
+    def recorded_fit(self, step: RecordedStep) -> MemoryFit | None:
+        """Return how the recorded job fits into a GPU; None where the GPU is unknown."""
+        gpu, nccl = self.own_gpu, self.recorded_training.groups_nbytes()
+        return None if gpu is None else fit_of(step.peak_nbytes, gpu, self.reserve, nccl, None)
 
     def _recorded_notes(self, job: RecordedJob) -> list[str]:
         libraries = self.libraries

@@ -239,6 +239,13 @@ class StepTime(Disturbances, RecordedOrLaunched):
         library = question.bound()
         return question.data_parallel(library).step(library)
 
+    def fit(self, step: TrainingStep | RecordedStep) -> MemoryFit | None:
+        """Return how such a step's memory fits into a GPU; None where the GPU is unknown."""
+        if isinstance(step, RecordedStep):
+            return self.recorded_fit(step)
+        library = self.bound()
+        return self.data_parallel(library).fit([library], self.reserve)
+
 
 def train(model: str, cluster: str, **options: Any) -> TrainingStep | ParallelStep | RecordedStep:
     """Return an undisturbed step of ``model`` on a cluster; ``options`` are other fields of `StepTime`."""

@@ -15,7 +15,7 @@ from ringside.sim.questions.fields import ByAlgorithm
 from ringside.sim.questions.question import QuestionError, argument, from_text, option
 from ringside.sim.recorded.step import RecordedStep
 from ringside.sim.training.ddp.step import TrainingStep
-from ringside.sim.training.memory.room import FITS, TIGHT
+from ringside.sim.training.memory.room import FITS, TIGHT, MemoryFit
 from ringside.sim.training.step import ParallelStep
 from ringside.topologies import load, machine_file
 from ringside.topologies.catalogue import MAKERS, split
@@ -24,8 +24,7 @@ from ringside.topologies.file import count_of
 from ringside.topologies.load import recipe_in
 from ringside.topologies.placement import placement_notes, ranks_text
 from ringside.topologies.units import format_duration, parse_duration, parse_rate, parse_size
-from ringside.validation.questions.recorded import StepOfRecording
-from ringside.validation.questions.step_time import DataParallelSteps, StepTime
+from ringside.validation.questions.step_time import StepTime
 
 BANDWIDTH_SHARE = 0.5
 """The share of the time above which bandwidth is the limit; below it is latency."""
@@ -36,7 +35,7 @@ CHANGEABLE = ("library", "ranks", "placement", *OF_COLLECTIVES, *OF_TRAININGS)
 """Fields that a change may set, besides the cluster's figures and its count."""
 
 ESTIMATED = "all by the library's own estimate, uncalibrated"
-MEASURED = "all as measured ({}); changed rates scale this by the library's own model"
+RESCALED = "changed rates scale this by the library's own model"
 
 SEEN = 5e-4
 """Loss that one digit of a per cent shows."""
@@ -187,8 +186,7 @@ class WhatIf(ByAlgorithm):
             is_measured=estimate.engine == "measured",
         )  # fmt: skip
 
-    def training(self, calibration: str | None = None) -> StepTime:
-        """Return the question of the training's own time."""
+    def _training(self, calibration: str | None) -> StepTime:
         return StepTime(
             model=self.what, cluster=self.cluster, settings=self.settings, library=self.library or "auto",
             ranks=self.ranks, placement=self.placement, calibration=calibration,
@@ -196,15 +194,16 @@ class WhatIf(ByAlgorithm):
         )  # fmt: skip
 
     def _step(self, change: str, calibration: str | None) -> "Variant":
-        question = self.training(calibration)
+        question = self._training(calibration)
         step, library = question.step(), question.bound()
         assert not isinstance(step, ParallelStep)
         seconds = _seconds(step)
         limit = max(seconds, key=seconds.__getitem__)
         share = seconds[limit] / step.step_s
         return Variant(
-            change, self, library, step.step_s, library.name, limit, share, throughput=step.throughput
-        )
+            change, self, library, step.step_s, library.name, limit, share, throughput=step.throughput,
+            fit=question.fit(step),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +223,7 @@ class Variant:
     busiest: str = ""
     busy: float = 0.0
     throughput: float | None = None
+    fit: MemoryFit | None = None
     is_measured: bool = True
 
     @property
@@ -276,20 +276,24 @@ class Variants(AnswerOnDemand):
     @property
     def doubts(self) -> Sequence[str]:
         """That a training needs more memory than a GPU has."""
-        if self.question.is_collective:
+        fit = self.variants[0].fit
+        if fit is None or fit.verdict == FITS:
             return ()
-        answer = self.variants[0].question.training().ask()
-        assert isinstance(answer, DataParallelSteps | StepOfRecording)  # whatif asks of no layout
-        if answer.fit is None or answer.fit.verdict == FITS:
-            return ()
-        verdict = "is tight in" if answer.fit.verdict == TIGHT else "DOES NOT FIT into"
+        verdict = "is tight in" if fit.verdict == TIGHT else "DOES NOT FIT into"
         return (f"the training {verdict} a GPU",)
 
     @property
     def basis(self) -> str:
-        """The source of all times."""
-        source = next((one.measured for one in self.variants if one.measured is not None), "")
-        return MEASURED.format(source) if source else ESTIMATED
+        """The source of all times, and the changes whose number of nodes has another."""
+        measured = [one for one in self.variants if one.measured]
+        if not measured:
+            return ESTIMATED
+        first = measured[0].library
+        others = [one.change for one in measured if one.library.extrapolates != first.extrapolates]
+        if not others:
+            return f"all {first.basis}; {RESCALED}"
+        how = "as measured" if first.extrapolates else "extrapolated"
+        return f"{first.basis}; {' and '.join(others)} {how}; {RESCALED}"
 
     @property
     def notes(self) -> list[str]:

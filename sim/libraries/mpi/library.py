@@ -56,6 +56,7 @@ class Mpi(Scheduled):
             raise ValueError(f"unknown MPI protocol {protocol!r}; write {one_of(PROTOCOLS, protocol)}")
         self.protocol = protocol
         self.measured = measured
+        self.extrapolates = measured is not None and len(self.placed) not in measured[0].nodes
         if min(self.placed) < max(self.placed):
             raise ValueError(
                 f"{ranks_text(self.placed)}; MPI needs equally many on every node; write --ranks so, or "

@@ -16,7 +16,7 @@ from ringside.sim.calibration import Calibration
 from ringside.sim.collective import Collective
 from ringside.sim.engine.timeline import Timeline
 from ringside.sim.libraries.experts.exchange import token_estimate
-from ringside.sim.libraries.library import Candidate, Estimate, Library
+from ringside.sim.libraries.library import Candidate, Estimate, Library, source_of
 from ringside.sim.libraries.nccl import belief
 from ringside.sim.libraries.nccl.communicator import Communicator, SiteFacts
 from ringside.sim.libraries.nccl.device.closed_form import closed_form, has_closed_form, on_fabric
@@ -69,10 +69,13 @@ class Calibrated:
     sends: "Calibrated | None" = None
     calibration: Calibration | None = None
 
+    def covers(self, nodes: int) -> bool:
+        """Return whether this number of nodes was measured."""
+        return self.model is not None and nodes in self.model.nodes
+
     def basis(self, nodes: int) -> str:
         """Return the source of the times of this number of nodes."""
-        is_measured = self.model is not None and nodes in self.model.nodes
-        return f"as measured ({self.name})" if is_measured else f"extrapolated from {self.name}"
+        return source_of(self.name, extrapolates=not self.covers(nodes))
 
     def of(self, kind: str) -> "Calibrated | None":
         """Return the one for this kind of collective."""
@@ -128,6 +131,7 @@ class Nccl(Library):
         self.channels = self.comm.channels if self.comm else 0
         self.measurements = calibrated.name if calibrated else ""
         self.basis = calibrated.basis(self.nodes) if calibrated else "as its tuner estimates"
+        self.extrapolates = calibrated is not None and not calibrated.covers(self.nodes)
         self.notes = tuple(filter(None, (uncalibrated, *(self.comm.notes if self.comm else ()))))
         self.is_on_fabric = comm is not None and comm.network is not None
         is_changed = before is not None and before is not comm
@@ -349,23 +353,15 @@ def simulated(
 ) -> tuple[Seconds, str, Timeline | None]:
     """Return the seconds, the engine and the timeline of the channel that takes longest.
 
-    The engine is ``fast`` only if that played all channels.
-
-    It lasts from the first byte sent to the last received; the tuner's base
-    latency and the launch before are not included.
+    The engine is ``fast`` only if that played all channels. The seconds are from the first byte sent to the
+    last received, without the tuner's base latency and the launch.
     """
     nothing_else = Parameters(alpha=0.0, beta=0.0)  # besides the links' own figures
     runs = [
         evaluate(
-            played.schedule,
-            played.graph,
-            nothing_else,
-            engine,
-            traced=traced,
-            routes=played.routes,
-            network=network,
+            one.schedule, one.graph, nothing_else, engine, traced=traced, routes=one.routes, network=network
         )
-        for played in plays(comm, collective, algorithm, protocol)
+        for one in plays(comm, collective, algorithm, protocol)
     ]
     taken = {run[1] for run in runs}
     seconds, _, timeline = max(runs, key=lambda run: run[0])

@@ -151,12 +151,19 @@ class DataParallelTraining:
         if self.ddp.compresses:
             plain = replace(self, ddp=replace(self.ddp, comm_hook="allreduce"))
             uncompressed_s = plain.step(libraries[0]).step_s
-        own = memory(self.workload(), self.ddp, find_optimizer(self.optimizer, "ddp"))
-        nccl = {"data": max(map(communicator_nbytes, libraries))}
         return ScaledTraining(
-            self, scaled_steps(self, libraries, caps, global_batch, on_step), own,
-            fit_of(own.total, self.gpu, reserve, nccl, self.stack), uncompressed_s,
+            self, scaled_steps(self, libraries, caps, global_batch, on_step), self.memory(),
+            self.fit(libraries, reserve), uncompressed_s,
         )  # fmt: skip
+
+    def memory(self) -> Memory:
+        """Return the memory of a rank, by purpose."""
+        return memory(self.workload(), self.ddp, find_optimizer(self.optimizer, "ddp"))
+
+    def fit(self, libraries: Sequence[Library], reserve: int | None) -> MemoryFit:
+        """Return how a rank fits into a GPU beside the largest communicator of these libraries."""
+        nccl = {"data": max(map(communicator_nbytes, libraries))}
+        return fit_of(self.memory().total, self.gpu, reserve, nccl, self.stack)
 
 
 @dataclass(frozen=True, slots=True)

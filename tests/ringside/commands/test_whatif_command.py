@@ -91,3 +91,28 @@ def test_another_gpu_precision_or_stack_is_a_change_of_a_training(rows):
 def test_a_gpu_is_no_change_of_a_collective(refused):
     message = refused("whatif", "all_reduce", "--cluster", "dgx-h100:2", "--try", "device=h200")
     assert "--device is an option of trainings, and all_reduce is not one; remove it" in message
+
+
+@pytest.mark.parametrize(
+    ("line", "basis"),
+    [
+        ("all_reduce --cluster dgx-h100:2 --try nic=2x", "all as measured (dgx-h100: "),
+        ("all_reduce --cluster dgx-h100:5 --try nic=2x", "all extrapolated from dgx-h100: "),
+        ("resnet50 --cluster dgx-h100:5 --try nic=2x", "all extrapolated from dgx-h100: "),
+        ("all_reduce --cluster leonardo:3 --library mpi --try nic=2x", "all extrapolated from leonardo: "),
+        ("all_reduce --cluster dgx-h100:2 --try nodes=2x --try nodes=3,nic=2x --try nic=2x",
+         "; nodes=2x and nodes=3,nic=2x extrapolated; "),
+        ("all_reduce --cluster dgx-h100:5 --try nodes=2x", "; nodes=2x as measured; "),
+    ],
+)  # fmt: skip
+def test_only_numbers_of_nodes_that_have_rows_are_as_measured(json_of, line, basis):
+    assert basis in json_of("whatif", *line.split())["note"]
+
+
+def test_a_training_is_simulated_once_for_each_change(monkeypatch):
+    from ringside.validation.questions.step_time import StepTime
+    from ringside.validation.questions.what_if import WhatIf
+
+    monkeypatch.delattr(StepTime, "ask")
+    answer = WhatIf(what="llama3-8b", cluster="dgx-h100:8", changes=["nic=0.5x"]).ask()
+    assert answer.doubts == ("the training DOES NOT FIT into a GPU",)
