@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -137,7 +138,7 @@ class _Command(TyperCommand):
     """A command that says what to write: for options of related commands, and for newcomers' mistakes."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options; raise ValueError for mistakes that have a hint."""
+        """Parse the options; raise ValueError for mistakes that have a hint, and for repeated lists."""
         given = [*args]  # which parsing consumes
         try:
             rest = super().parse_args(ctx, args)
@@ -145,7 +146,18 @@ class _Command(TyperCommand):
             if advice := self._advice(error, given):
                 raise ValueError(advice) from None
             raise
+        self._refuse_repeated(ctx, given)
         return rest
+
+    def _refuse_repeated(self, ctx: Any, given: list[str]) -> None:
+        """Raise ValueError for a list of values given twice, of which only the last would count."""
+        for param, times in Counter(self.make_parser(ctx).parse_args(given)[2]).items():
+            is_list = str(param.metavar).endswith((",...", "NAMES"))
+            if times > 1 and is_list and not param.multiple:
+                option = max(param.opts, key=len)
+                raise ValueError(
+                    f"{option} is given {times} times; write it once, with commas between its values"
+                )
 
     def _advice(self, error: Any, given: Sequence[str]) -> str | None:
         """Return what is wrong and what to write; None without a hint."""

@@ -3,6 +3,10 @@
 import re
 from collections.abc import Sequence
 
+from ringside.sim.training.strategies import STRATEGIES
+
+_PLOT = "simulate all_reduce --cluster dgx-h100:2 -b 1M -e 1G --plot times.svg"
+
 COMMANDS = {
     "predict": "simulate", "estimate": "simulate", "collective": "simulate", "busbw": "simulate",
     "run": "measure", "bench": "measure", "benchmark": "measure", "training": "train", "step": "train",
@@ -10,9 +14,16 @@ COMMANDS = {
     "plan": "train --search",
     "hang": "program", "deadlock": "program", "prove": "program", "profile": "trace", "log": "explain",
     "why": "explain", "clusters": "topo", "list": "topo", "topology": "topo", "algorithms": "collectives",
+    "plot": _PLOT, "draw": _PLOT,
     "what-if": "whatif", "help": "-h", "fit": "calibrate", "validation": "validate", "health": "expect",
 }  # fmt: skip
 """The command for each word that is none."""
+
+OPTIONS = {
+    "--bytes": "--size", "--nbytes": "--size", "--message-size": "--size", "--gpu": "--device",
+    "--machine": "--cluster", "--topology": "--cluster", "--backend": "--library",
+}  # fmt: skip
+"""The option for each one that newcomers write, and that no command has."""
 
 RANKS = ("--gpus", "-n", "-np", "--nproc", "--num-gpus", "--world-size", "--nranks", "--ngpus", "--num-ranks")
 FIGURES = ("nic", "nvlink", "pcie", "bandwidth", "latency", "oversubscription", "radix", "fabric", "socket")
@@ -47,6 +58,12 @@ def for_option(option: str, value: str, known: Sequence[str]) -> str | None:
         if value.endswith("x") or not value:
             return f"--set {name}=VALUE; or ask ringside whatif with --try {changed}"
         return f"--set {changed}"
+    if OPTIONS.get(option) in known:
+        return f"{OPTIONS[option]} {value}".rstrip()
+    if name in STRATEGIES and "--strategy" in known:
+        return f"--strategy {name}"
+    if name in known:
+        return f"{value or name.upper()} alone, without {option}"
     if option in RANKS and "--ranks" in known:
         return f"-g {value or 'N'}, the number of ranks"
     if option == "--nodes" and "--cluster" in known:

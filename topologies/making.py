@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError, create
 
 from ringside.topologies import fabrics
 from ringside.topologies.fabrics.fabric import MAX_LINKS
-from ringside.topologies.fabrics.refitting import FABRICS, keys_of, parted, refitted
+from ringside.topologies.fabrics.refitting import FABRICS, check_of_fabric, keys_of, parted, refitted
 from ringside.topologies.graph import Topology, TopologyError, check
 from ringside.topologies.strict_yaml import complaints
 from ringside.topologies.units import format_setting, shown
@@ -96,9 +96,11 @@ def _more_keys(counted: str, fabric: str | None) -> list[str]:
 def _check_fabric(
     name: str, counted: str, fabric: str | None, given: Mapping[str, Any], keys: list[str]
 ) -> None:
-    """Refuse an unknown fabric, and a fabric for a topology without machines."""
+    """Refuse an unknown fabric, a fabric's settings without it, and one for a topology without machines."""
     if fabric is not None and counted != "nodes":
         raise TopologyError(f"{name}: a fabric needs machines with cards; leave fabric={fabric} out")
+    if fabric is None and "fabric" not in given and counted == "nodes":
+        check_of_fabric(name, given.keys() - set(keys))
     if fabric is None and "fabric" in given and counted == "nodes":
         known = [*(("star", "rail") if "fabric" in keys else ()), *FABRICS]
         if given["fabric"] not in known:

@@ -2,13 +2,18 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from difflib import get_close_matches
+from difflib import SequenceMatcher
+from itertools import takewhile
+from operator import eq
 from typing import TypeVar
 
 Value = TypeVar("Value")
 
 MAX_SUGGESTIONS = 4
 """Limit on the names that one message suggests."""
+
+LIKE = 0.6
+"""The share of letters in common from which a name is suggested (`difflib.SequenceMatcher.ratio`)."""
 
 
 def one_of(known: Iterable[str], name: str, *, also: str = "") -> str:
@@ -33,13 +38,31 @@ def suggestions(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names that contain this name, as ``dgx-h100`` contains ``h100``, else the nearest."""
     spelled = {plain(one): one for one in reversed(list(known))}
     names, short = list(reversed(spelled.values())), plain(name)
-    whole = [one for one in names if short in map(plain, re.split("[-_.:]", one))]
+    whole = [one for one in names if short in _parts(one)]
     begins = rf"(?<!{'[0-9]' if short[:1].isdecimal() else '[a-z]'}){re.escape(short)}"
     within = [one for one in names if len(short) > 1 and re.search(begins, one)]
-    alike = get_close_matches(short, spelled, n=1, cutoff=0.6)
-    return (whole or ([] if short in spelled else within) or [spelled[one] for one in alike])[
-        :MAX_SUGGESTIONS
-    ]
+    return (whole or ([] if short in spelled else within) or _alike(short, names))[:MAX_SUGGESTIONS]
+
+
+def _alike(short: str, names: Iterable[str]) -> list[str]:
+    """Return the name most like this one, in whole or in a part; among equals the one that begins alike."""
+
+    def likeness(name: str) -> tuple[float, int]:
+        parts = (plain(name), *_parts(name))
+        return max((SequenceMatcher(None, short, part).ratio(), _shared_start(short, part)) for part in parts)
+
+    best = max(sorted(names, key=len), key=likeness, default=None)
+    return [] if best is None or likeness(best)[0] < LIKE else [best]
+
+
+def _shared_start(one: str, other: str) -> int:
+    """Return the number of letters with which both begin."""
+    return sum(takewhile(bool, map(eq, one, other)))
+
+
+def _parts(name: str) -> list[str]:
+    """Return the parts of a name, as ``dgx`` and ``h100`` of ``dgx-h100``."""
+    return [plain(part) for part in re.split("[-_.:]", name)]
 
 
 def plain(name: str) -> str:

@@ -1,7 +1,7 @@
 """Machines of any kind on a fabric, by ``fabric=rail_optimized`` among a machine's settings."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from statistics import fmean
 from typing import Annotated, Any, Literal
 
@@ -15,7 +15,7 @@ from ringside.topologies.fabrics.structure import Machines
 from ringside.topologies.fabrics.trees import MAX_TIERS, FabricTree, Rails, ports_of
 from ringside.topologies.graph import Node, Topology, TopologyError, name_of, num_machines
 from ringside.topologies.strict_yaml import complaints
-from ringside.topologies.units import Seconds
+from ringside.topologies.units import Seconds, format_setting
 
 Radix = Annotated[int, Field(ge=2, le=MAX_PORTS)]
 Tiers = Annotated[int, Field(ge=1, le=MAX_TIERS)]
@@ -99,6 +99,23 @@ def fields_of(fabric: str) -> dict[str, tuple[Any, Any]]:
 def keys_of(fabric: str) -> list[str]:
     """Return the names of a fabric's settings."""
     return list(fields_of(fabric))
+
+
+def figures_of_fabric(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings of the fabric that ``values`` name, if any, each with its default as text."""
+    fabric = parted(values)[0]
+    fields = {} if fabric is None else fields_of(fabric)
+    return {key: format_setting(key, default) for key, (_, default) in fields.items()}
+
+
+def check_of_fabric(name: str, unknown: Iterable[str]) -> None:
+    """Raise TopologyError if an ``unknown`` setting of machines is one of fabrics, which are not set."""
+    for key in unknown:
+        if fabrics := [fabric for fabric in FABRICS if key in keys_of(fabric)]:
+            raise TopologyError(
+                f"{name}: {key} is a setting of fabrics; write --set fabric=NAME with one of "
+                f"{', '.join(fabrics)}"
+            )
 
 
 def parted(values: Mapping[str, Any]) -> tuple[str | None, dict[str, Any], dict[str, Any]]:

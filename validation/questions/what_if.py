@@ -20,6 +20,7 @@ from ringside.sim.training.step import ParallelStep
 from ringside.topologies import load, machine_file
 from ringside.topologies.catalogue import MAKERS, split
 from ringside.topologies.catalogue import settings as figures_of
+from ringside.topologies.fabrics.refitting import check_of_fabric, figures_of_fabric
 from ringside.topologies.file import count_of
 from ringside.topologies.load import recipe_in
 from ringside.topologies.placement import placement_notes, ranks_text
@@ -105,7 +106,11 @@ class WhatIf(ByAlgorithm):
         return machine, nodes
 
     def _figures(self) -> dict[str, str]:
-        """Return the machines' figures: the catalogue's, or a file's; a file's own graph has none."""
+        """Return the figures of the machines, and those of a fabric that is set."""
+        return {**self._figures_of_machines(), **figures_of_fabric(self.settings)}
+
+    def _figures_of_machines(self) -> dict[str, str]:
+        """Return the catalogue's figures, or a file's; a file's own graph has none."""
         machine, _ = self._machines
         if machine in MAKERS:
             return figures_of(machine)
@@ -150,13 +155,19 @@ class WhatIf(ByAlgorithm):
                 raise ValueError(f"{key}={value} makes {count:g} nodes; write a whole number")
             return replace(self, cluster=f"{machine}:{int(count)}")
         figures = self._figures()
-        if key not in figures and (figures or value.endswith("x")):
+        if key not in (*figures, "fabric") and (figures or value.endswith("x")):
+            check_of_fabric(machine, [key])
             raise ValueError(
                 f"{machine} has no figure {key!r} to change; write one of "
                 f"{', '.join([*figures, 'nodes', *CHANGEABLE])}"
             )
+        if figures.get(key, "")[:1].isdecimal() and not any(letter.isdecimal() for letter in value):
+            raise ValueError(
+                f"{key}={value}: {value!r} is neither a factor nor a value; write for example {key}=0.5x, "
+                f"{key}=2x or {key}={figures[key]}"
+            )
         if value.endswith("x"):
-            value = _scaled(self.settings.get(key, figures[key]), _factor(value))
+            value = _scaled(self.settings.get(key, figures.get(key, value)), _factor(value))
         return replace(self, settings={**self.settings, key: value})
 
     def _answer(self, change: str, calibration: str | None) -> "Variant":

@@ -27,7 +27,7 @@ from ringside.topologies.catalogue import changed as changed_of
 from ringside.topologies.catalogue import settings as settings_of
 from ringside.topologies.catalogue import split
 from ringside.topologies.disk import regular
-from ringside.topologies.fabrics.refitting import FABRICS, parted
+from ringside.topologies.fabrics.refitting import FABRICS, check_of_fabric, parted
 from ringside.topologies.fabrics.structure import Machines
 from ringside.topologies.file import DUMP, original, recipe_of
 from ringside.topologies.graph import name_of
@@ -203,6 +203,7 @@ def _changed(system: System, values: Mapping[str, Any]) -> System:
         fabric = rates["fabric"]
         raise ValueError(f"unknown fabric {fabric!r}; write {one_of(FABRICS, fabric)}, or --library ideal")
     if unknown:
+        check_of_fabric(system.name, unknown)
         raise ValueError(
             f"{system.name}: NCCL does not use {unknown[0]}; allowed: {', '.join(RATES)}, "
             f"ranks_per_gpu, and fabric ({', '.join(FABRICS)}) with its settings; write one of these, "
