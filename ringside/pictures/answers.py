@@ -56,6 +56,8 @@ def _curves(answer: "CollectiveTimes", path: Path) -> None:
     times = " and ".join(sorted({_TIMES.get(engine, "simulated") for engine in engines}))
     question, library = answer.question, answer.first.library.name
     title = f"{question.kind} on {question.cluster}: {library}, {times} times"
+    if compares and any(one.protocol not in ("", "auto") for one in answer.predictions):
+        title += " of each algorithm by its fastest protocol"
     draw_curves(points, title, path, by_algorithm=compares)
 
 

@@ -199,9 +199,9 @@ BAND = (("lo", "(us)"), ("hi", "(us)"))
 FACTOR = ("band", "(x)")
 WAY = (("algorithm", ""), ("protocol", ""), ("engine", ""))
 NCCL_WAY = (("algorithm", ""), ("proto", ""), ("ch", ""))
-WEIGHED = (("runner-up", ""), ("by", "(%)"), ("engine", ""))
+WEIGHED = (("second", ""), ("by", "(%)"), ("engine", ""))
 WORDS = (
-    "ch: channels; runner-up: the tuner's second choice, and how much longer it takes",
+    "ch: channels; second: the tuner's second choice, and by how much it takes longer",
     "remaining columns: NCCL's estimate for every algorithm and protocol",
 )
 FACTOR_WORDS = "band: 80 % of times lie between time / band and time * band"
@@ -322,14 +322,14 @@ def _band(row: dict[str, Any]) -> tuple[console.Cell, ...]:
 def _weighed(
     row: dict[str, Any], pairs: Sequence[str], band: Sequence[tuple[str, str]]
 ) -> tuple[console.Cell, ...]:
-    """Return a row of NCCL: its choice, ``band``, the runner-up, and its estimate for every pair."""
+    """Return a row of NCCL: its choice, ``band``, the second, and its estimate for every pair."""
     taken, times = f"{row['algorithm']}/{row['protocol']}", row["choices_us"]
     others = [pair for pair in times if pair != taken]
-    runner_up = min(others, key=times.__getitem__, default="-")
-    by = round(100 * (times[runner_up] / row["tuner_us"] - 1)) if others else "-"
+    second = min(others, key=times.__getitem__, default="-")
+    by = round(100 * (times[second] / row["tuner_us"] - 1)) if others else "-"
     factor = max(row["time_hi_s"] / row["time_s"], row["time_s"] / row["time_lo_s"])
     return (
         *(*_cells(row), row["channels"], *([factor] if FACTOR in band else _band(row)[: len(band)])),
-        *(runner_up, by, row["engine"], *(_band(row) if FACTOR in band else ())),
+        *(second, by, row["engine"], *(_band(row) if FACTOR in band else ())),
         *(row["tuner_us"], *(times.get(pair, "-") for pair in pairs)),
     )

@@ -70,7 +70,7 @@ def test_no_line_is_wider_than_a_terminal_and_all_prints_every_column_that_was_l
         assert any(all(name in head for name in names.split(", ")) for head in every.splitlines())
 
 
-def test_nccls_winner_and_runner_up_stand_on_one_line(on_screen):
+def test_nccls_choice_and_its_second_stand_on_one_line(on_screen):
     _, out, _ = on_screen(*"simulate all_reduce --cluster dgx-h100:2 --size 64M".split())
     (row,) = [line.split() for line in out.splitlines() if not line.startswith("#")]
     assert row[4:7] == ["nvls_tree", "simple", "16"]
