@@ -243,18 +243,21 @@ class RankedLayouts(AnswerOnDemand):
     @property
     def headline(self) -> str:
         """The best layout, its time and what the training costs; or why there is none."""
+        left = len(self.result.left)
+        stopped = f"stopped before {left} layouts were simulated; " if left else ""
         if not self.ranked:
-            return self._none()
+            return stopped + self._none()
         (best, *_), (cost, *_) = self.ranked, self.costs
         priced = f"; {cost_text(self.question, cost)}" if cost else ""
         return (
-            f"the best takes {format_duration(best.step_s, 4)}: {best.name} --batch {best.job.batch}{priced}"
+            f"{stopped}the best{' so far' if left else ''} takes {format_duration(best.step_s, 4)}: "
+            f"{best.name} --batch {best.job.batch}{priced}"
         )
 
     def _none(self) -> str:
         kinds = Counter(one.kind for one in self.pruned)
         if self.result.left:
-            return "no layout is known that fits"
+            return "no layout that fits is known yet"
         if {TIGHT, TOO_LARGE} & kinds.keys():
             more = "more GPUs, --checkpointing or a smaller --global-batch may"
             return f"no layout is known that fits; {more}"

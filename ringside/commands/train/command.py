@@ -11,7 +11,7 @@ from ringside import console, options
 from ringside.commands.train import search as train_search
 from ringside.commands.train.answer import ParallelAnswer, StepsAnswer, unfit
 from ringside.commands.train.recorded import RecordedAnswer
-from ringside.commands.train.search import STOPPED, SearchAnswer
+from ringside.commands.train.search import SearchAnswer
 from ringside.options import asks
 from ringside.report.page import write_page
 from ringside.sim.program.timeline import ProgramTimeline
@@ -124,8 +124,8 @@ def command(
     if html:
         write_page(answer.page(), html, [*read, plot, plot_memory, trace])
     answer.print_json() if json else answer.print()
-    if search and isinstance(answer, SearchAnswer) and answer.ranked.result.left:
-        raise typer.Exit(STOPPED)
+    if search and isinstance(answer, SearchAnswer) and answer.stopped_by:
+        raise typer.Exit(128 + answer.stopped_by)
     if must_fit and not answer.fits:
         smaller = "--global-batch" if search else "--batch"
         raise RuntimeError(f"{unfit(model, answer.verdict)}; a smaller {smaller} or another --device may fit")

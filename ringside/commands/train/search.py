@@ -3,10 +3,11 @@
 import re
 import signal
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from ringside import console
@@ -25,16 +26,14 @@ SHORT = {"micro_batch": "micro", "checkpointing": "ckpt", "sequence_parallel": "
 NUMBER = re.compile(r"(?<![\w.-])\d+(?:,\d+)*(?![\w-]|\.\w)")
 """A number on its own; numbers within names, as in llama3-8b and 1f1b, are kept."""
 
-STOPPED = 128 + signal.SIGINT
-"""The exit code of a search that was stopped."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchAnswer:
-    """The printed ranked layouts; ``unwritten`` files have no step to show."""
+    """The printed ranked layouts; ``unwritten`` files have no step to show, ``stopped_by`` is a signal."""
 
     ranked: RankedLayouts
     unwritten: Sequence[Path] = ()
+    stopped_by: int | None = None
 
     @property
     def fits(self) -> bool:
@@ -153,7 +152,7 @@ class SearchAnswer:
 
 def run(question: LayoutSearch, *, plot: Path | None, trace: Path | None) -> SearchAnswer:
     """Search, and draw the fastest layout's step."""
-    with console.simulating("searching") as bar, interruptible():
+    with console.simulating("searching") as bar, interruptible() as signals:
         ranked = question.ask(on_progress=bar.done)
     best = ranked.best
     if best and plot:
@@ -162,17 +161,35 @@ def run(question: LayoutSearch, *, plot: Path | None, trace: Path | None) -> Sea
         draw_pipeline(best, plot)
     if best and trace:
         write_file(trace, best.timeline.dumps())
-    return SearchAnswer(ranked=ranked, unwritten=() if best else tuple(filter(None, (plot, trace))))
+    unwritten = () if best else tuple(filter(None, (plot, trace)))
+    return SearchAnswer(ranked=ranked, unwritten=unwritten, stopped_by=next(iter(signals), None))
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """Make Control-C raise KeyboardInterrupt, which ends a search with its result so far."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+def interruptible() -> Iterator[list[int]]:
+    """Make Control-C and SIGTERM raise KeyboardInterrupt, which ends a search with its result so far.
+
+    The list is of the signals that came.
+    """
+    came: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield came
+    except KeyboardInterrupt:  # outside the search: there is no result
+        _restore(before)
+        signal.raise_signal(came[0])
     finally:
-        signal.signal(signal.SIGINT, before)
+        _restore(before)
+
+
+def _restore(handlers: Mapping[int, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 def _reason(one: Pruned) -> tuple[str, str]:

@@ -5,6 +5,7 @@ of the best simulated ones. So the result is the fastest of all, with simulated 
 """
 
 from bisect import insort
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -112,15 +113,18 @@ class _Search:
         self._agenda: list[BoundedLayout] = []
 
     def run(self, candidates: Iterable[LayoutCandidate]) -> None:
+        unbounded = deque(enumerate(candidates))
         try:
-            for number, candidate in enumerate(candidates):
+            while unbounded:
+                number, candidate = unbounded[0]
                 self._consider(number, candidate)
+                unbounded.popleft()
                 self._tell(f"{number + 1} layouts bounded")
             while self._agenda:
                 self._next()
         except KeyboardInterrupt:
-            waiting = sorted(self._agenda)
-            self._searched.left = tuple(self._jobs[one.number][0] for one in waiting)
+            waiting = [self._jobs[one.number][0] for one in sorted(self._agenda)]
+            self._searched.left = tuple(dict.fromkeys([*waiting, *(one.name for _, one in unbounded)]))
 
     def _consider(self, number: int, candidate: LayoutCandidate) -> None:
         """Leave out a layout, or add it to the agenda with its first bound."""

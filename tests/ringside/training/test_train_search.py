@@ -1,6 +1,7 @@
 """``ringside train --search``: its output, agreement with plain simulation, and its errors."""
 
 import json
+import re
 import shlex
 import signal
 from collections.abc import Callable
@@ -65,8 +66,9 @@ def test_python_ranks_as_the_command_does(answer: Any) -> None:
     assert json.loads(json.dumps(question.ask().rows)) == answer["rows"]
 
 
-def test_control_c_prints_what_is_known(
-    ringside: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_control_c_and_sigterm_print_what_is_known(
+    ringside: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     import ringside.sim.training.search.search as home
     from ringside.sim.training.search.search import play_parallel
@@ -76,13 +78,13 @@ def test_control_c_prints_what_is_known(
     def interrupted(*words: Any) -> Any:
         calls.append(1)
         if len(calls) == 3:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
         return play_parallel(*words)
 
     monkeypatch.setattr(home, "play_parallel", interrupted)
     code, out, _ = ringside("train", *SEARCH)
-    assert code == 128 + signal.SIGINT
-    assert "stopped: " in out
+    assert code == 128 + number
+    assert re.match(r"# stopped before \d+ layouts were simulated; the best so far takes ", out)
     assert sum(not line.startswith("#") for line in out.splitlines()) == 2
 
 
