@@ -44,7 +44,7 @@ class RecordedKernel:
 
 @dataclass(slots=True)
 class CalledModules:
-    """Modules as they are called: each kernel belongs to the last one, in backward to that of its node."""
+    """Modules in call order: a kernel belongs to the last one, in backward to that of its node."""
 
     current: str = ""
     numbers: list[int] = field(default_factory=list)

@@ -128,7 +128,7 @@ class Recording(AnswerOnDemand):
 
     @property
     def headline(self) -> str:
-        """What a step does on the rank whose memory peaks highest."""
+        """The step of the rank whose memory peaks highest."""
         roles = self.roles
         most = max(roles, key=lambda one: one.peak_bytes)
         parts = [

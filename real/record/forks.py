@@ -1,7 +1,7 @@
 """One process that has imported PyTorch and all of recording, from which each rank's is forked.
 
 ``python -m ringside.real.record.forks`` reads a `Fork` in each line of its standard input, and writes one
-line, ``RANK CODE``, where a rank ends. When its input ends, or it is told to, no rank is left.
+line, ``RANK CODE``, where a rank ends. When its input ends, or it gets SIGTERM, all ranks end.
 """
 
 import gc
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def _forks(running: dict[int, int]) -> Iterator[Fork]:
-    """Yield what the standard input says, and write of ranks that end meanwhile."""
+    """Yield the orders of the standard input, and report ranks that end meanwhile."""
     begun = b""
     while True:
         for process in list(running):

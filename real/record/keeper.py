@@ -1,4 +1,4 @@
-"""Keep a process and all that it starts: when it ends, or the keeper is told to, nothing of them is left.
+"""Keep a process and all that it starts: when it ends, or the keeper gets a signal, all of them end.
 
 Linux makes orphans the keeper's children (``PR_SET_CHILD_SUBREAPER``), whatever session or environment they
 are in, so that it can kill them.

@@ -133,7 +133,7 @@ class Copied:
 
 
 def _unsummed(_: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
-    """Return a bucket as it is: the all-reduce of a process group that moves nothing has no result."""
+    """Return a bucket unchanged: the all-reduce of a process group that moves nothing has no result."""
     future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     future.set_result(bucket.buffer())
     return future

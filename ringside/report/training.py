@@ -65,7 +65,7 @@ def timelines_figure(steps: Mapping[str, TrainingStep]) -> go.Figure:
 
 
 def roles_figure(step: StagedStep, names: Sequence[str], waiting: str) -> go.Figure:
-    """Draw the time of each stage or role by what it does; what it waits for nothing of its own is named."""
+    """Draw the time of each stage or role by activity; ``waiting`` names the time without any."""
     stages = step.stages
     return stacked(
         names,

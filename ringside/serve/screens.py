@@ -123,7 +123,7 @@ def _map(state: State) -> tuple[type[Question], Texts]:
 
 
 def _kept(kind: type[Question], state: State) -> str:
-    """Return the further options if another question has them too, else none of them."""
+    """Return the further options if the question accepts them, else none."""
     more = state.get("more", "")
     try:
         parsed(kind, more)

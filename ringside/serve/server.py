@@ -30,7 +30,7 @@ def listening(port: int) -> socket.socket:
 
 
 def serve(port: int, start: Mapping[str, Mapping[str, str]], ready: Callable[[str], None]) -> None:
-    """Serve until a signal; ``ready`` gets the address, whose token nobody can guess."""
+    """Serve until a signal; ``ready`` gets the address, whose token cannot be guessed."""
     own = listening(port)
     host, token = f"{ADDRESS}:{own.getsockname()[1]}", secrets.token_urlsafe(16)
     config = uvicorn.Config(

@@ -96,7 +96,7 @@ class Workers:
         self._leaving: set[asyncio.Task[None]] = set()
 
     async def ask(self, screen: str, name: str, state: dict[str, str]) -> AsyncGenerator[dict[str, Any]]:
-        """Yield the messages about a question, its answer or error last; end it if nobody listens."""
+        """Yield the messages about a question, its answer or error last; end it when the reader leaves."""
         worker = await self._idle.get()
         is_done = False
         try:

@@ -255,7 +255,7 @@ def check(program: Program, roles: Sequence[int] | None = None) -> Verdict:
 
 
 def _by_roles(program: Program, roles: Sequence[int]) -> Verdict:
-    """Prove a program by its declared roles, of which few lists are made."""
+    """Prove a program by its declared roles; only few lists per role are made."""
     count = sum(len(program.operations(rank)) * alike for rank, alike in Counter(roles).items())
     serial = overlaps(program, roles)
     sentences = never_ends(program, roles, serial=serial)

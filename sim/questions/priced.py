@@ -1,4 +1,4 @@
-"""Fields of a question that also says what a training costs."""
+"""Fields of a question that also prices a training."""
 
 from dataclasses import dataclass
 

@@ -36,7 +36,7 @@ def read_job(path: str | Path) -> RecordedJob:
 
 
 def is_job_file(path: str | Path) -> bool:
-    """Return whether a file says that it holds a recorded job."""
+    """Return whether a file claims to hold a recorded job."""
     path = Path(path)
     return path.suffix == ".json" and path.is_file() and b'"ringside.job"' in path.read_bytes()
 

@@ -39,7 +39,7 @@ class Shaped:
 
 @cache
 def itemsize(dtype: str) -> int:
-    """Return the bytes of an element by PyTorch's name of its type, which says its bits; bool has none."""
+    """Return the bytes of an element from the bits in the name of its PyTorch type; bool has none there."""
     bits = re.search(r"\d+", dtype)
     return max(int(bits[0]) // 8, 1) if bits else 1
 

@@ -1,4 +1,4 @@
-"""A recorded job on other numbers of ranks, where its recording says all that changes.
+"""A recorded job on other numbers of ranks, where its recording determines everything that changes.
 
 Every rank is taken to do what it was recorded doing, on data of its own. Groups along one dimension of the
 ranks grow, those within blocks of ranks stay. What grown groups reduce or broadcast is the same. What they
@@ -179,7 +179,7 @@ def _sharded(one: RecordedRank, ratio: float) -> RecordedRank:
 
 
 def _of_shards(action: Action, ratio: float) -> Action:
-    """Return an operator on lists of shards with smaller ones; others, and calls, are of wholes."""
+    """Return an operator on lists of shards with smaller ones; other actions use whole tensors."""
     if not (isinstance(action, Operator) and short_name(action).startswith(("_foreach_", "_fused_"))):
         return action
 

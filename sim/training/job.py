@@ -227,7 +227,7 @@ class ParallelJob:
 
     @property
     def copies_embedding(self) -> bool:
-        """Whether the last stage has a copy of the embedding, as it is tied and the first stage elsewhere."""
+        """Whether the last stage has a copy of the embedding: it is tied, and the first stage elsewhere."""
         where = self.placement
         return self.model.tied is not None and where.rank(where.stages - 1) != where.rank(0)
 

@@ -80,7 +80,7 @@ class StagedStep:
 
     @property
     def bubble_share(self) -> float:
-        """The share of the step in which stages, on average, wait and none of their bytes move."""
+        """The average share of the step in which stages wait while none of their bytes move."""
         waiting_s = sum(stage.bubble_s for stage in self.stages) / len(self.stages)
         return waiting_s / self.step_s if self.step_s else 0.0
 

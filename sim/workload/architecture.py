@@ -134,7 +134,7 @@ class Architecture:
         dtype: str | None = None,
         efficiency: float | None = None,
     ) -> "ArchitectureOnGpu":
-        """Return the model as it is computed on a GPU; None is its own batch, precision, type and share."""
+        """Return the model on a GPU; None keeps its own batch, precision, type and share."""
         dtype, precision = stored(dtype), full_name(precision)
         return ArchitectureOnGpu(
             self, gpu, batch or self.batch, precision or usual_precision(self, gpu), dtype, efficiency
@@ -250,7 +250,7 @@ def assemble(
 
 @dataclass(frozen=True, slots=True)
 class _Pace:
-    """Rates of a layer's kernels; ``transposes`` says that what its products read and write is transposed."""
+    """Rates of a layer's kernels; ``transposes``: inputs and outputs of its products are transposed."""
 
     roofline: Roofline
     transposes: bool

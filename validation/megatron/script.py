@@ -1,4 +1,4 @@
-"""The command line of a launch script in bash, of which nothing is executed.
+"""The command line of a launch script in bash; nothing of it is executed.
 
 Assignments, arrays, what is appended to them, ``${X:-default}``, integer arithmetic and ``if`` with plain
 comparisons are followed; variables that the script does not set are empty, as they are in an empty

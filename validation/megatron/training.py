@@ -78,7 +78,7 @@ class MegatronLaunch:
 
     @property
     def remarks(self) -> list[str]:
-        """Sentences on the arguments that no option says."""
+        """Sentences on the arguments that no option expresses."""
         remarks = {"not modelled": self.unmodelled, "not understood": self.unknown}
         return [f"{what}: {', '.join(dict.fromkeys(names))}" for what, names in remarks.items() if names]
 
@@ -298,7 +298,7 @@ def _workspace(config: str | None) -> int | None:
 
 
 def _partly(given: Arguments) -> list[str]:
-    """Return arguments with values of which the options say only a part."""
+    """Return arguments whose values the options express only in part."""
     values = {
         "--fp8-recipe": given.text("--fp8-recipe", "delayed") not in PRECISIONS,
         "--moe-token-dispatcher-type": given.text("--moe-token-dispatcher-type") == "flex"

@@ -88,7 +88,7 @@ def with_rows_of(calibration: Calibration, anchor: Anchor, records: Sequence[Rec
 
 
 def _measurement(record: Record) -> tuple[object, ...]:
-    """Return what tells a measurement from another, whatever file it is in."""
+    """Return the identity of a measurement, independent of its file."""
     return record.collective, record.num_nodes, record.ranks, record.nbytes, record.in_place, record.time_s
 
 

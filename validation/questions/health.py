@@ -199,7 +199,7 @@ class HealthVerdict(Answer):
 
     @cached_property
     def explained(self) -> LogVerdict | None:
-        """What `explain` says of logs below the floors; None for healthy ones, and for what it cannot try."""
+        """The verdict of `explain` on logs below the floors; None for healthy or unsuitable logs."""
         if self.is_healthy:
             return None
         try:

@@ -191,7 +191,7 @@ def _merged(question: LayoutSearch, answers: "Sequence[RankedLayouts]") -> "Rank
 
 
 def _decayed_costs(ranked: Sequence[Found], slowed: Mapping[str, float]) -> DecayedSteps | None:
-    """Return the steps on a fabric that decays, ``slowed`` by name; None where it slows none of them."""
+    """Return the steps on a fabric that decays, ``slowed`` by name; None if no step slows down."""
     if not slowed.keys() & {layout.name for layout in ranked}:
         return None
     steps = [slowed.get(layout.name, layout.step_s) for layout in ranked]

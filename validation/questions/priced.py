@@ -1,4 +1,4 @@
-"""What a step comes to: its time in one sentence, and what a training costs by it."""
+"""The time of a step in one sentence, and the cost of a training from it."""
 
 import math
 from collections.abc import Sequence

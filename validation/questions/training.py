@@ -350,7 +350,7 @@ class TrainingOnCluster(PricedTraining, ByBuckets, ByLayout, OnCluster, Training
 
 
 def within_s(question: TrainingOnCluster, step_s: float) -> dict[str, float]:
-    """Return the ends between which four of five steps lie; none of layers with times of their own."""
+    """Return the interval of four of five steps; layers with times of their own have none."""
     if question.band is None:
         return {}
     return {"step_lo_s": step_s / question.band, "step_hi_s": step_s * question.band}

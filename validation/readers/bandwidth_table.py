@@ -23,7 +23,7 @@ RATES = ("busbw", "busbw_gbps")
 
 
 class SiteBandwidth(NamedTuple):
-    """A row: bytes/s on a number of nodes, or of GPUs, of which 0 is unknown."""
+    """A row: bytes/s on a number of nodes or of GPUs; 0 is unknown."""
 
     collective: str
     nodes: int

@@ -59,7 +59,7 @@ CLOUDS = tuple(_CLOUDS)
 
 @dataclass(slots=True)
 class LoggedNetwork:
-    """What a log says of the network; empty and 0 where it says nothing.
+    """The network as a log describes it; empty and 0 where it does not.
 
     ``kind`` is the network that NCCL uses. ``cards`` are a node's cards of InfiniBand or RoCE, whichever are
     more: the others carry storage. ``gbps`` is the rate of one in Gb/s. ``instance`` is one of ``cloud``.
@@ -72,7 +72,7 @@ class LoggedNetwork:
     instance: str = ""
 
     def hear(self, text: str) -> None:
-        """Take what a line says."""
+        """Read a line."""
         if not self.cloud:
             self.cloud = next((name for name, written in _CLOUDS.items() if written.search(text)), "")
         if "NCCL INFO" not in text:

@@ -1,1 +1,1 @@
-"""What a rank says to others: its process groups, its collectives and messages, and the objects it sends."""
+"""What a rank sends to others: its process groups, its collectives and messages, and the objects it sends."""

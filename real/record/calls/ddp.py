@@ -1,4 +1,4 @@
-"""DistributedDataParallel: its C++ reducer calls collectives as it is; a few checks of it read memory."""
+"""DistributedDataParallel: its C++ reducer runs unchanged; a few of its checks read memory."""
 
 from contextlib import suppress
 from typing import Any

@@ -45,7 +45,7 @@ def publish(group: str, content: Any) -> None:
 
 
 def read(root: int, group: str) -> Any:
-    """Wait for what a rank says to all of a group next."""
+    """Wait for a rank's next message to its whole group."""
     return _get(_next(f"{group}-all-{root}"), root)
 
 

@@ -1,4 +1,4 @@
-"""A device that carries out what the tape has as it is posted, each lane in a thread of its own.
+"""A device that carries out the tape while it is posted, each lane in its own thread.
 
 An entry begins when the one before it on its lane has ended, and those that it waits for; an operator then
 sleeps. The sleep ends when it is due, so a thread that wakes late does not delay what follows.

@@ -1,4 +1,4 @@
-"""Samples of a step, where the script's loader says them surely: how many, and how many ranks load others."""
+"""Samples of a step, if the script's loader determines them, and how many ranks load different ones."""
 
 from typing import Any, NamedTuple
 

@@ -170,7 +170,7 @@ def _of_random_numbers(count: int) -> dict[str, Any]:
 
 
 def _of_tools() -> dict[str, Any]:
-    """Return tools to see and to speed up a program: none of them changes what it asks of the device."""
+    """Return tools to see and to speed up a program: none of them changes its work on the device."""
     zero = lambda *_: 0  # noqa: E731
     return {
         "cudart": _Runtime,

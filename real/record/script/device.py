@@ -33,7 +33,7 @@ _alive: list[Any] = []
 
 
 class DeviceError(RuntimeError):
-    """PyTorch of this machine cannot have the device; the message says why in one line."""
+    """PyTorch on this machine cannot use the device; the message says why in one line."""
 
 
 def check_platform(version: str) -> None:

@@ -1,4 +1,4 @@
-"""What a rank asks of its device and of others, in the order in which its host asks it."""
+"""Requests of a rank to its device and to other ranks, in the order of its host."""
 
 import weakref
 from collections import Counter

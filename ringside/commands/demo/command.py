@@ -97,7 +97,7 @@ def command(
 
 
 def _analyse(records: list[Record], output: Path) -> tuple[list[Compared], dict[str, str]]:
-    """Calibrate each rank count by itself: more ranks per core act as another machine."""
+    """Calibrate each rank count separately: more ranks per core act as another machine."""
     from ringside.validation.calibrate import calibrate, report
 
     compared, reports = [], {}

@@ -24,7 +24,7 @@ HEADS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepsAnswer:
-    """A step, or those of a sweep, as they are shown: ``best_mb`` is the recommended cap.
+    """A step, or the steps of a sweep, for output: ``best_mb`` is the recommended cap.
 
     ``swept`` is the text of a sweep, its parameter and its values, one a row.
     """

@@ -186,7 +186,7 @@ def _asked(question: StepTime, sweep: str | None, plot: Path | None, trace: Path
 
 
 def shown_answer(answer: DataParallelSteps | StepUnderLayout | StepOfRecording) -> OneAnswer:
-    """Return an answer as it is shown."""
+    """Return an answer for output."""
     if isinstance(answer, StepOfRecording):
         return RecordedAnswer(answer=answer)
     return ParallelAnswer(answer=answer) if isinstance(answer, StepUnderLayout) else StepsAnswer(steps=answer)

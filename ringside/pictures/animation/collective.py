@@ -23,7 +23,7 @@ from ringside.topologies.units import format_duration, format_size
 
 MOST_RANKS = 64
 MOST_MESSAGES = 20_000
-"""The limits of one animation; a page of so many messages has about a megabyte."""
+"""The limits of one animation; a page of 20,000 messages has about a megabyte."""
 
 _BINS = 120
 """Points of the curve of ranks that send."""
@@ -171,7 +171,7 @@ def _panel(one: _Shown) -> Panel:
 
 
 def _about(algorithm: str) -> str:
-    """Return what the algorithm's own module says of it, without sources."""
+    """Return the description of the algorithm from its module, without sources."""
     builds = ALGORITHMS.get(algorithm.partition(":")[0])
     module = inspect.getmodule(next(iter(builds.values()))) if builds else None
     text = re.sub(r"\s*\([^()]*(\([^()]*\)[^()]*)*\)", "", inspect.getdoc(module) or "")

@@ -52,9 +52,9 @@ def colour_of(algorithm: str) -> str:
 
 
 def looks_of(algorithms: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return a colour and a mark for each name of one picture, of which each runs an algorithm.
+    """Return a colour and a mark for each name in a picture; ``algorithms`` has the algorithm of each.
 
-    They are the family's, or for the second of an algorithm a shade and a mark that the picture lacks.
+    They are those of the algorithm's family; a second name of an algorithm gets an unused shade and mark.
     """
     looks: dict[str, tuple[str, str]] = {}
     for name, algorithm in algorithms.items():
@@ -69,7 +69,7 @@ def looks_of(algorithms: Mapping[str, str]) -> dict[str, tuple[str, str]]:
 
 
 def _colours(algorithm: str) -> tuple[str, ...]:
-    """Return the shades that may stand for the algorithm, its own first."""
+    """Return the shades that may show the algorithm, its own first."""
     family = family_of(algorithm)
     if family is None:
         own, shades = sum(algorithm.encode()) % len(_OTHERS), _OTHERS

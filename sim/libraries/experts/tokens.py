@@ -19,8 +19,8 @@ class ExpertTokens:
     """One layer's exchange: each rank has ``tokens`` of ``hidden`` elements, each for ``topk`` experts.
 
     The busiest rank gets ``imbalance`` times the mean. A token's experts are in at most ``topk_groups`` of
-    ``groups`` groups of neighbouring experts. Without ``groups`` each machine is a group, and a token chooses
-    as many as its experts need.
+    ``groups`` groups of neighbouring experts. Without ``groups`` each machine is a group, and a token's
+    experts may be in any of them.
     ``sms`` thread blocks work where the library lets the user choose. Types are of `TOKEN_BYTES`, ``routing``
     is one of `ROUTINGS`.
     """

@@ -53,7 +53,7 @@ class PhaseWork:
         return inside, load * self.machines * (1 - 1 / self.nodes) / self.network
 
     def each_s(self) -> tuple[Floats, Floats]:
-        """Return the microseconds of NVLink and cards if a token goes to each of its experts by itself."""
+        """Return the microseconds of NVLink and cards if each expert of a token is sent it separately."""
         load = self.tokens * self.kbytes * self.copies * self.busiest
         inside = load * (1 / self.nodes - 1 / self.ranks) / self.nvlink
         return inside, load * (1 - 1 / self.nodes) / self.network

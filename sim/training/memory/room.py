@@ -44,7 +44,7 @@ memory is said to fit (`ringside.validation.published.training.aleph_alpha`)."""
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The memory of a GPU, of which ``reserve`` bytes must be free beside what is predicted to be allocated.
+    """The memory of a GPU; ``reserve`` bytes of it must stay free beside the predicted allocations.
 
     ``beside`` are the bytes of driver, context and NCCL, ``spread`` is the standard deviation of
     ln(reserved / predicted).

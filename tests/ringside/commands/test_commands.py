@@ -158,7 +158,7 @@ def test_what_is_too_large_to_be_proved_is_said_to_be(rows, silently, monkeypatc
     algorithms.register("mine", "all_reduce", algorithms.ALGORITHMS["ring"]["all_reduce"])
     words = "simulate all_reduce --cluster star:9 -b 1M -e 2M --algorithm mine"
     message = "mine all_reduce on 9 ranks is not proved, because it has more than 99 transfers"
-    said = [line for line in silently(words).splitlines() if "proved" in line]
-    assert {*said} == {f"# {message}; Schedule.check() proves it"}
+    caveats = [line for line in silently(words).splitlines() if "proved" in line]
+    assert {*caveats} == {f"# {message}; Schedule.check() proves it"}
     for row in rows(words):
         assert row["caveat"].startswith(message)

@@ -1,4 +1,4 @@
-"""Figures of trainings that many know, beside what `train` says with nothing known; they judge nothing.
+"""Well-known figures of trainings beside the answers of `train` without them; they judge nothing.
 
 Llama team, arXiv:2407.21783, table 4: Llama 3 405B on 8,192 and 16,384 H100 at 430 and 400 TFLOP/s a GPU (43
 and 41 % of the peak), tensor parallelism of 8, pipelines of 16, sequences of 8,192 tokens, 16 million tokens

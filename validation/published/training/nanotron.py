@@ -1,4 +1,4 @@
-"""A step of nanotron's 1F1B pipelines on its own cluster, from what `train` says of a layer and fitted costs.
+"""A step of nanotron's 1F1B pipelines on its own cluster, from a predicted layer and fitted costs.
 
 Between machines collectives have the bandwidths that were measured on the cluster by number of machines
 (`ultrascale_busbw.csv`, of fragments/pp_comm_bandwidth.html of the source that `ultrascale` names: the mean

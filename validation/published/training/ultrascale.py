@@ -159,7 +159,7 @@ def correlated() -> list[Correlated]:
 
 
 def absolute() -> list[JudgedRow]:
-    """Return the rows of which compute is most, with nothing known and nothing fitted.
+    """Return the rows that are mostly compute, with nothing known and nothing fitted.
 
     Left out: pipelines and tensor parallelism across machines, whose messages and waits take the longer part,
     and layers that the host launches more slowly than the GPU computes them (`FrameworkCosts.host_s`).

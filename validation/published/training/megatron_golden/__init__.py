@@ -1,4 +1,4 @@
-"""Peak memory of Megatron-LM's functional tests, as their golden values have it.
+"""Peak memory of Megatron-LM's functional tests, from their golden values.
 
 github.com/NVIDIA/Megatron-LM (BSD-3-Clause and Apache-2.0), tests/functional_tests/test_cases: the arguments
 of each case, and what its runs logged: the largest peak of torch's allocator, that of the first iteration,
