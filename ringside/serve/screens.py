@@ -4,7 +4,7 @@ A state is the texts of a screen's controls by name, as they stand in its addres
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from functools import partial
 
 from ringside.serve.spelling import command_line, parsed, python_code
@@ -13,7 +13,7 @@ from ringside.sim.collective import KINDS
 from ringside.sim.libraries.find import LIBRARIES
 from ringside.sim.questions.algorithm_choice import AlgorithmChoice
 from ringside.sim.questions.collective_time import CollectiveTime
-from ringside.sim.questions.question import Question
+from ringside.sim.questions.question import Question, options_of
 from ringside.sim.training.pipeline.schedules import SCHEDULES
 from ringside.sim.training.strategies import STRATEGIES
 from ringside.sim.workload.decoder import CHECKPOINTING, DECODERS
@@ -81,10 +81,11 @@ def _of_cluster(kind: type[Question], state: State, texts: Texts, *, counted: bo
     """Return the fields with those of the cluster and of the control of further options."""
     nodes = state.get("nodes", "")
     cluster = f"{state['cluster']}:{nodes}" if counted and nodes else state["cluster"]
+    required = {one.name for one in options_of(kind) if one.default is MISSING}
     fields = texts | {"cluster": [cluster], "settings": _settings(state)}
     for name, given in parsed(kind, state.get("more", "")).items():
         fields[name] = fields.get(name, []) + given if name == "settings" else given
-    return {name: given for name, given in fields.items() if given and given != [""]}
+    return {name: given for name, given in fields.items() if given and (given != [""] or name in required)}
 
 
 def _collective(kind: type[Question], names: tuple[str, ...], state: State) -> tuple[type[Question], Texts]:

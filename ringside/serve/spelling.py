@@ -65,6 +65,8 @@ def _values(kind: type[Question], texts: Texts) -> dict[str, Any]:
     values = {}
     for name, given in texts.items():
         repeats = option_of(own[name]).repeats
+        if len(given) > 1 and not repeats:
+            raise ValueError(f"{_flags(own[name])[0]} is given {len(given)} times; write it once")
         values[name] = list(given) if repeats else from_text(kind, name, given[-1])
     return values
 

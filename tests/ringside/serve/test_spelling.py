@@ -1,6 +1,7 @@
 """The texts of controls become a question, a command line and Python that say the same."""
 
 import shlex
+from contextlib import suppress
 
 import pytest
 import typer
@@ -43,6 +44,20 @@ def test_a_state_is_the_question_that_its_command_line_asks():
     assert names["question"].settings == {
         "nic": "25GB/s", "fabric": "fat-tree", "oversubscription": "2", "latency": "2us",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("screen", "control"), [(s, c.name) for s in SCREENS for c in SCREENS[s].controls])
+def test_an_emptied_control_is_a_question_or_a_mistake_with_its_name(screen, control):
+    for question in SCREENS[screen].questions.values():
+        kind, texts = question(SCREENS[screen].start() | {control: ""})
+        with suppress(ValueError):
+            question_of(kind, texts)
+
+
+def test_an_option_given_twice_is_refused_as_by_the_command():
+    kind, texts = SCREENS["collective"].questions["answer"](STATE | {"more": "--dtype int8 --dtype=float16"})
+    with pytest.raises(ValueError, match="--dtype is given 2 times; write it once"):
+        question_of(kind, texts)
 
 
 def test_views_of_one_size_take_the_last_and_others_leave_out_what_they_do_not_know():
