@@ -76,7 +76,7 @@ class Outputs:
             ("--export", self.export),
         ):
             if is_given and sizes > 1:
-                raise ValueError(f"{option} shows one size, not {sizes}; add --size")
+                raise ValueError(f"{option} shows one size, not {sizes}; write one --size")
             if is_given and question.nodes:
                 raise ValueError(
                     f"{option} shows one cluster; write its count as --cluster NAME:COUNT, not --nodes"

@@ -44,6 +44,11 @@ def test_a_wrong_one_is_refused_with_the_transfer(mine):
         ("", "no BUILDS; write for example BUILDS"),
         ("BUILDS = {'all_redcue': 1}", "write all_reduce"),
         ("BUILDS = {'all_reduce': unknown}", "NameError: name 'unknown' is not defined"),
+        ("raise SystemExit(0)", "SystemExit: 0"),
+        ("BUILDS = {'all_reduce': exit}", "SystemExit: Collective"),
+        ("BUILDS = {'all_reduce': 3}", "TypeError: 'int' object is not callable"),
+        ("BUILDS = {'all_reduce': lambda one: None}", "all_reduce returns NoneType; return a Schedule"),
+        ("BUILDS = {'all_reduce': lambda one: int('x')}", "ValueError: invalid literal"),
     ],
 )
 def test_a_file_without_an_algorithm_says_what_to_write(written, text, says):
