@@ -187,7 +187,7 @@ def interruptible() -> Iterator[list[int]]:
         _restore(before)
 
 
-def _restore(handlers: Mapping[int, Any]) -> None:
+def _restore(handlers: Mapping[signal.Signals, Any]) -> None:
     for number, handler in handlers.items():
         signal.signal(number, handler)
 
