@@ -72,11 +72,6 @@ def check_step(
         )
 
 
-def source_of(measurements: str, *, extrapolates: bool) -> str:
-    """Return the source of times, measured or those that measurements of other numbers of nodes give."""
-    return f"extrapolated from {measurements}" if extrapolates else f"as measured ({measurements})"
-
-
 ENGINES = ("auto", "simpy", "fast", "model")
 
 
@@ -202,7 +197,8 @@ class Library:
     def basis(self) -> str:
         """The source of its times: measurements, or an unusual network; else empty."""
         if self.measurements:
-            return source_of(self.measurements, extrapolates=self.extrapolates)
+            name = self.measurements
+            return f"extrapolated from {name}" if self.extrapolates else f"as measured ({name})"
         return f"on the {self.network} network" if self.network != "fifo" else ""
 
     def check_pick(self, kind: str) -> None:

@@ -16,7 +16,7 @@ from ringside.sim.calibration import Calibration
 from ringside.sim.collective import Collective
 from ringside.sim.engine.timeline import Timeline
 from ringside.sim.libraries.experts.exchange import token_estimate
-from ringside.sim.libraries.library import Candidate, Estimate, Library, source_of
+from ringside.sim.libraries.library import Candidate, Estimate, Library
 from ringside.sim.libraries.nccl import belief
 from ringside.sim.libraries.nccl.communicator import Communicator, SiteFacts
 from ringside.sim.libraries.nccl.device.closed_form import closed_form, has_closed_form, on_fabric
@@ -75,7 +75,7 @@ class Calibrated:
 
     def basis(self, nodes: int) -> str:
         """Return the source of the times of this number of nodes."""
-        return source_of(self.name, extrapolates=not self.covers(nodes))
+        return f"as measured ({self.name})" if self.covers(nodes) else f"extrapolated from {self.name}"
 
     def of(self, kind: str) -> "Calibrated | None":
         """Return the one for this kind of collective."""
