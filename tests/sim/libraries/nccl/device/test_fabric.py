@@ -106,7 +106,7 @@ def test_a_topology_by_name_and_as_a_graph_is_one_question() -> None:
     ("values", "message"),
     [
         ({"fabric": "fattree"}, "unknown fabric 'fattree'; write fat_tree (known: rail_optimized"),
-        ({"radix": "8"}, "NCCL does not use radix"),
+        ({"radix": "8"}, "radix is a setting of fabrics; write --set fabric=NAME"),
         ({"fabric": "fat_tree", "radix": "0"}, "radix"),
     ],
 )
