@@ -48,8 +48,8 @@ def _alike(short: str, names: Iterable[str]) -> list[str]:
     """Return the name most like this one, in whole or in a part; among equals the one that begins alike."""
 
     def likeness(name: str) -> tuple[float, int]:
-        parts = (plain(name), *_parts(name))
-        return max((SequenceMatcher(None, short, part).ratio(), _shared_start(short, part)) for part in parts)
+        parts = (plain(name), *map(plain, name.split("-")))  # of machines, as dgx-h100
+        return max((SequenceMatcher(None, part, short).ratio(), _shared_start(short, part)) for part in parts)
 
     best = max(sorted(names, key=len), key=likeness, default=None)
     return [] if best is None or likeness(best)[0] < LIKE else [best]

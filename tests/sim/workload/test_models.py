@@ -217,7 +217,7 @@ def test_a_wrong_name_says_what_to_write(name: str, message: str) -> None:
 
 def test_a_wrong_device_precision_or_efficiency_says_what_to_write() -> None:
     model = architecture("resnet50")
-    with pytest.raises(ValueError, match="unknown GPU 'b100'; write v100 "):
+    with pytest.raises(ValueError, match="unknown GPU 'b100'; write b200 "):
         device("b100")
     with pytest.raises(ValueError, match="v100 has no peak for 'bfloat16'; write float16 "):
         workload(model, device("v100"), 1, "bfloat16")
