@@ -150,7 +150,7 @@ class _Command(TyperCommand):
         return rest
 
     def _refuse_repeated(self, ctx: Any, given: list[str]) -> None:
-        """Raise ValueError for a list of values given twice, of which only the last would count."""
+        """Raise ValueError if an option that takes a list is given twice: only the last would count."""
         for param, times in Counter(self.make_parser(ctx).parse_args(given)[2]).items():
             is_list = str(param.metavar).endswith((",...", "NAMES"))
             if times > 1 and is_list and not param.multiple:

@@ -74,7 +74,7 @@ def is_timed(model: str | Decoder) -> bool:
     path = Path(model)
     if is_model(model) or is_job_file(model) or is_decoder_file(model):
         return False
-    return path.suffix in (".yaml", ".yml") or path.is_file()
+    return path.suffix in (".json", ".yaml", ".yml") or path.is_file()
 
 
 def find_model(text: str | Decoder) -> Architecture | Decoder:

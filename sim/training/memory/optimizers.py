@@ -24,7 +24,7 @@ class Optimizer:
     strategies: tuple[str, ...] = ()
 
     def kept(self, elements: int, matrices: int) -> int:
-        """Return the numbers kept for parameters, some of which are elements of such matrices."""
+        """Return the states of ``elements`` parameters, ``matrices`` of them elements of matrices."""
         fewer = 0 if self.of_matrices is None else self.states - self.of_matrices
         return self.states * elements - fewer * matrices
 
