@@ -314,9 +314,8 @@ class TrainingOnCluster(PricedTraining, ByBuckets, ByLayout, OnCluster, Training
     def libraries(self) -> Libraries:
         """The libraries of all groups of the ranks."""
         name = default_library(self.cluster) if self.library == "auto" else self.library
-        ranks = self.bound().ranks if self.ranks is None else self.ranks
         return Libraries(
-            name, self.cluster, dict(self.settings), ranks, self.network, self.read_calibration,
+            name, self.cluster, dict(self.settings), self.bound().ranks, self.network, self.read_calibration,
             self.placement,
         )  # fmt: skip
 
