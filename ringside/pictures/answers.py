@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # each picture imports what it needs when it is drawn
     from ringside.validation.questions.recorded import StepOfRecording
     from ringside.validation.questions.step_time import DataParallelSteps, StepUnderLayout
 
-_TIMES = {"measured": "measured", "model": "closed-form"}
+_TIMES = {"measured": "calibrated", "model": "closed-form"}
 """Names in pictures for the times of engines that do not simulate."""
 
 

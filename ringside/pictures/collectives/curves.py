@@ -51,7 +51,7 @@ def draw_curves(points: Sequence[Point], title: str, path: Path, *, by_algorithm
     """Draw time, left, and bus bandwidth, right: a curve per size over nodes, or one over sizes.
 
     Or, ``by_algorithm``, a curve per algorithm, with a line where another one becomes the fastest. Points
-    have their algorithm's colour; measured times have a band with their interval.
+    have their algorithm's colour; calibrated times have a band with their interval.
     """
     over_nodes = len({point.nodes for point in points}) > 1
     curves: dict[str, list[Point]] = {}
@@ -198,7 +198,7 @@ def _add_legend(figure: Figure, points: Sequence[Point], looks: Mapping[str, tup
         for name in dict.fromkeys(point.algorithm for point in points)
     ]
     if any(point.ends_s[0] < point.ends_s[1] for point in points):
-        handles.append(Patch(facecolor=_BAND, label="interval of the measured times"))
+        handles.append(Patch(facecolor=_BAND, label="four of five runs"))
     figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=9)
 
 

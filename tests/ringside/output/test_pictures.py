@@ -190,8 +190,8 @@ def test_curves_over_nodes_name_their_sizes_and_the_algorithms_that_win(draw):
     for axes in (time, rate):
         assert [text.get_text() for text in axes.texts] == ["1 KiB", "256 KiB", "64 MiB"]
         assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "2", "4"]
-    assert {"ring", "tree", "interval of the measured times"} <= set(legend(figure))
-    assert "measured times" in figure.get_suptitle()
+    assert {"ring", "tree", "four of five runs"} <= set(legend(figure))
+    assert "calibrated times" in figure.get_suptitle()
 
 
 def test_simulated_curves_have_no_band(draw):
