@@ -44,6 +44,8 @@ class Stack:
     ``flash_version``. ``accumulates`` says that products add gradients to float32 ones. ``overhead`` is the
     time of training over that of its kernels. ``kept`` is what a layer keeps for backward. ``stops_early``
     says that recomputing a layer ends before its last product, whose result nothing in backward needs.
+    ``scatters`` says that each tensor-parallel rank sends its part of a tensor to the next stage of a
+    pipeline, whose ranks gather it.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Stack:
     accumulates: bool
     kept: Kept
     stops_early: bool = False
+    scatters: bool = False
 
     def attention(self, capability: int | None) -> str:
         """Return the kernel of attention that the stack chooses on a GPU, such as 90 for sm_90."""
@@ -128,6 +131,9 @@ _MEGATRON = replace(
     flash=False,
     flash_version=2,
     kept=Kept(loss=MEGATRON, local=True),
+    # --no-scatter-gather-tensors-in-pipeline is off (Narayanan et al., arXiv:2104.04473, section 4.1);
+    # DeepSpeed's PipelineEngine has ``is_pipe_partitioned``
+    scatters=True,
 )
 _FSDP1 = replace(
     _TE,

@@ -22,8 +22,8 @@ from ringside.sim.workload.workload import Tensor, Workload
 class RankModel:
     """``layers`` in forward order, each as one rank has it, for one micro-batch.
 
-    ``between_nbytes`` pass from layer to layer, one entry for each but the last. ``tokens`` is the number per
-    sample, if it has tokens; ``model_flops`` are forward and backward of one sample on all ranks together,
+    ``between_nbytes`` pass from layer to layer, one entry for each but the last; where these are a rank's part
+    alone, ``received`` makes the whole of it. ``tokens`` is the number per sample, if it has tokens; ``model_flops`` are forward and backward of one sample on all ranks together,
     ``recomputed_flops`` those of checkpointing's recomputation, None if unknown. ``output_nbytes`` are a
     micro-batch's logits, of a model that returns its loss beside them. ``tied`` is the embedding if the
     output product shares it, or a layer that predicts a further token looks tokens up. ``software`` is what
@@ -36,6 +36,7 @@ class RankModel:
     layers: tuple[RankLayer, ...]
     between_nbytes: tuple[int, ...]
     num_parameters: int
+    received: Pass = ()
     tokens: int | None = None
     model_flops: float | None = None
     recomputed_flops: float = 0.0
@@ -246,21 +247,40 @@ class ParallelJob:
         """Return the layers of a stage, at the pace of the slowest rank."""
         own = self.model.cut(self.layout.stages, self.layout.parts)[stage]
         layers = [at_pace(self.model.layers[number], self.pace * self.factor) for number in own]
+        before, after = self.receives(stage)
+        if before:
+            layers[0] = replace(layers[0], forward=(*before, *layers[0].forward))
+        if after:
+            layers[-1] = replace(
+                layers[-1], backward=(*after, *layers[-1].backward),
+                input_gradient=(*after, *layers[-1].input_gradient),
+            )  # fmt: skip
         if stage == self.layout.stages - 1 and self.model.tied and self.copies_embedding:
             layers[-1] = replace(layers[-1], parameters=(*layers[-1].parameters, self.model.tied))
         if self.in_torchs_pipeline and layers and stage == self.layout.stages - 1:
             # a stage keeps its output until its backward, the logits too
             logits = "logits until backward", self.model.output_nbytes // self.layout.tp
             layers[-1] = replace(layers[-1], kept=(*layers[-1].kept, logits))
-        if self.in_torchs_pipeline and layers and stage < self.layout.stages - 1:
+        # parts of tensors are no input or gradient yet
+        among = self.in_torchs_pipeline and layers and not self.model.received
+        if among and stage < self.layout.stages - 1:
             # its output's gradient is among the tensors for messages
             own_nbytes = layers[-1].backward_nbytes - self.model.between_nbytes[own[-1]]
             layers[-1] = replace(layers[-1], backward_nbytes=max(own_nbytes, 0))
-        if self.in_torchs_pipeline and layers and stage:
+        if among and stage:
             # its first layer's input is among the tensors for messages
             received = min(layers[0].kept_nbytes, self.model.between_nbytes[own[0] - 1])
             layers[0] = replace(layers[0], kept=(*layers[0].kept, ("input among messages", -received)))
         return tuple(layers)
+
+    def receives(self, stage: int) -> tuple[Pass, Pass]:
+        """Return what makes whole tensors of the parts that a stage gets, before its forward and backward."""
+        ranks = [self.placement.rank(one) for one in range(self.placement.stages)]
+        here = ranks[stage]
+        return (
+            self.model.received if stage and ranks[stage - 1] != here else (),
+            self.model.received if ranks[stage + 1 :] and ranks[stage + 1] != here else (),
+        )
 
     def own_nbytes(self, layers: Iterable[RankLayer]) -> int:
         """Return the bytes of some layers' parameters whose optimizer state a rank holds."""

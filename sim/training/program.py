@@ -34,7 +34,7 @@ from ringside.sim.training.stage import (
 from ringside.sim.training.strategies import BUCKETS, COPIES, FSDP, MEGATRON
 from ringside.sim.training.tensor.layers import replicated_parameters
 from ringside.sim.training.zero.broadcasts import HybridZero, ZeroRedundant
-from ringside.sim.training.zero.distributed_optimizer import DistributedOptimizer, bucket_size
+from ringside.sim.training.zero.distributed_optimizer import DistributedOptimizer, bucket_size, types_of
 from ringside.sim.training.zero.partition import ZeroPolicy
 from ringside.sim.training.zero.stages import ReducedWhole
 from ringside.sim.training.zero.third import DealtOut
@@ -61,6 +61,7 @@ class Writing:
         self.job = job
         self._communicators = Communicators(job.mesh, job.library, job.workers)
         self._steps: dict[int, RankStep] = {}
+        self._optimizers: dict[tuple[int, tuple[str, ...]], list[DistributedOptimizer]] = {}
         whose = "torch"
         if job.layout.strategy in MEGATRON:
             # overlap_p2p_comm is on for interleaved stages, and does not exist for others
@@ -113,13 +114,12 @@ class Writing:
             stage.sharing.after_step()
         everything = [layer for of_stage in layers.values() for layer in of_stage]
         _sum_copies(job, made, own, everything)
+        updated = {number: _updated_nbytes(job, stage.sharing, layers[number])
+                   for number, stage in stages.items()}  # fmt: skip
         if job.layout.clip:
-            _clip(job, made, job.own_nbytes(everything))
+            _clip(job, made, sum(updated.values()))
         for number, stage in stages.items():
-            sharing = stage.sharing
-            nbytes = job.own_nbytes(layers[number])
-            if isinstance(sharing, Updating):
-                nbytes = sharing.updated_nbytes
+            sharing, nbytes = stage.sharing, updated[number]
             seconds = job.optimizer.seconds(nbytes, job.costs.memory_bandwidth) * job.pace
             if isinstance(sharing, Updating | FullyShard | FlatShard | ShardedApart):
                 sharing.update(seconds)
@@ -204,29 +204,42 @@ class Writing:
                     defers=job.mesh.pipeline > 1,
                 )  # fmt: skip
         else:
-            sharing = _updating(job, rank, stage, layers, along)
+            earlier = self._optimizers.setdefault((rank.rank, along), [])
+            sharing = _updating(job, rank, stage, layers, along, earlier)
         sharing.hold(job.optimizer)
         return sharing
 
 
 def _updating(
-    job: ParallelJob, rank: RankList, stage: int, layers: Sequence[RankLayer], along: tuple[str, ...]
+    job: ParallelJob,
+    rank: RankList,
+    stage: int,
+    layers: Sequence[RankLayer],
+    along: tuple[str, ...],
+    earlier: list[DistributedOptimizer],
 ) -> Updating:
-    """Return a sharing that shards the optimizer, parameters and gradients in the type of products."""
+    """Return a sharing that shards the optimizer, parameters and gradients in the type of products.
+
+    ``earlier`` are Megatron-LM's of the rank's stages before this one; its own joins them.
+    """
     strategy, bandwidth = job.layout.strategy, job.costs.memory_bandwidth
     if strategy == "zero_redundancy":
         return ZeroRedundant(rank, *_replicated(job, rank, layers, DATA, first=stage == 0))
     dtype = job.precision or next(tensor.dtype for layer in layers for tensor in layer.parameters)
     if strategy in MEGATRON:
+        _, dtype, gradients = types_of(job)
         overlaps, shards = job.layout.overlap_grad_reduce, strategy == "distributed_optimizer"
         within, across = _instance(along) if shards and job.mesh.replicate > 1 else (along, ())
-        return DistributedOptimizer(
+        made = DistributedOptimizer(
             rank, layers, along=within, across=across, shards=shards, parameters=dtype,
-            gradients=job.layout.reduce_dtype or ("float16" if dtype == "float16" else "float32"),
+            gradients=gradients,
             bucket_size=bucket_size(job.mesh.degree(*DATA)) if overlaps and stage == 0 else None,
             reduces_early=overlaps, gathers_early=job.layout.overlap_param_gather,
             memory_bandwidth=bandwidth,
+            behind=earlier[-1] if len(earlier) > 1 else None,
         )  # fmt: skip
+        earlier.append(made)
+        return made
     policy = ZeroPolicy(dtype=dtype, memory_bandwidth=bandwidth)
     if strategy == "hybrid_zero":
         return HybridZero(rank, layers, policy)
@@ -254,6 +267,11 @@ def _replicated(
     return plan_of_layers(job.model.name, layers, len(group.ranks), ddp, job.costs, buffers), group
 
 
+def _updated_nbytes(job: ParallelJob, sharing: Sharing, layers: Sequence[RankLayer]) -> int:
+    """Return the bytes of a stage's parameters as its optimizer updates them."""
+    return sharing.updated_nbytes if isinstance(sharing, Updating) else job.own_nbytes(layers)
+
+
 def _sum_copies(job: ParallelJob, rank: RankList, stages: Sequence[int], layers: Sequence[RankLayer]) -> None:
     """Sum gradients of parameters that ranks replicate but used on different data.
 
@@ -264,7 +282,9 @@ def _sum_copies(job: ParallelJob, rank: RankList, stages: Sequence[int], layers:
     along = rank.communicators.along
     group = along(rank.rank, "tensor")
     copied = replicated_parameters(tuple(layers), tokens=job.layout.sequence_parallel)
-    sums = [sum(one.nbytes for one in copied) // job.holders] if copied else []
+    # FSDP has a part of each gradient by then; others sum whole ones, also where one part of them is used
+    parts = job.holders if job.layout.strategy in FSDP else 1
+    sums = [sum(one.nbytes for one in copied) // parts] if copied else []
     if job.layout.style == "dtensor" and job.mesh.degree(*DATA) == 1:
         sums = [one.nbytes for one in copied] * job.optimizer.uses
     for nbytes in sums if len(group.ranks) > 1 else ():
@@ -273,7 +293,7 @@ def _sum_copies(job: ParallelJob, rank: RankList, stages: Sequence[int], layers:
     if job.copies_embedding and job.model.tied and {0, job.layout.stages - 1} & set(stages):
         ranks = along(rank.rank, "pipeline").ranks
         group = rank.communicators.of((ranks[0], ranks[-1]), "pipeline embedding")
-        copies = Collective("all_reduce", 2, job.model.tied.nbytes // job.holders)
+        copies = Collective("all_reduce", 2, job.model.tied.nbytes // parts)
         rank.wait(rank.call(group, copies, "gradients of the embedding"))
 
 

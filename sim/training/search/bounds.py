@@ -17,7 +17,13 @@ from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer
 from ringside.sim.training.mesh import DATA, Mesh
 from ringside.sim.training.pipeline.actions import Kind
 from ringside.sim.training.search.walk import Moment, ends_of, moments, order_of
-from ringside.sim.training.strategies import FSDP
+from ringside.sim.training.strategies import FSDP, MEGATRON
+from ringside.sim.training.zero.distributed_optimizer import Moved, types_of
+from ringside.sim.training.zero.partition import MASTER
+
+
+CLIPPED = 3
+"""Passes over gradients that read them for their norm, and scale them."""
 
 
 class StageCost(NamedTuple):
@@ -110,9 +116,19 @@ class Bounds:
         if key not in self._costs:
             costs = self._layers(model, job.mesh, job.pace * job.factor)
             self._costs[key] = tuple(
-                _together([costs[number] for number in own]) for own in known.stages[cut]
+                self._receiving(_together([costs[number] for number in own]), job, stage)
+                for stage, own in enumerate(known.stages[cut])
             )
         return self._costs[key]
+
+    def _receiving(self, cost: StageCost, job: ParallelJob, stage: int) -> StageCost:
+        """Return the costs of a stage with what makes whole tensors of the parts that it gets."""
+        before_s, after_s = (self._pass_s(parts, job.mesh, 1.0) for parts in job.receives(stage))
+        return cost._replace(
+            forward=cost.forward + before_s,
+            backward=cost.backward + after_s,
+            input_gradient=cost.input_gradient + after_s,
+        )
 
     def _layers(self, model: RankModel, mesh: Mesh, pace: float) -> list[StageCost]:
         """Return the costs of each layer; a decoder's layers share their passes, which are timed once."""
@@ -180,6 +196,8 @@ class Bounds:
 
     def _ended(self, job: ParallelJob, own: Sequence[StageCost], passed: float) -> float:
         """Return when a rank has run its optimizer, given the end of its passes."""
+        if job.layout.strategy in MEGATRON and not job.mesh.separates_experts:
+            return passed + _updated_s(job, own)
         if job.layout.strategy not in ("ddp", *FSDP) or job.mesh.separates_experts:
             return passed
         nbytes = sum(cost.nbytes for cost in own) / job.holders
@@ -221,6 +239,19 @@ class Bounds:
             for times, gathered in parts
         )
         return gathers_s + _reduces(job) * time(Collective("reduce_scatter", ranks, nbytes))
+
+
+def _updated_s(job: ParallelJob, costs: Sequence[StageCost]) -> float:
+    """Return the seconds in which Megatron-LM's optimizer updates a rank's part, clipping included."""
+    stored, parameters, gradients = types_of(job)
+    elements = sum(cost.nbytes for cost in costs) // ITEMSIZE[stored]
+    part = elements // (job.mesh.degree(*DATA) if job.layout.strategy == "distributed_optimizer" else 1)
+    own_nbytes = part * ITEMSIZE[MASTER]
+    nbytes = sum(Moved.by(elements, part, gradients, parameters))
+    if job.layout.clip:
+        nbytes += CLIPPED * own_nbytes
+    bandwidth = job.costs.memory_bandwidth
+    return nbytes / bandwidth + job.optimizer.seconds(own_nbytes, bandwidth) * job.pace
 
 
 def _reduces(job: ParallelJob) -> int:

@@ -14,6 +14,7 @@ from ringside.sim.training.tensor.costs import WRITTEN, Numerics
 from ringside.sim.training.tensor.cut import Pull, TensorParallel
 from ringside.sim.training.tensor.dispatch import ExpertParallel
 from ringside.sim.training.tensor.layers import rank_layers, tied_embedding
+from ringside.sim.training.tensor.passes import DTYPES, exchange
 from ringside.sim.workload.architecture import ArchitectureOnGpu
 from ringside.sim.workload.decoder import DECODERS, MODULES, Decoder
 from ringside.sim.workload.devices import Device, stored
@@ -136,14 +137,15 @@ def decoder_on_rank(
     )  # fmt: skip
     totals = decoder.totals(layout.checkpointing, layout.modules)
     tokens = layout.micro_batch * decoder.sequence // layout.cp
-    between = tokens * decoder.width * computing.itemsize
-    if layout.sequence_parallel:
-        between //= layout.tp
+    whole = tokens * decoder.width * computing.itemsize
+    scatters = computing.stack.scatters and layout.tp > 1 and not layout.sequence_parallel
+    between = whole // layout.tp if scatters or layout.sequence_parallel else whole
     return RankModel(
         name=decoder.name,
         sample=decoder.sample,
         layers=layers,
         between_nbytes=(between,) * (len(layers) - 1),
+        received=(exchange(layout.tp, "all_gather", whole, DTYPES[computing.itemsize]),) if scatters else (),
         num_parameters=totals.parameters,
         tokens=decoder.sequence,
         model_flops=totals.model_flops,

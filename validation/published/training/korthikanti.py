@@ -54,7 +54,7 @@ def training(row: Iteration, efficiency: float | None) -> StepTime:
     gpus = row.tensor * row.pipeline
     return StepTime(
         model=row.model_text, cluster=f"dgx-a100:{-(-gpus // 8)}", ranks=gpus, precision="fp16", dtype="fp16",
-        compute_efficiency=efficiency, stack="megatron", dropout=True, tp=row.tensor,
+        compute_efficiency=efficiency, stack="megatron", dropout=True, strategy="megatron_ddp", tp=row.tensor,
         sequence_parallel=row.sequence_parallel, pp=row.pipeline,
         schedule="interleaved1f1b" if row.virtual > 1 else None,
         virtual=row.virtual if row.virtual > 1 else None,

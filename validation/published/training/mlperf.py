@@ -3,9 +3,9 @@
 github.com/mlcommons/training_results_v3.0 and _v3.1 (Apache-2.0): the step times that the runs log
 (``train_step_timing``, median of medians), with the layouts that are consistent with them: the environment of
 eos_n64 names another batch. The submissions use interleaved 1F1B with one layer a stage, sequence
-parallelism, and a distributed optimizer that overlaps both exchanges and sums gradients in bfloat16. The row
-on 512 GPUs sets each round's efficiency of products. The naive rule counts micro-batches and the pipeline's
-bubble.
+parallelism, tensor parallelism's exchanges beside products (``TP_COMM_OVERLAP`` in all files config_*.sh),
+and a distributed optimizer that overlaps both exchanges and sums gradients in bfloat16. The row on 512 GPUs
+sets each round's efficiency of products. The naive rule counts micro-batches and the pipeline's bubble.
 """
 
 from typing import NamedTuple
@@ -46,7 +46,7 @@ class Submission(NamedTuple):
         return StepTime(
             model=MODEL, cluster=f"dgx-h100:{self.gpus // 8}", precision="fp8", dtype="bf16",
             reduce_dtype="bf16", compute_efficiency=efficiency, stack="te", strategy="distributed_optimizer",
-            tp=self.tensor, sequence_parallel=True, pp=self.pipeline, schedule="interleaved1f1b",
+            tp=self.tensor, sequence_parallel=True, async_tp=True, pp=self.pipeline, schedule="interleaved1f1b",
             virtual=self.virtual,
             batch=micro_batches, micro_batch=1, overlap_grad_reduce=True, overlap_param_gather=True,
         )  # fmt: skip
