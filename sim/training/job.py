@@ -22,13 +22,13 @@ from ringside.sim.workload.workload import Tensor, Workload
 class RankModel:
     """``layers`` in forward order, each as one rank has it, for one micro-batch.
 
-    ``between_nbytes`` pass from layer to layer, one entry for each but the last; where these are a rank's part
-    alone, ``received`` makes the whole of it. ``tokens`` is the number per sample, if it has tokens; ``model_flops`` are forward and backward of one sample on all ranks together,
-    ``recomputed_flops`` those of checkpointing's recomputation, None if unknown. ``output_nbytes`` are a
-    micro-batch's logits, of a model that returns its loss beside them. ``tied`` is the embedding if the
-    output product shares it, or a layer that predicts a further token looks tokens up. ``software`` is what
-    decides its buffers, None if that is unknown. ``letters`` are the layers' in Megatron-LM's texts of
-    pipelines, empty if they have none.
+    ``between_nbytes`` pass from layer to layer, one entry for each but the last; where these are a rank's
+    part alone, ``received`` makes the whole of it. ``tokens`` is the number per sample, if it has tokens;
+    ``model_flops`` are forward and backward of one sample on all ranks together, ``recomputed_flops`` those
+    of checkpointing's recomputation, None if unknown. ``output_nbytes`` are a micro-batch's logits, of a
+    model that returns its loss beside them. ``tied`` is the embedding if the output product shares it, or a
+    layer that predicts a further token looks tokens up. ``software`` is what decides its buffers, None if
+    that is unknown. ``letters`` are the layers' in Megatron-LM's texts of pipelines, empty if they have none.
     """
 
     name: str

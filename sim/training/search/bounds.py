@@ -21,7 +21,6 @@ from ringside.sim.training.strategies import FSDP, MEGATRON
 from ringside.sim.training.zero.distributed_optimizer import Moved, types_of
 from ringside.sim.training.zero.partition import MASTER
 
-
 CLIPPED = 3
 """Passes over gradients that read them for their norm, and scale them."""
 

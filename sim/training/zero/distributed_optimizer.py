@@ -82,8 +82,9 @@ class DistributedOptimizer:
     exchanged in type ``gradients``, are reduced as soon as the last micro-batch has made them with
     ``reduces_early``, otherwise after all passes. Parameters are of type ``parameters``, or their own. Ranks
     ``along`` these dimensions have the same ones: all data-parallel ranks, or those with the same experts.
-    Early gathers begin with the step, or once the stage ``behind`` which this one stands is used. They share one optimizer if it ``shards``; other instances of it are ``across`` other dimensions, along
-    which parts of the gradients are summed.
+    Early gathers begin with the step, or once the stage ``behind`` which this one stands is used. They share
+    one optimizer if it ``shards``; other instances of it are ``across`` other dimensions, along which parts
+    of the gradients are summed.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ringside.sim.calibration import shipped
 from ringside.validation.published.training.rows import read_rows
-from ringside.validation.published.training.steps import ONE_BUCKET_MB, solved, whole_s
+from ringside.validation.published.training.steps import solved, whole_s
 from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.absolute import alone
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
@@ -60,8 +60,7 @@ class LibaiStep(NamedTuple):
             ranks=self.gpus, precision="fp16", dtype="fp16", compute_efficiency=efficiency,
             stack="megatron", dropout=True, tp=self.tensor, pp=self.pipeline,
             batch=micro_batches * self.micro_batch,
-            micro_batch=self.micro_batch, checkpointing=self.checkpointing, no_sync=True,
-            bucket_cap_mb=ONE_BUCKET_MB,
+            micro_batch=self.micro_batch, checkpointing=self.checkpointing, strategy="megatron_ddp",
         )  # fmt: skip
 
     def predicted_s(self, efficiency: float | None) -> float:

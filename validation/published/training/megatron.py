@@ -7,8 +7,8 @@ one GPU sets the efficiency of products for the others (part tensor), and each m
 on 128 (part data). The repository's README (distributed pretraining, ``--DDP-impl``) finds torch's
 DistributedDataParallel faster for 8.3 billion parameters, and slower than its own, which sums all gradients
 after backward, for 1.2 billion on one GPU and 2.5 billion on two: each model is taken under the faster one,
-that of 4 billion as the largest. The naive rules are a constant utilization and steps as long as those of one replica.
-Later tables of the same repository do not state their micro-batches.
+that of 4 billion as the largest. The naive rules are a constant utilization and steps as long as those of one
+replica. Later tables of the same repository do not state their micro-batches.
 """
 
 from typing import NamedTuple

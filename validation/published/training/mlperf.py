@@ -46,8 +46,8 @@ class Submission(NamedTuple):
         return StepTime(
             model=MODEL, cluster=f"dgx-h100:{self.gpus // 8}", precision="fp8", dtype="bf16",
             reduce_dtype="bf16", compute_efficiency=efficiency, stack="te", strategy="distributed_optimizer",
-            tp=self.tensor, sequence_parallel=True, async_tp=True, pp=self.pipeline, schedule="interleaved1f1b",
-            virtual=self.virtual,
+            tp=self.tensor, sequence_parallel=True, async_tp=True, pp=self.pipeline,
+            schedule="interleaved1f1b", virtual=self.virtual,
             batch=micro_batches, micro_batch=1, overlap_grad_reduce=True, overlap_param_gather=True,
         )  # fmt: skip
 
