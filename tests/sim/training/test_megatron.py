@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from ringside.sim.program import Call
 from ringside.sim.training.program import Writing
 from ringside.sim.training.strategies import MEGATRON
-from ringside.sim.training.zero.distributed_optimizer import DistributedOptimizer, bucket_size
+from ringside.sim.training.zero.distributed_optimizer import DistributedOptimizer, Moved, bucket_size
+from ringside.validation.questions.step_time import StepTime
 from tests.sim.training.zero_steps import SMALL, calls, job, made, pools, rank, step
 
 
@@ -114,3 +115,39 @@ def test_instances_of_the_distributed_optimizer_divide_it_within_and_sum_across(
     kinds = [one.category for one in writing.operations(0)]
     if own > 1 and shard < 8:
         assert kinds.index("reduce_scatter") < kinds.index("all_reduce") < kinds.index("all_gather")
+
+
+def test_a_stage_s_buckets_are_gathered_ahead_of_stages_behind_the_next() -> None:
+    """Of several stages on a rank the first two begin with the step, each other one with the one before."""
+    writing = job(
+        "distributed_optimizer", decoder=replace(SMALL, layers=8), pp=2, schedule="interleaved1f1b",
+        virtual=4, micro_batch=1, batch=4, overlap_grad_reduce=True, overlap_param_gather=True,
+    )  # fmt: skip
+    operations = list(writing.operations(4))
+    kinds = [one.category for one in operations]
+    computed = kinds.index("forward")
+    assert kinds[:computed].count("all_gather") == 2
+    assert kinds.count("all_gather") == 4
+
+
+def test_stages_send_parts_of_tensors_and_gather_them_with_megatron_of_2021() -> None:
+    whole, parts = (
+        StepTime(
+            model="gpt2-medium:1024", cluster="dgx-a100:1", stack=stack, strategy="megatron_ddp", tp=2, pp=4,
+            precision="fp16", dtype="fp16", batch=4, micro_batch=1,
+        ).job
+        for stack in ("te", "megatron")
+    )  # fmt: skip
+    assert [2 * one for one in parts.between_nbytes] == list(whole.between_nbytes)
+    assert whole.receives(1) == ((), ())
+    gathered = [
+        [part.collective.nbytes for made in parts.receives(stage) for part in made] for stage in range(4)
+    ]
+    nbytes = whole.between_nbytes[0]
+    assert gathered == [[nbytes], [nbytes] * 2, [nbytes] * 2, [nbytes]]
+
+
+def test_megatron_moves_gradients_and_parameters_around_its_optimizer() -> None:
+    assert Moved.by(100, 10, "float32", "bfloat16") == Moved(0, 0, 60, 400)
+    assert Moved.by(100, 10, "float16", "float16") == Moved(60, 80, 60, 200)
+    assert Moved.by(100, 100, "float32", "float32") == Moved(0, 0, 0, 400)
