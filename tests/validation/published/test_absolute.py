@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringside.sim.compute.doubt import of_others, student
+from ringside.sim.compute.doubt import ALIKE, BETWEEN, WITHIN, of_others, student
 from ringside.sim.workload.decoder import decoder
 from ringside.validation.published.training import (
     bigscience,
@@ -220,3 +220,18 @@ def test_tables_are_those_that_judge_from_a_row_or_from_none() -> None:
     assert "megatron" in with_row & without
     with pytest.raises(ValueError, match="unknown table 'ddp'"):
         training_tables(["ddp"], absolute=True)
+
+
+@pytest.mark.proof
+def test_shipped_deviations_are_those_of_all_published_steps() -> None:
+    judged = [
+        row for table in training_tables(absolute=True) for row in table.absolute() if row.part != SHOWN
+    ]
+    measured = deviations(judged)
+    assert pytest.approx(measured.between, abs=0.001) == BETWEEN
+    assert pytest.approx(measured.within, abs=0.001) == WITHIN
+    assert {key: sources for key, (sources, _) in measured.alike.items()} == {
+        key: sources for key, (sources, _) in ALIKE.items()
+    }
+    for key, (_, squares) in measured.alike.items():
+        assert ALIKE[key][1] == pytest.approx(squares, abs=0.0005), key
