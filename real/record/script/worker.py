@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy
 import torch
@@ -57,10 +57,7 @@ class Worker:
         """Write what is recorded, or why nothing is, and end: scripts catch everything, and have threads."""
         if os.getpid() == self._process:
             self._part(str(Refusal.first or error)).write(Path(self._order.result))
-        with suppress(Exception):  # the script may have closed them
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(0)
+        _leave(0)
 
     def _part(self, error: str) -> RankPart:
         part = RankPart(
@@ -90,6 +87,8 @@ class Worker:
             if not isinstance(failure, SystemExit):
                 traceback.print_exc()
                 return _of(failure, places.of(failure))
+            if failure.code and len(self._steps.marks) < 3 and not Refusal.first:
+                _leave(failure.code)
             end = f"exited with {failure.code!r}"
         count = len(self._steps.marks)
         if count < 3:
@@ -116,6 +115,16 @@ def install(order: RankOrder, observers: Iterable[Any]) -> None:
         module.install()
     shims.install(order.shims, order.without)
     limits.install(str(Path(order.result).parent))
+
+
+def _leave(code: int | str | None) -> NoReturn:
+    """End the process with what `sys.exit` was given, without the script's handlers and threads."""
+    with suppress(Exception):  # the script may have closed them
+        if isinstance(code, str):
+            sys.stderr.write(f"{code}\n")
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code & 255 if isinstance(code, int) else int(code is not None))
 
 
 def run_script(order: RankOrder) -> None:

@@ -26,8 +26,8 @@ def step():
 """
 
 REFUSED = [
-    ("step(); sys.exit(3)", "exited with 3 after 1 optimizer steps, recording needs 3"),
-    ("sys.exit('no data')", "exited with 'no data' after 0 optimizer steps, recording needs 3"),
+    ("step(); sys.exit(3)", "rank 0 exited with code 3 before it had taken 3 optimizer steps"),
+    ("sys.exit('no data')", "rank 0 exited with code 1 before it had taken 3 optimizer steps"),
     ("step(); os._exit(4)", "rank 0 exited with code 4 before it had taken 3 optimizer steps"),
     ("os.kill(os.getppid(), signal.SIGTERM); time.sleep(60)", "rank 0 exited with code 143 before"),
     ("raise KeyError('first\\nsecond')", "script.py:10: KeyError: 'first"),
@@ -116,6 +116,12 @@ def left(marker):
 
 def ask(file, timeout=200.0):
     return ScriptRecording(command=[str(file)], ranks=1, timeout=timeout).ask()
+
+
+@pytest.mark.slow
+def test_a_script_that_gives_up_says_why(written):
+    with pytest.raises(RecordingError, match="steps\n--- rank 0 wrote:\nreading\nno data$"):
+        ask(written(BEGIN + "print('reading'); sys.exit('no data')", "script.py"))
 
 
 @pytest.mark.parametrize(("lines", "says"), slow_or_proof(REFUSED))
