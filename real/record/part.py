@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -72,13 +73,28 @@ class ShardedExtent(NamedTuple):
         return max(0, min(size, self.extent - place * size))
 
 
+class FlatShards(NamedTuple):
+    """Parameters of these elements laid end to end, and cut among ranks: a shard has parts of some."""
+
+    laid: tuple[int, ...]
+    among: int
+
+    def of(self, place: int) -> tuple[tuple[int, int], ...]:
+        """Return the elements of each parameter that a shard has a part of, by the parameter's number."""
+        size = -(-sum(self.laid) // self.among)
+        ends = accumulate(self.laid, initial=-place * size)
+        parts = (min(size, end) - max(0, begin) for begin, end in pairwise(ends))
+        return tuple((number, elements) for number, elements in enumerate(parts) if elements > 0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankPart:
     """What a rank recorded: its step with the groups in it, or in ``error`` why there is none.
 
     ``steps`` are the optimizer steps that the script took, ``period`` those of the recorded step, ``posted``
     the entries that it had before any were fused. ``samples`` are those of a step of all ranks, None if it
-    does not say. ``uneven`` are tensors cut into unequal shards, one for each rank of a group.
+    does not say. ``uneven`` are tensors cut into unequal shards, one for each rank of a group, and flat ones
+    whose shards have other parts.
     """
 
     rank: int
@@ -88,7 +104,7 @@ class RankPart:
     posted: int = 0
     recorded: RecordedRank | None = None
     groups: tuple[RecordedGroup, ...] = ()
-    uneven: tuple[ShardedExtent, ...] = ()
+    uneven: tuple[ShardedExtent | FlatShards, ...] = ()
     samples: int | None = None
     notes: tuple[str, ...] = ()
     error: str = ""

@@ -2,14 +2,15 @@
 
 Without messages all ranks do the same. With messages, a rank's part is up to its place in the groups through
 which messages go: its stage of a pipeline, its place in a ring. Where tensors are cut into chunks of unequal
-size, it is up to the sizes of its own: full, smaller or none. One rank of each part is recorded, and one
+size, it is up to the sizes of its own: full, smaller or none. Where parameters are laid end to end and then
+cut, it is up to the parts of them that it has. One rank of each part is recorded, and one
 more to check.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ringside.real.record.part import RankPart, ShardedExtent
+from ringside.real.record.part import FlatShards, RankPart, ShardedExtent
 from ringside.sim.recorded.job import (
     Action,
     Entry,
@@ -27,7 +28,10 @@ FEW = 16
 
 
 Places = Mapping[int, int]
-"""Places of ranks in their groups, or sizes of their chunks."""
+"""Places of ranks in their groups."""
+
+Shares = Mapping[int, Hashable]
+"""What sets ranks apart, such as their places or the sizes of their chunks."""
 
 
 def roles(parts: Mapping[int, RankPart], ranks: int) -> dict[int, tuple[int, ...]] | None:
@@ -42,17 +46,17 @@ def roles(parts: Mapping[int, RankPart], ranks: int) -> dict[int, tuple[int, ...
     return dict(sorted(alike.items()))
 
 
-def _split(ranks: Iterable[int], by: Sequence[Places]) -> list[tuple[int, ...]]:
-    """Group ranks that have the same place in all of ``by``."""
-    same: dict[tuple[int, ...], list[int]] = {}
+def _split(ranks: Iterable[int], by: Sequence[Shares]) -> list[tuple[int, ...]]:
+    """Group ranks that have the same share in all of ``by``."""
+    same: dict[tuple[Hashable, ...], list[int]] = {}
     for rank in ranks:
         same.setdefault(tuple(one.get(rank, -1) for one in by), []).append(rank)
     return [tuple(own) for own in same.values()]
 
 
-def _sizes(parts: Iterable[RankPart]) -> list[Places]:
+def _sizes(parts: Iterable[RankPart]) -> list[Shares]:
     """Return the sizes of ranks' chunks, where they are not equal: in every group that may have had them."""
-    cut: dict[tuple[ShardedExtent, tuple[tuple[int, ...], ...]], Places] = {}
+    cut: dict[tuple[ShardedExtent | FlatShards, tuple[tuple[int, ...], ...]], Shares] = {}
     for part in parts:
         for group in part.groups:
             members = len(group.of(part.rank) or ())

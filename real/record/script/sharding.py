@@ -11,20 +11,21 @@ from typing import Any, NamedTuple, overload
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp._flat_param import FlatParamHandle
 from torch.distributed.fsdp._fully_shard import _fsdp_common
 from torch.distributed.tensor import _sharding_prop, placement_types
 from torch.distributed.tensor._op_schema import OpStrategy
 from torch.distributed.tensor._ops import utils
 from torch.distributed.tensor._random import OffsetBasedRNGTracker
 
-from ringside.real.record.part import ShardedExtent
+from ringside.real.record.part import FlatShards, ShardedExtent
 from ringside.real.record.script.patches import everywhere
 
 _FLAG = "_propagate_use_strided_shard_flag"
 """The function that tells strategies how strided shards are ordered."""
 
-uneven: dict[ShardedExtent, None] = {}
-"""All chunks of unequal size so far, in order."""
+uneven: dict[ShardedExtent | FlatShards, None] = {}
+"""All chunks of unequal size so far, and flat parameters, in order."""
 
 
 def install() -> None:
@@ -35,6 +36,8 @@ def install() -> None:
     strided.local_shard_size_and_offset = once(strided.local_shard_size_and_offset)
     plain.local_shard_size_and_offset = staticmethod(_seen(plain.local_shard_size_and_offset))
     plain._split_tensor = _seen_of_tensor(plain._split_tensor)
+    handles: Any = FlatParamHandle
+    handles.shard = _seen_of_handle(handles.shard)
     meshes: Any = DeviceMesh
     meshes._concatenate = staticmethod(_of_each(meshes._concatenate))
     random: Any = OffsetBasedRNGTracker
@@ -149,6 +152,18 @@ def _seen_of_tensor(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(self, tensor, num_chunks, *args, **kwargs)
 
     return of_tensor
+
+
+def _seen_of_handle(shard: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what shards a flat parameter: where optimizers see the parameters in it, by their parts."""
+
+    @wraps(shard)
+    def of_handle(self: Any) -> None:
+        if self._use_orig_params and self.uses_sharded_strategy:
+            uneven[FlatShards(tuple(self.flat_param._numels_with_padding), self.world_size)] = None
+        shard(self)
+
+    return of_handle
 
 
 def once(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -40,6 +40,8 @@ def test_a_chunk_is_that_of_all_chunks_that_pytorch_makes(shape):
             ("tensor.py sharded 50", 8, [0, 6]),
             ("fsdp2.py", 10, [0, 9]),
             ("fsdp2.py 2", 10, [0, 4]),
+            ("fsdp1.py decay", 16, [0, 7, 8, 9, 15]),  # parts of two matrices, and of biases
+            ("decoder.py fsdp1", 16, [*range(9), 10, 11, 15]),
         ]
     ),
 )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ringside.real.record import job as jobs
-from ringside.real.record.part import RankPart, ShardedExtent
+from ringside.real.record.part import FlatShards, RankPart, ShardedExtent
 from ringside.real.record.processes import RecordingError, environment
 from ringside.real.record.roles import difference, roles
 from ringside.sim.recorded.job import (
@@ -61,6 +61,14 @@ def test_each_stage_of_a_pipeline_is_a_role(group):
 def test_ranks_with_smaller_or_empty_chunks_have_roles_of_their_own(chunks, sizes, expected):
     assert [chunks.of(place) for place in range(chunks.among)] == sizes
     assert roles({0: part(0, product(), uneven=(chunks,))}, 8) == expected
+
+
+def test_parts_of_parameters_in_a_flat_one_are_roles_of_their_own():
+    flat = FlatShards((20, 8, 4), 8)
+    assert [flat.of(place) for place in (0, 4, 5, 6, 7)] == [*[((0, 4),)] * 2, *[((1, 4),)] * 2, ((2, 4),)]
+    assert roles({0: part(0, product(), uneven=(flat,))}, 8) == {0: (0, 1, 2, 3, 4), 5: (5, 6), 7: (7,)}
+    assert FlatShards((20, 8, 4), 4).of(2) == ((0, 4), (1, 4))
+    assert FlatShards((2, 1, 4), 3).of(0) == ((0, 2), (1, 1))
 
 
 def test_chunks_of_a_stage_are_no_matter_of_others():

@@ -1,6 +1,7 @@
-"""FullyShardedDataParallel that wraps each layer."""
+"""FullyShardedDataParallel that wraps each layer: ``fsdp1.py [decay]``, which spares biases weight decay."""
 
 import os
+import sys
 
 import torch
 import torch.distributed as dist
@@ -26,7 +27,15 @@ model = FullyShardedDataParallel(
     model, auto_wrap_policy=ModuleWrapPolicy({Layer}), device_id=torch.device("cuda", local),
     sync_module_states=True, use_orig_params=True,
 )  # fmt: skip
-optimizer = torch.optim.AdamW(model.parameters())
+parameters = model.parameters()
+if "decay" in sys.argv:
+    named = dict(model.named_parameters())
+    groups = ([name for name in named if name.endswith("bias") is spared] for spared in (False, True))
+    parameters = [
+        {"params": [named[name] for name in names], "weight_decay": decay}
+        for names, decay in zip(groups, (0.1, 0.0), strict=True)
+    ]
+optimizer = torch.optim.AdamW(parameters)
 for _ in range(5):
     model(torch.randn(4, 64, device="cuda")).pow(2).mean().backward()
     model.clip_grad_norm_(1.0)
