@@ -105,8 +105,14 @@ def kernels(operator: Operator) -> tuple[OperatorKernel, ...]:
     if "batch_norm" in name and operator.inputs and len(operator.inputs[0].shape) == 4:
         return (_normalization(operator),)
     nbytes = moved_nbytes(operator)
-    many = name.startswith(("_foreach_", "_fused_"))
+    many = is_of_lists(operator)
     return (Streaming(nbytes, ceil(len(operator.inputs) / A_LAUNCH) if many else 1),) if nbytes else ()
+
+
+def is_of_lists(operator: Operator) -> bool:
+    """Return whether an operator does the same to each of many tensors, as those of optimizers do."""
+    name = short_name(operator)
+    return name.startswith("_foreach_") or (name.startswith("_fused_") and name.endswith("_"))
 
 
 def products(operator: Operator) -> tuple[Gemm | Flash | Convolution, ...]:

@@ -1,41 +1,38 @@
 """A recorded job on other numbers of ranks, where its recording determines everything that changes.
 
-Every rank is taken to do what it was recorded doing, on data of its own. Groups along one dimension of the
-ranks grow, those within blocks of ranks stay. What grown groups reduce or broadcast is the same. What they
-gather and scatter is a whole, sharded among more: it stays, and its shards shrink. That they are shards of
-the parameters is told by two sums: what a step scatters are the gradients of all parameters that ranks hold,
-each once, and each gather has the elements of such a scatter.
+Every rank is taken to do what it was recorded doing, on data of its own, so that one dimension of the ranks
+grows. What groups along it reduce or broadcast is the same. What they gather and scatter is a whole, sharded
+among more: it stays, and its shards shrink. That they are shards of the parameters is told by two sums: what
+a step scatters are the gradients of all parameters that ranks hold, each once, and each gather has the
+elements of such a scatter.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import isclose
 
 from ringside.sim.program.groups import MAX_RANKS
 from ringside.sim.recorded.job import (
     Action,
-    Entry,
     GroupCall,
     JobFileError,
-    Operator,
     PeerMessage,
-    RecordedGroup,
     RecordedJob,
     RecordedRank,
-    Shaped,
     itemsize,
 )
-from ringside.sim.recorded.kernels import short_name
+from ringside.sim.recorded.mesh import Dimension, apart, dimension_of_replicas
+from ringside.sim.recorded.shards import sharded
 from ringside.sim.recorded.sound import check_job, title
-
-SHARDED_POOLS = ("parameters", "gradients", "optimizer")
-"""Pools of shards where parameters are sharded."""
 
 SAME = ("all_reduce", "broadcast", "reduce")
 """Collectives whose bytes do not depend on the number of ranks."""
 
 ROUNDING = 0.01
 """Share by which held bytes may differ from those of parameters: allocations are rounded."""
+
+NUMBERS = 1024
+"""Bytes up to which what a rank gives to be gathered is taken for numbers about it, such as its times."""
 
 
 def on_ranks(job: RecordedJob, ranks: int) -> RecordedJob:
@@ -45,147 +42,129 @@ def on_ranks(job: RecordedJob, ranks: int) -> RecordedJob:
     if not 1 <= ranks <= MAX_RANKS:
         raise JobFileError(f"{title(job)} on {ranks} ranks; write 1 to {MAX_RANKS}")
     check_job(job)
-    reason = next((reason for one in job.recorded for reason in _reasons(job, one, ranks)), None)
+    reason, along = "", dimension_of_replicas(job)
+    if along is None:
+        reason = "along no dimension of its ranks do all the same without messages"
+    elif ranks % (others := job.ranks // along.size):
+        reason = f"{ranks} ranks are no multiple of {others}, of which each does other things"
+    else:
+        growth = _Growth(job, along, ranks // others)
+        reason = next((reason for one in job.recorded for reason in growth.reasons(one)), "")
     if reason:
         raise JobFileError(
             f"{title(job)} was recorded on {job.ranks} ranks: {reason}; record it on {ranks} ranks"
         )
-    apart = {one.rank for one in job.recorded if one.alike == (one.rank,)} if len(job.recorded) > 1 else set()
-    others = tuple(rank for rank in range(ranks) if rank not in apart)
-    samples = None if job.samples is None else job.samples * ranks // job.ranks
-    said = f"recorded on {job.ranks} ranks; each of {ranks} is taken to do the same on data of its own"
-    return replace(
-        job, ranks=ranks, samples=samples, notes=(*job.notes, said),
-        groups=tuple(_resized(group, job.ranks, ranks) for group in job.groups if _kind(group, job.ranks)),
-        recorded=tuple(
-            _resized_rank(job, replace(one, alike=one.alike if one.rank in apart else others), ranks)
-            for one in job.recorded
-        ),
-    )  # fmt: skip
+    return growth.job_there()
 
 
-def _resized_rank(job: RecordedJob, one: RecordedRank, ranks: int) -> RecordedRank:
-    return _sharded(one, job.ranks / ranks) if _sharing(job, one) else one
+@dataclass(frozen=True)
+class _Growth:
+    """A job whose ranks grow along a dimension to another size."""
 
+    job: RecordedJob
+    along: Dimension
+    size: int
+    _counts: dict[str, int] = field(init=False, repr=False)
+    """The ranks of each group that grows."""
 
-def _reasons(job: RecordedJob, one: RecordedRank, ranks: int) -> Iterator[str]:
-    """Yield why a rank of a job cannot be rewritten."""
-    if len(job.recorded) > 2 or sum(len(other.alike) > 1 for other in job.recorded) > 1:
-        yield f"they have {len(job.recorded)} roles"
-        return
-    if one.rank >= ranks:
-        yield f"rank {one.rank} stands for them"
-    if any(isinstance(action, PeerMessage) for action in one.actions):
-        yield "they send messages to one another"
-    kinds = {group.name: _kind(group, job.ranks) for group in job.groups}
-    calls = [action for action in one.actions if isinstance(action, GroupCall)]
-    for name in dict.fromkeys(call.group for call in calls):
-        kind = kinds[name]
-        if kind is None:
-            yield f"group {name} is neither of neighbours nor of ranks at equal distances"
-        elif ranks % kind[1]:
-            yield f"{ranks} ranks are no multiple of {kind[1]}, for group {name}"
-    grown = [call for call in calls if (kinds[call.group] or ("",))[0] == "grows"]
-    roots = {(call.group, call.root) for call in grown if call.root is not None}
-    if len(roots) > len({group for group, _ in roots}):
-        yield "several ranks are roots, so there may be as many as ranks"
-    if any(root >= ranks for _, root in roots if root is not None):
-        yield "a root is none of fewer ranks"
-    other = next(
-        (one for one in grown if one.collective not in (*SAME, "all_gather", "reduce_scatter")), None
-    )
-    if other:
-        yield f"the bytes of {other.name} in group {other.group} depend on the number of ranks"
-    yield from _unsharded(job, one, ranks)
+    def __post_init__(self) -> None:
+        counts = {group.name: len(group.partition[0]) for group in self.job.groups if self.along.spans(group)}
+        object.__setattr__(self, "_counts", counts)
 
+    def job_there(self) -> RecordedJob:
+        """Return the job on its ranks there."""
+        job, along = self.job, self.along
+        ranks = job.ranks // along.size * self.size
+        groups = [one for one in job.groups if one.name in self._counts or along.repeats(one)]
+        said = f"recorded on {job.ranks} ranks; each of {ranks} is taken to do the same on data of its own"
+        grown = ", ".join(sorted({call.group for one in job.recorded for call in self._grown(one)}))
+        return replace(
+            job, ranks=ranks, notes=(*job.notes, f"{said}, along {grown or 'all'}"),
+            samples=None if job.samples is None else job.samples * ranks // job.ranks,
+            groups=tuple(along.resized(group, self.size) for group in groups),
+            recorded=tuple(map(self._rank, job.recorded)),
+        )  # fmt: skip
 
-def _unsharded(job: RecordedJob, one: RecordedRank, ranks: int) -> Iterator[str]:
-    """Yield why gathers and scatters cannot be those of sharded parameters."""
-    sharing = _sharing(job, one)
-    if not sharing:
-        return
-    if len({call.group for call in sharing}) > 1:
-        yield "parameters are sharded in several groups that grow"
-        return
-    count = len(next(group for group in job.groups if group.name == sharing[0].group).of(one.rank) or ())
-    scattered = {_elements(call) for call in sharing if call.collective == "reduce_scatter"}
-    for call in sharing:
-        if _elements(call) not in scattered:
-            yield f"{call.name} of {call.nbytes} bytes in group {call.group} may be more on more ranks"
-        if _elements(call) % (count * ranks // job.ranks):
-            yield f"{call.name} of {call.nbytes} bytes in group {call.group} is padded for other ranks"
-    whole = sum(
-        _elements(action)
-        for entry in one.entries
-        if isinstance(action := one.actions[entry.action], GroupCall)
-        and action.collective == "reduce_scatter" and action.group == sharing[0].group
-    )  # fmt: skip
-    held = one.held.get("parameters", 0) * count
-    if not any(isclose(held, whole * nbytes, rel_tol=ROUNDING) for nbytes in (2, 4)):
-        yield "what a step scatters are not the gradients of all parameters that a rank holds"
+    def _rank(self, one: RecordedRank) -> RecordedRank:
+        sharing = self._sharing(one)
+        own = sharded(one, sharing, self.along.size / self.size) if sharing else one
+        rank, alone = self._moved(one.rank), apart(self.job, self.along)
+        alike = {rank}
+        if one.rank not in alone:
+            alike = self.along.resized_ranks(one.alike, self.size) - set(map(self._moved, alone))
+        actions = tuple(map(self._action, own.actions))
+        return replace(own, rank=rank, alike=tuple(sorted(alike)), actions=actions)
 
+    def _action(self, action: Action) -> Action:
+        if isinstance(action, PeerMessage):
+            return replace(action, peer=self._moved(action.peer))
+        if isinstance(action, GroupCall) and action.root is not None:
+            return replace(action, root=self._moved(action.root))
+        if isinstance(action, GroupCall) and self._is_of_numbers(action):
+            return replace(action, nbytes=action.nbytes * self.size // self.along.size)
+        return action
 
-def _sharing(job: RecordedJob, one: RecordedRank) -> list[GroupCall]:
-    """Return the distinct gathers and scatters of groups that grow."""
-    growing = {group.name for group in job.groups if (_kind(group, job.ranks) or ("",))[0] == "grows"}
-    return [
-        action
-        for action in one.actions
-        if isinstance(action, GroupCall) and action.group in growing and action.collective not in SAME
-    ]
+    def _moved(self, rank: int) -> int:
+        return self.along.moved(rank, self.size)
+
+    def reasons(self, one: RecordedRank) -> Iterator[str]:
+        """Yield why a rank cannot be rewritten."""
+        if self.along.place(one.rank) >= self.size:
+            yield f"rank {one.rank} stands for others"
+        grown = self._grown(one)
+        roots = {(call.group, call.root) for call in grown if call.root is not None}
+        if len(roots) > len({group for group, _ in roots}):
+            yield "several ranks are roots, so there may be as many as ranks"
+        if any(self.along.place(root) >= self.size for _, root in roots if root is not None):
+            yield "a root is none of fewer ranks"
+        other = next(
+            (one for one in grown if one.collective not in (*SAME, "all_gather", "reduce_scatter")), None
+        )
+        if other:
+            yield f"the bytes of {other.name} in group {other.group} depend on the number of ranks"
+        yield from self._unsharded(one)
+
+    def _unsharded(self, one: RecordedRank) -> Iterator[str]:
+        """Yield why gathers and scatters cannot be those of sharded parameters."""
+        sharing = self._sharing(one)
+        if not sharing:
+            return
+        if len({call.group for call in sharing}) > 1:
+            yield "parameters are sharded in several groups that grow"
+            return
+        group = sharing[0].group
+        count = self._counts[group]
+        scattered = {_elements(call) for call in sharing if call.collective == "reduce_scatter"}
+        for call in sharing:
+            if _elements(call) not in scattered:
+                yield f"{call.name} of {call.nbytes} bytes in group {group} may be more on more ranks"
+            if _elements(call) % (count // self.along.size * self.size):
+                yield f"{call.name} of {call.nbytes} bytes in group {group} is padded for other ranks"
+        whole = sum(
+            _elements(action)
+            for entry in one.entries
+            if isinstance(action := one.actions[entry.action], GroupCall)
+            and action.collective == "reduce_scatter" and action.group == group
+        )  # fmt: skip
+        held = one.held.get("parameters", 0) * count
+        if not any(isclose(held, whole * nbytes, rel_tol=ROUNDING) for nbytes in (2, 4)):
+            yield "what a step scatters are not the gradients of all parameters that a rank holds"
+
+    def _sharing(self, one: RecordedRank) -> list[GroupCall]:
+        """Return the distinct gathers and scatters of groups that grow, but for those of numbers."""
+        return [
+            call for call in self._grown(one) if call.collective not in SAME and not self._is_of_numbers(call)
+        ]
+
+    def _grown(self, one: RecordedRank) -> list[GroupCall]:
+        """Return the distinct calls of groups that grow."""
+        calls = (action for action in one.actions if isinstance(action, GroupCall))
+        return [call for call in calls if call.group in self._counts]
+
+    def _is_of_numbers(self, call: GroupCall) -> bool:
+        """Return whether a call gathers a few numbers of each rank, of which there are more on more ranks."""
+        return call.collective == "all_gather" and call.nbytes <= NUMBERS * self._counts.get(call.group, 0)
 
 
 def _elements(call: GroupCall) -> int:
     return call.nbytes // itemsize(call.dtype)
-
-
-def _kind(group: RecordedGroup, ranks: int) -> tuple[str, int] | None:
-    """Return whether a group ``grows``, with the distance of its ranks, or ``stays``, with its size."""
-    count = len(group.partition)
-    strided = all(part == tuple(range(first, ranks, count)) for first, part in enumerate(group.partition))
-    if strided and (count < ranks or ranks == 1):
-        return "grows", count
-    size = ranks // count
-    blocks = [tuple(range(first, first + size)) for first in range(0, ranks, size)] if size else []
-    return ("stays", size) if list(group.partition) == blocks else None
-
-
-def _resized(group: RecordedGroup, before: int, ranks: int) -> RecordedGroup:
-    kind = _kind(group, before)
-    assert kind is not None
-    grows, number = kind[0] == "grows", kind[1]
-    partition = (
-        [tuple(range(first, ranks, number)) for first in range(number)]
-        if grows
-        else [tuple(range(first, first + number)) for first in range(0, ranks, number)]
-    )
-    return replace(group, partition=tuple(partition))
-
-
-def _sharded(one: RecordedRank, ratio: float) -> RecordedRank:
-    """Return a rank whose shards are ``ratio`` times as large."""
-
-    def resized(pool: str, nbytes: int) -> int:
-        return round(nbytes * ratio) if pool in SHARDED_POOLS else nbytes
-
-    def entry(own: Entry) -> Entry:
-        return replace(own, memory=tuple((pool, resized(pool, nbytes)) for pool, nbytes in own.memory))
-
-    return replace(
-        one, held={pool: resized(pool, nbytes) for pool, nbytes in one.held.items()},
-        actions=tuple(_of_shards(action, ratio) for action in one.actions),
-        entries=tuple(map(entry, one.entries)),
-    )  # fmt: skip
-
-
-def _of_shards(action: Action, ratio: float) -> Action:
-    """Return an operator on lists of shards with smaller ones; other actions use whole tensors."""
-    if not (isinstance(action, Operator) and short_name(action).startswith(("_foreach_", "_fused_"))):
-        return action
-
-    def smaller(tensor: Shaped) -> Shaped:
-        rows = tuple(max(1, round(extent * ratio)) for extent in tensor.shape[:1])
-        return replace(tensor, shape=(*rows, *tensor.shape[1:]))
-
-    inputs, outputs = (tuple(map(smaller, tensors)) for tensors in (action.inputs, action.outputs))
-    return replace(action, inputs=inputs, outputs=outputs)

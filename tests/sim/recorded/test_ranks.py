@@ -4,9 +4,19 @@ from dataclasses import replace
 
 import pytest
 
+from ringside.sim.program.check import PROVED, check
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.recorded.file import read_job
-from ringside.sim.recorded.job import Entry, GroupCall, HostWait, JobFileError, RecordedGroup, RecordedJob
+from ringside.sim.recorded.job import (
+    Entry,
+    GroupCall,
+    HostWait,
+    JobFileError,
+    PeerMessage,
+    RecordedGroup,
+    RecordedJob,
+)
+from ringside.sim.recorded.program import Playing
 from ringside.sim.recorded.ranks import on_ranks
 from ringside.sim.recorded.step import RecordedTraining
 from ringside.sim.training.parallel import simulate_parallel
@@ -25,10 +35,12 @@ def test_sharded_parameters_are_those_of_a_recording_there(tp: int, ranks: int) 
     assert "recorded on 64 ranks" in there.notes[0]
 
 
-@pytest.mark.parametrize("layout", [{"micro_batch": 1}, {"micro_batch": 1, "tp": 4}], ids=str)
+@pytest.mark.parametrize("layout", [{}, {"tp": 4}, {"pp": 2}, {"pp": 2, "tp": 4}], ids=str)
 def test_replicas_are_those_of_a_strategy_there(layout: dict[str, int]) -> None:
     def question(cluster: str) -> StepTime:
-        return StepTime(model="gpt2:128", cluster=cluster, batch=2, spread=0.0, contention=0.0, **layout)
+        return StepTime(
+            model="gpt2:128", cluster=cluster, batch=2, micro_batch=1, spread=0.0, contention=0.0, **layout
+        )
 
     small, large = question("dgx-h100:2"), question("dgx-h100:4")
     writing = Writing(small.job)
@@ -61,7 +73,35 @@ def test_a_rank_that_is_apart_stays_so(tp: int) -> None:
     assert replace(on_ranks(logging(64), 256), notes=()) == logging(256)
 
 
-def calling(*calls: GroupCall, group: tuple[tuple[int, ...], ...] | None = None) -> RecordedJob:
+def test_stages_of_a_pipeline_grow_by_their_replicas() -> None:
+    job = read_job(PIPELINE)
+    there = on_ranks(job, 8)
+    assert [one.partition for one in there.groups] == [
+        (tuple(range(8)),), ((0, 1, 2, 3), (4, 5, 6, 7)), ((0, 4), (1, 5), (2, 6), (3, 7)),
+    ]  # fmt: skip
+    assert [(one.rank, one.alike) for one in there.recorded] == [(0, (0, 1, 2, 3)), (4, (4, 5, 6, 7))]
+    messages = [action for one in there.recorded for action in one.actions if isinstance(action, PeerMessage)]
+    assert [one.peer for one in messages] == [4, 4, 0, 0]
+    assert [one.actions[-1].root for one in there.recorded] == [1, 4]
+    assert check(Playing(there).program()).verdict == PROVED
+    assert replace(on_ranks(there, 4), notes=job.notes) == job
+
+
+def test_a_rank_apart_may_be_in_one_stage_of_several() -> None:
+    job = on_ranks(read_job(PIPELINE), 8)
+    first, second = job.recorded
+    own = tuple(replace(one, peer=1) if isinstance(one, PeerMessage) else one for one in second.actions)
+    apart = (replace(second, alike=(4,)), replace(second, rank=5, alike=(5, 6, 7), actions=own))
+    there = on_ranks(replace(job, recorded=(first, *apart)), 12)
+    assert [one.alike for one in there.recorded] == [tuple(range(6)), (6,), (7, 8, 9, 10, 11)]
+
+
+def test_gathers_of_numbers_have_those_of_every_rank() -> None:
+    there = on_ranks(calling(call("all_gather", 16 * 24)), 64)
+    assert there.recorded[0].actions[0].nbytes == 64 * 24
+
+
+def calling(*calls: GroupCall | PeerMessage, group: tuple[tuple[int, ...], ...] | None = None) -> RecordedJob:
     job = read_job(DDP)
     (one,) = job.recorded
     groups = job.groups if group is None else (RecordedGroup("world", group),)
@@ -78,14 +118,15 @@ ODD = (tuple(range(3)), tuple(range(3, 16)))
 @pytest.mark.parametrize(
     ("job", "ranks", "reason"),
     [
-        (read_job(PIPELINE), 8, "have 2 roles"),
+        (calling(PeerMessage("world", 1, 64, is_send=True)), 32, "along no dimension"),
+        (read_job(PIPELINE), 7, "no multiple of 2"),
         (calling(call("all_to_all")), 32, "depend on the number of ranks"),
-        (calling(call("all_gather")), 32, "may be more on more ranks"),
+        (calling(call("all_gather", 16 * 2048)), 32, "may be more on more ranks"),
         (calling(call("reduce_scatter", 4 * 30)), 32, "is padded"),
         (calling(call("reduce_scatter")), 32, "not the gradients of all parameters"),
         (calling(call("broadcast", root=0), call("broadcast", root=1)), 32, "several ranks are roots"),
         (calling(call("broadcast", root=9)), 8, "none of fewer ranks"),
-        (calling(group=ODD), 32, "neither of neighbours"),
+        (calling(group=ODD), 32, "along no dimension"),
         (decoder(64, tp=8, layers=1, per_layer=40), 100, "no multiple of 8"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
