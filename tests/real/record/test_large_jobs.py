@@ -1,11 +1,13 @@
 """Jobs of thousands of ranks: what recording them costs is up to the script, not to the ranks."""
 
 import resource
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ringside.real.questions.recording import ScriptRecording
+from ringside.sim.recorded.ranks import on_ranks
 from tests.tiers import slow_or_proof
 
 WIDTH = 8192
@@ -58,6 +60,36 @@ def test_ranks_with_uneven_shards_are_recorded_as_if_each_were(case, ranks, role
     for one in of_all.recorded:
         role = by_rank[of_roles.representatives[one.rank]]
         assert (role.actions, role.entries, role.held) == (one.actions, one.entries, one.held)
+
+
+@pytest.mark.parametrize(
+    ("few", "many"),
+    slow_or_proof(
+        [
+            (("fsdp2.py 2", 4), ("fsdp2.py 4", 8)),  # two of each replica
+            (("ddp.py", 2), ("ddp.py", 8)),
+            (("pipeline.py 2", 4), ("pipeline.py 4", 8)),
+        ]
+    ),
+)
+def test_a_job_on_more_ranks_is_what_is_recorded_there(few, many):
+    first, second = (
+        ScriptRecording(
+            command=[str(SCRIPT.with_name(script)), *arguments], ranks=ranks, nodes=1, timeout=280.0
+        ).ask().job
+        for (script, *arguments), ranks in ((words.split(), ranks) for words, ranks in (few, many))
+    )  # fmt: skip
+    there = on_ranks(first, second.ranks)
+    assert list(map(without_peers, there.recorded)) == list(map(without_peers, second.recorded))
+    assert {one.name: sorted(one.partition) for one in there.groups} == {
+        one.name: sorted(one.partition) for one in second.groups
+    }
+
+
+def without_peers(one):
+    """Return a rank with lanes of messages called by their group alone."""
+    entries = tuple(replace(entry, lane=entry.lane.partition(":")[0]) for entry in one.entries)
+    return replace(one, entries=entries)
 
 
 def recorded(ranks):

@@ -12,9 +12,11 @@ from ringside.sim.recorded.job import (
     GroupCall,
     HostWait,
     JobFileError,
+    Operator,
     PeerMessage,
     RecordedGroup,
     RecordedJob,
+    Shaped,
 )
 from ringside.sim.recorded.program import Playing
 from ringside.sim.recorded.ranks import on_ranks
@@ -94,6 +96,32 @@ def test_a_rank_apart_may_be_in_one_stage_of_several() -> None:
     apart = (replace(second, alike=(4,)), replace(second, rank=5, alike=(5, 6, 7), actions=own))
     there = on_ranks(replace(job, recorded=(first, *apart)), 12)
     assert [one.alike for one in there.recorded] == [tuple(range(6)), (6,), (7, 8, 9, 10, 11)]
+
+
+def test_buffers_of_whole_gradients_and_norms_keep_their_sizes() -> None:
+    job = decoder(64, layers=2, per_layer=40)
+    (one,) = job.recorded
+    (scatter,) = (
+        action
+        for action in one.actions
+        if isinstance(action, GroupCall) and action.collective == "reduce_scatter"
+    )
+    buffer = -(-scatter.nbytes // 512) * 512
+    norm = Operator("aten._fused_rms_norm", (Shaped((64, 8), "bfloat16"), Shaped((8,), "bfloat16")))
+    number, changes = len(one.actions), (buffer, 6400, -buffer, -6400 - buffer, -6400)
+    entries = [
+        Entry(number, memory=(("gradients", change),)) for change in (*changes[:2], buffer, *changes[2:])
+    ]
+    there = on_ranks(
+        replace(
+            job, recorded=(replace(one, actions=(*one.actions, norm), entries=(*one.entries, *entries)),)
+        ),
+        128,
+    ).recorded[0]  # fmt: skip
+    assert there.actions[number] == norm
+    assert [entry.memory[0][1] for entry in there.entries[len(one.entries) :]] == [
+        buffer, 3200, buffer, -buffer, -3200 - buffer, -3200,
+    ]  # fmt: skip
 
 
 def test_gathers_of_numbers_have_those_of_every_rank() -> None:
