@@ -1,4 +1,4 @@
-"""The dimension of a recorded job's ranks that may grow: along it all do the same, on data of their own."""
+"""The dimensions of a recorded job's ranks, and along which of them all ranks do the same."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -50,6 +50,10 @@ class Dimension:
             set(Counter(map(self._line, part)).values()) == {self.size} for part in group.partition if part
         )
 
+    def spanning(self, groups: Iterable[RecordedGroup]) -> dict[str, int]:
+        """Return the sizes of the groups that span the dimension, by their names."""
+        return {group.name: len(group.partition[0]) for group in groups if self.spans(group)}
+
     def repeats(self, group: RecordedGroup) -> bool:
         """Return whether a group's parts are within a place, and the same at every place."""
         places: dict[tuple[_Line, ...], set[int]] = defaultdict(set)
@@ -74,15 +78,9 @@ class Dimension:
         return {self._rank(line, place, size) for line in self.lines(ranks) for place in range(size)}
 
 
-def dimension_of_replicas(job: RecordedJob) -> Dimension | None:
-    """Return the outermost dimension along which ranks do the same and send nothing; None without one."""
-    called = {
-        action.group
-        for one in job.recorded
-        for action in one.actions
-        if isinstance(action, GroupCall | PeerMessage)
-    }
-    used = [group for group in job.groups if group.name in called]
+def silent_dimensions(job: RecordedJob) -> Iterator[Dimension]:
+    """Yield the dimensions along which ranks do the same and send nothing, the outermost first."""
+    used = called_groups(job)
     messages = [
         (one.rank, action.peer)
         for one in job.recorded
@@ -95,8 +93,14 @@ def dimension_of_replicas(job: RecordedJob) -> Dimension | None:
             and _alike_along(job, candidate)
             and all(candidate.spans(group) or candidate.repeats(group) for group in used)
         ):
-            return candidate
-    return None
+            yield candidate
+
+
+def called_groups(job: RecordedJob) -> list[RecordedGroup]:
+    """Return the groups whose ranks exchange anything in the step."""
+    actions = chain.from_iterable(one.actions for one in job.recorded)
+    called = {action.group for action in actions if isinstance(action, GroupCall | PeerMessage)}
+    return [group for group in job.groups if group.name in called]
 
 
 def _candidates(groups: Iterable[RecordedGroup], ranks: int) -> Iterator[Dimension]:

@@ -1,10 +1,10 @@
 """A recorded job on other numbers of ranks, where its recording determines everything that changes.
 
 Every rank is taken to do what it was recorded doing, on data of its own, so that one dimension of the ranks
-grows. What groups along it reduce or broadcast is the same. What they gather and scatter is a whole, sharded
-among more: it stays, and its shards shrink. That they are shards of the parameters is told by two sums: what
-a step scatters are the gradients of all parameters that ranks hold, each once, and each gather has the
-elements of such a scatter.
+grows: one along which they reduce their gradients. What groups along it reduce or broadcast is the same. What
+they gather and scatter is a whole, sharded among more: it stays, and its shards shrink. That they are shards
+of the parameters is told by two sums: what a step scatters are the gradients of all parameters that ranks
+hold, each once, and each gather has the elements of such a scatter.
 """
 
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import isclose
 
 from ringside.sim.program.groups import MAX_RANKS
+from ringside.sim.recorded.gradients import PARAMETER, ROUNDING, are_reduced, elements
 from ringside.sim.recorded.job import (
     Action,
     GroupCall,
@@ -19,17 +20,13 @@ from ringside.sim.recorded.job import (
     PeerMessage,
     RecordedJob,
     RecordedRank,
-    itemsize,
 )
-from ringside.sim.recorded.mesh import Dimension, apart, dimension_of_replicas
+from ringside.sim.recorded.mesh import Dimension, apart, called_groups, silent_dimensions
 from ringside.sim.recorded.shards import sharded
 from ringside.sim.recorded.sound import check_job, title
 
 SAME = ("all_reduce", "broadcast", "reduce")
 """Collectives whose bytes do not depend on the number of ranks."""
-
-ROUNDING = 0.01
-"""Share by which held bytes may differ from those of parameters: allocations are rounded."""
 
 NUMBERS = 1024
 """Bytes up to which what a rank gives to be gathered is taken for numbers about it, such as its times."""
@@ -42,9 +39,14 @@ def on_ranks(job: RecordedJob, ranks: int) -> RecordedJob:
     if not 1 <= ranks <= MAX_RANKS:
         raise JobFileError(f"{title(job)} on {ranks} ranks; write 1 to {MAX_RANKS}")
     check_job(job)
-    reason, along = "", dimension_of_replicas(job)
-    if along is None:
-        reason = "along no dimension of its ranks do all the same without messages"
+    silent = list(silent_dimensions(job))
+    along = next((one for one in silent if are_reduced(job, one.spanning(job.groups))), None)
+    if not silent:
+        reason = "ranks differ or exchange messages along every dimension, as stages and uneven shards do"
+    elif along is None:
+        reason = "along no dimension does a step reduce the gradients of all parameters once, in even shards"
+    elif job.ranks == 1 and len(called_groups(job)) > 1:
+        reason = "which of its groups of one rank are data-parallel is unknown"
     elif ranks % (others := job.ranks // along.size):
         reason = f"{ranks} ranks are no multiple of {others}, of which each does other things"
     else:
@@ -68,8 +70,7 @@ class _Growth:
     """The ranks of each group that grows."""
 
     def __post_init__(self) -> None:
-        counts = {group.name: len(group.partition[0]) for group in self.job.groups if self.along.spans(group)}
-        object.__setattr__(self, "_counts", counts)
+        object.__setattr__(self, "_counts", self.along.spanning(self.job.groups))
 
     def job_there(self) -> RecordedJob:
         """Return the job on its ranks there."""
@@ -134,20 +135,20 @@ class _Growth:
             return
         group = sharing[0].group
         count = self._counts[group]
-        scattered = {_elements(call) for call in sharing if call.collective == "reduce_scatter"}
+        scattered = {elements(call) for call in sharing if call.collective == "reduce_scatter"}
         for call in sharing:
-            if _elements(call) not in scattered:
+            if elements(call) not in scattered:
                 yield f"{call.name} of {call.nbytes} bytes in group {group} may be more on more ranks"
-            if _elements(call) % (count // self.along.size * self.size):
+            if elements(call) % (count // self.along.size * self.size):
                 yield f"{call.name} of {call.nbytes} bytes in group {group} is padded for other ranks"
         whole = sum(
-            _elements(action)
+            elements(action)
             for entry in one.entries
             if isinstance(action := one.actions[entry.action], GroupCall)
             and action.collective == "reduce_scatter" and action.group == group
         )  # fmt: skip
         held = one.held.get("parameters", 0) * count
-        if not any(isclose(held, whole * nbytes, rel_tol=ROUNDING) for nbytes in (2, 4)):
+        if not any(isclose(held, whole * nbytes, rel_tol=ROUNDING) for nbytes in PARAMETER):
             yield "what a step scatters are not the gradients of all parameters that a rank holds"
 
     def _sharing(self, one: RecordedRank) -> list[GroupCall]:
@@ -164,7 +165,3 @@ class _Growth:
     def _is_of_numbers(self, call: GroupCall) -> bool:
         """Return whether a call gathers a few numbers of each rank, of which there are more on more ranks."""
         return call.collective == "all_gather" and call.nbytes <= NUMBERS * self._counts.get(call.group, 0)
-
-
-def _elements(call: GroupCall) -> int:
-    return call.nbytes // itemsize(call.dtype)

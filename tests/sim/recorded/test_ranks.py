@@ -16,6 +16,7 @@ from ringside.sim.recorded.job import (
     PeerMessage,
     RecordedGroup,
     RecordedJob,
+    RecordedRank,
     Shaped,
 )
 from ringside.sim.recorded.program import Playing
@@ -75,8 +76,54 @@ def test_a_rank_that_is_apart_stays_so(tp: int) -> None:
     assert replace(on_ranks(logging(64), 256), notes=()) == logging(256)
 
 
-def test_stages_of_a_pipeline_grow_by_their_replicas() -> None:
+def staged() -> RecordedJob:
+    """Return two stages, each with a replica that has the same gradients."""
     job = read_job(PIPELINE)
+    reduction = GroupCall("dp", "all_reduce", "all_reduce", 4096, "float32")
+
+    def reducing(one: RecordedRank) -> RecordedRank:
+        entry = Entry(len(one.actions), after=(len(one.entries) - 1,))
+        return replace(
+            one, held={"parameters": 4096}, actions=(*one.actions, reduction), entries=(*one.entries, entry)
+        )
+
+    return replace(job, recorded=tuple(map(reducing, job.recorded)))
+
+
+@pytest.mark.parametrize("layout", [{"tp": 8}, {"tp": 4, "pp": 2}], ids=str)
+@pytest.mark.parametrize("ranks", [4, 16])
+def test_ranks_of_tensor_parallelism_are_no_replicas(layout: dict[str, int], ranks: int) -> None:
+    writing = Writing(
+        StepTime(model="gpt2-medium:128", cluster="dgx-h100:1", batch=2, micro_batch=1, **layout).job
+    )
+    held = {rank: writing.step(rank).held for rank in range(8)}
+    recorded = recorded_of(writing.program(), writing.job.roles, held.__getitem__)
+    with pytest.raises(JobFileError, match=f"reduce the gradients of all .*; record it on {ranks} ranks"):
+        on_ranks(recorded, ranks)
+
+
+def test_gradients_may_be_of_parameters_that_are_not_frozen() -> None:
+    job = read_job(DDP)
+    (one,) = job.recorded
+    frozen = replace(job, recorded=(replace(one, held={"parameters": 10 * one.held["parameters"]}),))
+    assert on_ranks(frozen, 32).ranks == 32
+    without = replace(frozen.recorded[0], entries=one.entries[:-2])  # of which the first is the optimizer
+    with pytest.raises(JobFileError, match="reduce the gradients"):
+        on_ranks(replace(frozen, recorded=(without,)), 32)
+
+
+def test_a_rank_alone_grows_by_the_one_group_that_it_calls() -> None:
+    job = on_ranks(read_job(DDP), 1)
+    assert replace(on_ranks(job, 16), notes=()) == replace(read_job(DDP), notes=())
+    (one,) = job.recorded
+    more = (*one.actions, GroupCall("tp", "all_reduce", "all_reduce", 4, "float32"))
+    groups = (*job.groups, RecordedGroup("tp", ((0,),)))
+    with pytest.raises(JobFileError, match="which of its groups"):
+        on_ranks(replace(job, groups=groups, recorded=(replace(one, actions=more),)), 16)
+
+
+def test_stages_of_a_pipeline_grow_by_their_replicas() -> None:
+    job = staged()
     there = on_ranks(job, 8)
     assert [one.partition for one in there.groups] == [
         (tuple(range(8)),), ((0, 1, 2, 3), (4, 5, 6, 7)), ((0, 4), (1, 5), (2, 6), (3, 7)),
@@ -84,13 +131,13 @@ def test_stages_of_a_pipeline_grow_by_their_replicas() -> None:
     assert [(one.rank, one.alike) for one in there.recorded] == [(0, (0, 1, 2, 3)), (4, (4, 5, 6, 7))]
     messages = [action for one in there.recorded for action in one.actions if isinstance(action, PeerMessage)]
     assert [one.peer for one in messages] == [4, 4, 0, 0]
-    assert [one.actions[-1].root for one in there.recorded] == [1, 4]
+    assert [one.actions[-2].root for one in there.recorded] == [1, 4]
     assert check(Playing(there).program()).verdict == PROVED
     assert replace(on_ranks(there, 4), notes=job.notes) == job
 
 
 def test_a_rank_apart_may_be_in_one_stage_of_several() -> None:
-    job = on_ranks(read_job(PIPELINE), 8)
+    job = on_ranks(staged(), 8)
     first, second = job.recorded
     own = tuple(replace(one, peer=1) if isinstance(one, PeerMessage) else one for one in second.actions)
     apart = (replace(second, alike=(4,)), replace(second, rank=5, alike=(5, 6, 7), actions=own))
@@ -146,15 +193,16 @@ ODD = (tuple(range(3)), tuple(range(3, 16)))
 @pytest.mark.parametrize(
     ("job", "ranks", "reason"),
     [
-        (calling(PeerMessage("world", 1, 64, is_send=True)), 32, "along no dimension"),
-        (read_job(PIPELINE), 7, "no multiple of 2"),
+        (calling(PeerMessage("world", 1, 64, is_send=True)), 32, "along every dimension"),
+        (staged(), 7, "no multiple of 2"),
+        (read_job(PIPELINE), 8, "along no dimension does a step reduce the gradients"),
         (calling(call("all_to_all")), 32, "depend on the number of ranks"),
         (calling(call("all_gather", 16 * 2048)), 32, "may be more on more ranks"),
         (calling(call("reduce_scatter", 4 * 30)), 32, "is padded"),
         (calling(call("reduce_scatter")), 32, "not the gradients of all parameters"),
         (calling(call("broadcast", root=0), call("broadcast", root=1)), 32, "several ranks are roots"),
         (calling(call("broadcast", root=9)), 8, "none of fewer ranks"),
-        (calling(group=ODD), 32, "along no dimension"),
+        (calling(group=ODD), 32, "along every dimension"),
         (decoder(64, tp=8, layers=1, per_layer=40), 100, "no multiple of 8"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
