@@ -105,11 +105,15 @@ def format_amount(amount: float) -> str:
     return _format(amount, (("T", 12), ("B", 9), ("M", 6), ("k", 3), ("", 0)), None).strip().replace(" ", "")
 
 
-def format_size(nbytes: int) -> str:
-    """Format exactly, in the largest binary unit in which two decimals are enough, else in bytes."""
+def format_size(nbytes: int, digits: int | None = None) -> str:
+    """Format exactly, in the largest binary unit in which two decimals are enough, else in bytes.
+
+    Rounded to ``digits`` significant digits, the largest unit is enough.
+    """
     for prefix, power in reversed(_BINARY.items()):
-        if prefix and nbytes >= 2**power and nbytes * 100 % 2**power == 0:
-            return f"{_plain(Decimal(nbytes) / 2**power)} {prefix}iB"
+        if prefix and nbytes >= 2**power and (digits is not None or nbytes * 100 % 2**power == 0):
+            value = Decimal(nbytes) / 2**power
+            return f"{_plain(value if digits is None else Decimal(f'{value:.{digits - 1}e}'))} {prefix}iB"
     return f"{nbytes} B"
 
 

@@ -133,14 +133,14 @@ class Recording(AnswerOnDemand):
         most = max(roles, key=lambda one: one.peak_bytes)
         parts = [
             f"{most.operators:,} operators",
-            f"{most.collectives:,} collectives of {format_size(most.collective_bytes)}",
+            f"{most.collectives:,} collectives of {size_text(most.collective_bytes)}",
         ]
         if most.messages:
-            parts.append(f"{most.messages:,} messages of {format_size(most.message_bytes)}")
+            parts.append(f"{most.messages:,} messages of {size_text(most.message_bytes)}")
         of = f" on rank {most.rank}" if len(roles) > 1 else ""
         return (
             f"a step of {self.job.ranks} ranks of {self.job.command[0]}: {', '.join(parts)}; memory peaks at "
-            f"{format_size(most.peak_bytes)}{of}"
+            f"{size_text(most.peak_bytes)}{of}"
         )
 
     @property
@@ -166,6 +166,11 @@ class Recording(AnswerOnDemand):
         """The roles, in plain values."""
         names = RoleCounts.__slots__
         return [{name: getattr(one, name) for name in names} for one in self.roles]
+
+
+def size_text(nbytes: int) -> str:
+    """Return a size as people read it, rounded."""
+    return format_size(nbytes, 4)
 
 
 def counts(recorded: RecordedRank) -> RoleCounts:

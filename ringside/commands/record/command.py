@@ -8,11 +8,10 @@ import typer
 from ringside import console, options
 from ringside.commands.record.beside import print_beside
 from ringside.options import asks
-from ringside.real.questions.recording import Recording, RoleCounts, ScriptRecording
+from ringside.real.questions.recording import Recording, RoleCounts, ScriptRecording, size_text
 from ringside.sim.questions.question import QuestionError
 from ringside.sim.recorded.file import is_job_file, read_job, write_job
 from ringside.topologies.disk import check_outputs
-from ringside.topologies.units import format_size
 from ringside.validation.questions.beside import beside_text
 from ringside.validation.questions.training import MODEL
 
@@ -21,11 +20,11 @@ HEADS = (
     ("ranks alike", ""),
     ("operators", ""),
     ("collectives", ""),
-    ("bytes", "(B)"),
+    ("bytes", "(all)"),
     ("memory", "(peak)"),
     ("waits", "(host)"),
     ("messages", ""),
-    ("bytes", "(B)"),
+    ("bytes", "(all)"),
 )
 
 
@@ -80,8 +79,8 @@ def _print(answer: Recording, output: Path | None) -> None:
     roles = answer.roles
     rows: list[tuple[console.Cell, ...]] = [
         (
-            *(one.rank, one.alike, one.operators, one.collectives, format_size(one.collective_bytes)),
-            *(format_size(one.peak_bytes), one.waits, one.messages, format_size(one.message_bytes)),
+            *(one.rank, one.alike, one.operators, one.collectives, size_text(one.collective_bytes)),
+            *(size_text(one.peak_bytes), one.waits, one.messages, size_text(one.message_bytes)),
         )
         for one in roles
     ]
@@ -99,5 +98,5 @@ def _samples(samples: int | None) -> str:
 
 def _memory(roles: list[RoleCounts]) -> list[str]:
     most = max(roles, key=lambda one: one.peak_bytes)
-    parts = ", ".join(f"{pool} {format_size(nbytes)}" for pool, nbytes in most.peak.items())
+    parts = ", ".join(f"{pool} {size_text(nbytes)}" for pool, nbytes in most.peak.items())
     return [f"at rank {most.rank}'s peak: {parts}"]

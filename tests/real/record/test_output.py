@@ -8,12 +8,12 @@ import pytest
 HERE = __file__.rpartition("/record/")[0]
 
 PRINTED = """\
-# a step of 8 ranks of accumulation.py: 137 operators, 2 collectives of 132356
-#   B; memory peaks at 779.5 KiB
+# a step of 8 ranks of accumulation.py: 137 operators, 2 collectives of 129.3
+#   KiB; memory peaks at 779.5 KiB
 # --all also prints bytes
-# rank ranks alike operators collectives    bytes    memory  waits messages
-#                                             (B)    (peak) (host)
-     0           8       137           2 132356 B 779.5 KiB      2        0
+# rank ranks alike operators collectives     bytes    memory  waits messages
+#                                            (all)    (peak) (host)
+     0           8       137           2 129.3 KiB 779.5 KiB      2        0
 # recorded ranks: 0; checked against them: 7
 """
 
