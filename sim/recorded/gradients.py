@@ -13,7 +13,7 @@ from ringside.sim.recorded.job import Action, GroupCall, Operator, RecordedJob, 
 from ringside.sim.recorded.kernels import is_of_lists
 
 ROUNDING = 0.01
-"""Share by which sums of bytes or elements may differ: allocations are rounded, losses are reduced too."""
+"""Share by which sums of bytes or elements may differ: allocations are rounded, norms and losses reduced."""
 
 PARAMETER = (2, 4)
 """Bytes that are held of a parameter's element."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ringside.real.questions.recording import ScriptRecording
+from ringside.sim.recorded.job import JobFileError
 from ringside.sim.recorded.ranks import on_ranks
 from tests.tiers import slow_or_proof
 
@@ -84,6 +85,15 @@ def test_a_job_on_more_ranks_is_what_is_recorded_there(few, many):
     assert {one.name: sorted(one.partition) for one in there.groups} == {
         one.name: sorted(one.partition) for one in second.groups
     }
+
+
+@pytest.mark.slow
+def test_ranks_of_tensor_parallelism_do_not_grow():
+    job = ScriptRecording(
+        command=[str(SCRIPT.with_name("tensor.py")), "plain"], ranks=4, nodes=1, timeout=280.0
+    ).ask().job  # fmt: skip
+    with pytest.raises(JobFileError, match="along no dimension does a step reduce the gradients"):
+        on_ranks(job, 8)
 
 
 def without_peers(one):
