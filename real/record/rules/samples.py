@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import torch.distributed as dist
 
-from ringside.real.record.script.steps import Steps
+from ringside.real.record.script.steps import ENOUGH, Steps
 from ringside.real.record.script.tape import TAPE
 
 
@@ -51,7 +51,7 @@ def _ranks_of(sampler: Any) -> int | None:
 
 def of_step(steps: Steps) -> int | None:
     """Return the last step's samples of all ranks; None unless one loader gave as many to the one before."""
-    if len(steps.marks) < 3:
+    if len(steps.marks) < ENOUGH:
         return None
     first, middle, last = (one.entries for one in steps.bounds())
     before, now = (

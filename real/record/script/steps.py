@@ -18,6 +18,9 @@ from ringside.real.record.script.patches import Function, around_backward
 from ringside.real.record.script.tape import TAPE, Posted
 from ringside.sim.recorded.job import Action, PeerMessage
 
+ENOUGH = 3
+"""Optimizer steps that two steps take, as the first has no beginning; of fewer the last step is recorded."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -44,6 +47,8 @@ class Steps:
         self.marks: list[Mark] = []
         self.period = 0
         """The optimizer steps of a step: the fewest that repeat; 0 if none do."""
+        self._start = Mark(0, 0)
+        """Where the last optimizer was made before the first step, which begins there for want of another."""
         self._end = end
         self._at_most = at_most
         self._like = like
@@ -65,6 +70,8 @@ class Steps:
         def made(optimizer: Any, *args: Any, **kwargs: Any) -> None:
             make(optimizer, *args, **kwargs)
             self._made.add(optimizer)
+            if not self.marks:
+                self._start = Mark(len(TAPE.entries), len(TAPE.memory))
 
         return made
 
@@ -108,13 +115,16 @@ class Steps:
         All so far are a multiple of it: the step ends where the script's loop does, on all ranks.
         """
         steps = [(after.entries - before.entries, after.turns) for before, after in pairwise(self.marks)]
-        since_all = len(self.marks) - min(self._stepped_at.values(), default=0)
-        for period in range(since_all, len(steps) // 2 + 1):
+        for period in range(self._since_all(), len(steps) // 2 + 1):
             if len(self.marks) % period or steps[-period:] != steps[-2 * period : -period]:
                 continue
             if not self._change(period):
                 return period
         return 0
+
+    def _since_all(self) -> int:
+        """Return the last optimizer steps in which each optimizer stepped."""
+        return len(self.marks) - min(self._stepped_at.values(), default=0)
 
     def _waiting(self) -> list[Any]:
         """Return optimizers that have not stepped yet, but may: a GAN's first ones may step several times."""
@@ -129,8 +139,10 @@ class Steps:
 
     def bounds(self) -> tuple[Mark, Mark, Mark]:
         """Return where the step before the last begins, if there is one, where the last does, and its end."""
-        period = self.period or 1
-        return self.marks[max(-1 - 2 * period, -len(self.marks))], self.marks[-1 - period], self.marks[-1]
+        marks, period = self.marks, self.period or 1
+        if len(marks) < ENOUGH:
+            marks, period = [self._start, *marks], self._since_all()
+        return marks[max(-1 - 2 * period, -len(marks))], marks[-1 - period], marks[-1]
 
     def notes(self) -> list[str]:
         """Return what to know of the step besides."""
@@ -144,8 +156,9 @@ class Steps:
         """Return how the last step differs from the one before it, in a sentence; empty if it does not."""
         if self.period:
             return ""
-        if len(self.marks) < 3:
-            return "only one step was recorded"
+        if len(self.marks) < ENOUGH:
+            first = ", the first, with warm-up since its optimizer was made"
+            return "only one step was recorded" + first * (self._since_all() == len(self.marks))
         return self._change(1) or "not all optimizers step in it"
 
     def _change(self, period: int) -> str:

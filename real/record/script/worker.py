@@ -22,7 +22,7 @@ from ringside.real.record.script.mode import DeviceMode
 from ringside.real.record.script.purposes import Purposes
 from ringside.real.record.script.refusal import Refusal
 from ringside.real.record.script.step import recorded_step
-from ringside.real.record.script.steps import Steps
+from ringside.real.record.script.steps import ENOUGH, Steps
 from ringside.real.record.script.tape import TAPE
 from ringside.real.record.shims import install as shims
 
@@ -87,16 +87,12 @@ class Worker:
             if not isinstance(failure, SystemExit):
                 traceback.print_exc()
                 return _of(failure, places.of(failure))
-            if failure.code and len(self._steps.marks) < 3 and not Refusal.first:
+            if failure.code and len(self._steps.marks) < ENOUGH and not Refusal.first:
                 _leave(failure.code)
             end = f"exited with {failure.code!r}"
-        count = len(self._steps.marks)
-        if count < 3:
-            return (
-                f"the script {end} after {count} optimizer steps, recording needs 3; "
-                "give it more steps by its own arguments"
-            )
-        return ""
+        if self._steps.marks:
+            return ""
+        return f"the script {end} without an optimizer step; give it steps, best {ENOUGH} or more"
 
 
 def install(order: RankOrder, observers: Iterable[Any]) -> None:

@@ -94,6 +94,24 @@ def test_the_default_is_enough_for_turns_that_begin_otherwise(loop, step, period
     assert made.steps.period == period
 
 
+FIRST = "only one step was recorded, the first, with warm-up since its optimizer was made"
+
+
+@pytest.mark.parametrize(
+    ("script", "step", "difference"),
+    [
+        ("xaA", "xa", FIRST),
+        ("xaAbA", "b", "only one step was recorded"),
+        ("xaAbB", "xab", FIRST),
+        ("xaA+BbA+B", "b", "only one step was recorded"),
+    ],
+)
+def test_of_one_or_two_steps_the_last_is_recorded(script, step, difference, monkeypatch):
+    loop = Loop(monkeypatch, [one for one in "AB" if one in script])
+    assert loop.run(script) == step
+    assert loop.steps.difference() == difference
+
+
 def test_an_optimizer_that_never_steps_is_awaited_and_told(monkeypatch):
     loop = Loop(monkeypatch, "AB", at_most=5)
     assert loop.run("aA" * 20) == "a"
@@ -127,6 +145,26 @@ for number in range(20):
     judge(maker(torch.randn(8, 4, device="cuda"))).mean().backward()
     of_maker.step()
 """
+
+
+ONE_STEP = """
+import torch
+model = torch.nn.Linear(512, 512, bias=False).cuda()
+model(torch.randn(8, 512, device="cuda")).mean()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model(torch.randn(8, 512, device="cuda")).mean().backward()
+optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_the_first_step_begins_where_its_optimizer_is_made(written):
+    answer = ScriptRecording(command=[str(written(ONE_STEP, "one.py"))], ranks=1).ask()
+    (rank,) = answer.job.recorded
+    names = [rank.actions[one.action].name for one in rank.entries]
+    assert names.count("aten.randn") == 1
+    assert rank.held["parameters"] == 2**20
+    assert answer.doubts[0] == f"rank 0's steps are not steady: {FIRST}"
 
 
 @pytest.mark.slow
