@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from math import isclose
 
 from ringside.sim.recorded.job import Action, GroupCall, Operator, RecordedJob, RecordedRank, itemsize
-from ringside.sim.recorded.kernels import is_of_lists
+from ringside.sim.recorded.kernels import is_of_lists, short_name
 
 ROUNDING = 0.01
 """Share by which sums of bytes or elements may differ: allocations are rounded, norms and losses reduced."""
@@ -18,7 +18,7 @@ ROUNDING = 0.01
 PARAMETER = (2, 4)
 """Bytes that are held of a parameter's element."""
 
-WRITTEN = (1, 3, 4)
+WRITTEN = {"_foreach_": (1,), "_fused_": (2, 3, 4)}
 """Tensors that list operators write of each parameter: fused ones write gradients and states too."""
 
 
@@ -53,5 +53,7 @@ def _parameters(one: RecordedRank, actions: list[Action]) -> Iterator[float]:
     updated: Counter[str] = Counter()
     for action in actions:
         if isinstance(action, Operator) and is_of_lists(action):
-            updated[action.name] += sum(tensor.elements for tensor in action.outputs)
-    yield from (count / tensors for count in updated.values() for tensors in WRITTEN)
+            updated[short_name(action)] += sum(tensor.elements for tensor in action.outputs)
+    for kind, written in WRITTEN.items():
+        for count in (count for name, count in updated.items() if name.startswith(kind)):
+            yield from (count / tensors for tensors in written)
