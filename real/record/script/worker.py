@@ -92,7 +92,10 @@ class Worker:
             end = f"exited with {failure.code!r}"
         if self._steps.marks:
             return ""
-        return f"the script {end} without an optimizer step; give it steps, best {ENOUGH} or more"
+        return (
+            f"the script {end} before its first optimizer step, recording needs one, better {ENOUGH}; "
+            "give it more steps by its own arguments"
+        )
 
 
 def install(order: RankOrder, observers: Iterable[Any]) -> None:

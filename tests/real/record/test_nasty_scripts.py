@@ -120,7 +120,7 @@ def ask(file, timeout=200.0):
 
 @pytest.mark.slow
 def test_a_script_that_gives_up_says_why(written):
-    with pytest.raises(RecordingError, match="steps\n--- rank 0 wrote:\nreading\nno data$"):
+    with pytest.raises(RecordingError, match=r"steps\n--- rank 0 wrote:\nreading\nno data$"):
         ask(written(BEGIN + "print('reading'); sys.exit('no data')", "script.py"))
 
 
