@@ -86,6 +86,9 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return NotImplemented
         if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
             return func(*args, **kwargs)
+        sources = transfers.sources_of(func)
+        if sources is not None:
+            args = transfers.with_sources_there(args, sources)
         if _is_plain(func) or transfers.stays(func, args, kwargs):
             call = answers.question(func, args, kwargs)
             if call is not None and (call.fakes or _is_made_there(kwargs)):

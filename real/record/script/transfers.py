@@ -1,6 +1,7 @@
 """Operators between host and device: copies, numbers that the host reads, pinned memory."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -93,6 +94,28 @@ TRANSFERS: dict[Any, Callable[[Any, Any, Any], Handled]] = {
     aten._pin_memory: lambda func, args, kwargs: (True, args[0]),
 }
 """The operators by PyTorch's name, as ``(func, args, kwargs)``."""
+
+
+_SOURCES = {"aten::_foreach_copy_": 1, "fsdp::all_gather_copy_in": 0}
+"""Operators that copy lists of tensors, from host or device, and where among their arguments these are."""
+
+
+@cache
+def sources_of(func: Any) -> int | None:
+    """Return which argument of an operator lists tensors that it copies, if any."""
+    return _SOURCES.get(func.name())
+
+
+def with_sources_there(args: Any, sources: int) -> Any:
+    """Return the arguments with the sources copied to the device, if what they are copied into is there."""
+    if not any(map(values.is_on_device, values.tensors_in((*args[:sources], *args[sources + 1 :])))):
+        return args
+    device = {"device": torch.device("cuda", torch.cuda.current_device())}
+    there = [
+        one if values.is_on_device(one) else _to_copy(aten._to_copy.default, (one,), device)[1]
+        for one in args[sources]
+    ]
+    return (*args[:sources], there, *args[sources + 1 :])
 
 
 def stays(func: Any, args: Any, kwargs: Any) -> bool:

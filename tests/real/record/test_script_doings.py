@@ -42,6 +42,20 @@ for _ in range(5):
     weight, bias = (one.untyped_storage().data_ptr() for one in model.parameters())
     assert weight == model.weight.t().untyped_storage().data_ptr() != bias
 """,
+    "parameters on the host": """
+from torch.distributed.fsdp import fully_shard
+frozen = torch.nn.Linear(4, 4).cuda().requires_grad_(False)
+fully_shard(frozen)
+frozen.load_state_dict({name: one.cpu() for name, one in frozen.state_dict().items()}, assign=True)
+host = [torch.zeros(2)]
+for _ in range(5):
+    step()
+    assert frozen(torch.randn(2, 4, device="cuda")).is_cuda
+    there = [torch.zeros(2, device="cuda") for _ in range(2)]
+    torch._foreach_copy_(there, [torch.ones(2), torch.ones(2, device="cuda")])
+    torch._foreach_copy_(host, there[:1])
+    assert there[0].is_cuda and not host[0].is_cuda and host[0].tolist() == [1, 1]
+""",
     "tools": """
 torch.cuda.cudart().cudaProfilerStart()
 torch.cuda.nvtx.range_end(torch.cuda.nvtx.range_start("x"))
