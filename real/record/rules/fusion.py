@@ -12,8 +12,8 @@ The rule is that of PyTorch's own compiler (``torch/_inductor/scheduler.py`` and
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ringside.real.record.rules.grouping import FusedKernel, Grouping
 from ringside.real.record.rules.regions import BACKWARD, REGIONS, Flow, SeenTensor
@@ -32,12 +32,14 @@ NAMES = 4
 class FusedStep:
     """A step's entries with fused kernels; ``places`` has the new number of each entry before.
 
-    Storages in ``gone`` are never written.
+    Storages in ``gone`` are never written; ``freed`` has the new number of the entry before which a storage is
+    freed, where that is not when eager code frees it.
     """
 
     posted: list[Posted]
     places: Sequence[int]
     gone: frozenset[int] = frozenset()
+    freed: Mapping[int, int] = field(default_factory=dict)
 
 
 def fused(begin: int, end: int, born: set[int], freed: dict[int, int]) -> FusedStep:
@@ -76,6 +78,8 @@ class _Writing:
         self._operators = operators
         self._flows = flows
         self._kernel_of = kernel_of
+        self._born = born
+        self._freed = freed
         self._makers: dict[int, list[int]] = defaultdict(list)
         self._tensors: dict[int, Shaped] = {}
         """The largest tensor in each storage."""
@@ -86,23 +90,21 @@ class _Writing:
                 if seen.tensor.nbytes >= self._size(seen.storage):
                     self._tensors[seen.storage] = seen.tensor
         self._needs = {kernel: self._needed(kernel) for kernel in dict.fromkeys(kernel_of.values())}
-        self._kept = self._read_by_others(born, freed)
+        self._ends = {flow.part: number for number, flow in flows.items() if flow.part}
+        """The last operator of each part of a call."""
+        self._kept = self._read_by_others()
         self._instead: dict[tuple[FusedKernel, int], set[int]] = {}
         for kernel, needed in self._needs.items():
             self._choose(kernel, needed)
 
-    def _read_by_others(self, born: set[int], freed: dict[int, int]) -> set[int]:
+    def _read_by_others(self) -> set[int]:
         """Return the storages that must be written: others than kernels of the same call use them."""
-        last: dict[tuple[int, int], int] = {}
-        for number, flow in self._flows.items():
-            if flow.part:
-                last[flow.part] = number
         kept = {
             storage
             for storage, makers in self._makers.items()
-            if storage not in born or storage in REGIONS.returned
+            if storage not in self._born or storage in REGIONS.returned
             or not all(one in self._kernel_of for one in makers)
-            or self._is_alive(storage, makers[0], last, freed)
+            or self._is_gradient(storage, makers[0])
         }  # fmt: skip
         for number in self._flows:
             kernel = self._kernel_of.get(number)
@@ -114,12 +116,13 @@ class _Writing:
                     kept.add(storage)
         return kept
 
-    def _is_alive(
-        self, storage: int, maker: int, last: dict[tuple[int, int], int], freed: dict[int, int]
-    ) -> bool:
+    def _is_gradient(self, storage: int, maker: int) -> bool:
         """Return whether what backward makes outlives it: a gradient."""
-        part = self._kernel_of[maker].part
-        return part[1] == BACKWARD and freed.get(storage, 2**63) > last[part] + 1
+        part = self._flows[maker].part
+        return (
+            part is not None and part[1] == BACKWARD
+            and self._freed.get(storage, 2**63) > self._ends[part] + 1
+        )  # fmt: skip
 
     def _read(self, number: int) -> dict[int, list[SeenTensor]]:
         """Return what an operator reads, by storage."""
@@ -210,7 +213,37 @@ class _Writing:
             storage for storage, makers in self._makers.items()
             if storage not in self._kept and makers[0] in self._kernel_of
         )  # fmt: skip
-        return FusedStep(written, places, gone)
+        return FusedStep(written, places, gone, self._ended(places, last))
+
+    def _ended(self, places: Sequence[int], last: Mapping[int, int]) -> dict[int, int]:
+        """Return where storages are freed: compiled code holds what it makes until its last kernel reads it.
+
+        Eager code holds what autograd saved, whether its backward will read that or compute from something
+        else. What a call returns is held at least as long as the script does.
+        """
+        ends: dict[int, int] = {}
+        for number, flow in self._flows.items():
+            kernel = self._kernel_of.get(number)
+            used: Iterable[int] = (seen.storage for seen in (*flow.reads, *flow.writes))
+            if kernel:
+                needed = self._needs[kernel]
+                used = {seen.storage for seen in flow.writes}.union(
+                    *(self._instead.get((kernel, one), {one}) for one in needed)
+                )
+            end = places[last.get(number, number)] + 1
+            ends.update((one, max(end, ends.get(one, 0))) for one in used)
+        freed = {}
+        for storage, makers in self._makers.items():
+            eager = self._freed.get(storage)
+            if storage not in self._born or eager is None or storage not in ends:
+                continue
+            is_held = storage in REGIONS.returned or self._is_gradient(storage, makers[0])
+            if is_held or not all(self._flows[one].part for one in makers):
+                before = places[min(eager, len(places) - 1)]
+                if ends[storage] <= before:
+                    continue
+            freed[storage] = ends[storage]
+        return freed
 
     def _is_as_recorded(self, kernel: FusedKernel) -> bool:
         written = {seen.storage for number in kernel.members for seen in self._flows[number].writes}

@@ -2,7 +2,9 @@
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 from ringside.real.record.calls import groups
@@ -83,17 +85,26 @@ def _entry(
 def _memory_by_entry(step: FusedStep, begin: Mark, end: Mark, purposes: Purposes) -> dict[int, list[Change]]:
     """Return the changes by purpose, in order, of each entry; what comes after the last is its own."""
     changes: dict[int, list[Change]] = {}
-    for before, number, nbytes in TAPE.memory[begin.memory : end.memory]:
-        if number in step.gone:
-            continue
-        place = max(0, min(before, end.entries - 1) - begin.entries)
-        entry = min(step.places[place], len(step.posted) - 1)
+    for entry, number, nbytes in sorted(_changes(step, begin, end), key=itemgetter(0)):
         own, purpose = changes.setdefault(entry, []), purposes.of(number)
         if own and own[-1][0] == purpose and (own[-1][1] > 0) == (nbytes > 0):
             own[-1] = (purpose, own[-1][1] + nbytes)
         elif nbytes:
             own.append((purpose, nbytes))
     return changes
+
+
+def _changes(step: FusedStep, begin: Mark, end: Mark) -> Iterator[tuple[int, int, int]]:
+    """Yield the entry, storage and bytes of each change; of one entry, first what a fused step frees there."""
+    latest = len(step.posted) - 1
+    changes = TAPE.memory[begin.memory : end.memory]
+    for _, number, nbytes in changes:
+        if nbytes < 0 and number in step.freed and number not in step.gone:
+            yield min(step.freed[number], latest), number, nbytes
+    for before, number, nbytes in changes:
+        if number not in step.gone and (nbytes > 0 or number not in step.freed):
+            place = max(0, min(before, end.entries - 1) - begin.entries)
+            yield min(step.places[place], latest), number, nbytes
 
 
 def _held(begin: int, purposes: Purposes) -> dict[str, int]:
