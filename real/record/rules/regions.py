@@ -8,11 +8,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, wraps
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from ringside.real.record.script.tape import TAPE
 from ringside.sim.recorded.job import Shaped
@@ -79,16 +79,18 @@ class Regions:
             self._now = len(self._begins) - 1, FORWARD
         else:
             self._now = (again, AGAIN) if again is not None else None
+        compiler: Any = torch.compiler
+        was_compiling, compiler._is_compiling_flag = compiler._is_compiling_flag, True
         try:
             result = call(*args, **kwargs)
         finally:
-            self._now = None
+            self._now, compiler._is_compiling_flag = None, was_compiling
             if is_first:
                 self._ends[-1] = _next_node()
         for one in tree_leaves(result) if is_first else ():
             if isinstance(one, FakeTensor) and (number := TAPE.number_of(one.untyped_storage())) is not None:
                 self.returned.add(number)
-        return result
+        return _with_all_gradients(result) if is_first else result
 
     def see(self, entry: int, reads: Sequence[Any], writes: Sequence[Any]) -> None:
         """Remember what an entry reads and writes."""
@@ -146,6 +148,37 @@ def _compiled(call: Callable[..., Any]) -> Callable[..., Any]:
         return REGIONS.run(call, args, kwargs)
 
     return run
+
+
+class _Outputs(torch.autograd.Function):
+    """What a compiled call returns: its backward takes a gradient of each tensor, zeros where there is none.
+
+    So does ``CompiledFunction`` (``torch/_functorch/_aot_autograd/runtime_wrappers.py``), such as of logits
+    beside their loss.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *outputs: Any) -> Any:
+        ctx.set_materialize_grads(False)
+        ctx.like = [(one.shape, one.dtype, one.device) for one in outputs]
+        return tuple(one.view_as(one) for one in outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return tuple(
+            torch.zeros(shape, dtype=dtype, device=device) if gradient is None else gradient
+            for gradient, (shape, dtype, device) in zip(gradients, ctx.like, strict=True)
+        )
+
+
+def _with_all_gradients(result: Any) -> Any:
+    """Return a compiled call's result, which has several tensors, as that of `_Outputs`."""
+    leaves, form = tree_flatten(result)
+    own = {id(one): one for one in leaves if isinstance(one, FakeTensor) and one.grad_fn is not None}
+    if len(own) < 2:
+        return result
+    instead = dict(zip(own, cast(Any, _Outputs).apply(*own.values()), strict=True))
+    return tree_unflatten([instead.get(id(one), one) for one in leaves], form)
 
 
 def _is_backward() -> bool:

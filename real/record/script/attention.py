@@ -41,8 +41,9 @@ def attention(
 ) -> Any:  # fmt: skip
     """Do ``scaled_dot_product_attention`` as ``sdp_utils.cpp`` chooses.
 
-    That is flash for 16 bits without a mask, several operators where keys have fewer heads, else
-    memory-efficient. Which kernel these are is up to the GPU.
+    That is flash for 16 bits without a mask, several operators where keys have fewer heads or a mask's
+    columns are not beside each other (``check_last_dim_stride_equals_1_dense``), else memory-efficient. Which
+    kernel these are is up to the GPU.
     """
     if query.device.type != "cuda" or query.ndim != 4:
         more = {"scale": scale, "enable_gqa": enable_gqa}
@@ -53,9 +54,10 @@ def attention(
     if is_half and attn_mask is None and query.shape[-1] <= _FLASH_HEAD:
         flash = aten._scaled_dot_product_flash_attention
         return flash(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
-    if query.shape[1] != key.shape[1]:
+    if query.shape[1] != key.shape[1] or (attn_mask is not None and attn_mask.stride(-1) != 1):
         return aten._scaled_dot_product_attention_math(
-            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=True
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale,
+            enable_gqa=query.shape[1] != key.shape[1],
         )[0]
     if attn_mask is not None:
         attn_mask = attn_mask.to(query.dtype) if attn_mask.dtype == torch.bool else attn_mask
