@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ringside.real.record.rules.grouping import FusedKernel, Grouping
+from ringside.real.record.rules.padding import padded
 from ringside.real.record.rules.regions import BACKWARD, REGIONS, Flow, SeenTensor
 from ringside.real.record.script.tape import TAPE, Posted
 from ringside.sim.recorded.job import Action, Operator, Shaped
@@ -32,8 +33,8 @@ NAMES = 4
 class FusedStep:
     """A step's entries with fused kernels; ``places`` has the new number of each entry before.
 
-    Storages in ``gone`` are never written; ``freed`` has the new number of the entry before which a storage is
-    freed, where that is not when eager code frees it.
+    Storages in ``gone`` are never written; ``freed`` has the new number of the entry before which a storage
+    is freed, where that is not when eager code frees it.
     """
 
     posted: list[Posted]
@@ -192,8 +193,14 @@ class _Writing:
         for number, one in self._kernel_of.items():
             assert one.place is not None
             last[number] = one.place
+        pads = {
+            number: pair
+            for number, flow in self._flows.items()
+            if (pair := padded(self._operators[number], flow))
+        }
         places, count = [], 0
         for number in range(len(posted)):
+            count += number in pads
             places.append(count)
             count += last.get(number, number) == number
         written = []
@@ -205,10 +212,14 @@ class _Writing:
             after = {
                 places[last.get(earlier, earlier)] for member in members for earlier in posted[member].after
             } - {places[number]}
-            action = posted[number].action
-            if kernel and not self._is_as_recorded(kernel):
-                action = TAPE.actions.setdefault(self._operator(kernel), len(TAPE.actions))
-            written.append(replace(posted[number], action=action, after=tuple(sorted(after))))
+            one = replace(posted[number], after=tuple(sorted(after)))
+            if number in pads:
+                copy, product = pads[number]
+                written.append(replace(one, action=_number(copy)))
+                one = replace(one, action=_number(product), after=())
+            elif kernel and not self._is_as_recorded(kernel):
+                one = replace(one, action=_number(self._operator(kernel)))
+            written.append(one)
         gone = frozenset(
             storage for storage, makers in self._makers.items()
             if storage not in self._kept and makers[0] in self._kernel_of
@@ -275,6 +286,11 @@ class _Writing:
             tuple(reads if writes else ()),  # what others compute again is not launched
             tuple(one for some in writes.values() for one in _distinct(some)),
         )
+
+
+def _number(operator: Operator) -> int:
+    """Return the number of an action, a new one if it has none."""
+    return TAPE.actions.setdefault(operator, len(TAPE.actions))
 
 
 def _distinct(some: Sequence[SeenTensor]) -> list[Shaped]:

@@ -56,7 +56,13 @@ def attention(
         return flash(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
     if query.shape[1] != key.shape[1] or (attn_mask is not None and attn_mask.stride(-1) != 1):
         return aten._scaled_dot_product_attention_math(
-            query, key, value, attn_mask, dropout_p, is_causal, scale=scale,
+            query,
+            key,
+            value,
+            attn_mask,
+            dropout_p,
+            is_causal,
+            scale=scale,
             enable_gqa=query.shape[1] != key.shape[1],
         )[0]
     if attn_mask is not None:

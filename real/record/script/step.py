@@ -95,7 +95,7 @@ def _memory_by_entry(step: FusedStep, begin: Mark, end: Mark, purposes: Purposes
 
 
 def _changes(step: FusedStep, begin: Mark, end: Mark) -> Iterator[tuple[int, int, int]]:
-    """Yield the entry, storage and bytes of each change; of one entry, first what a fused step frees there."""
+    """Yield the entry, storage and bytes of each change, for each entry first what a fused step frees."""
     latest = len(step.posted) - 1
     changes = TAPE.memory[begin.memory : end.memory]
     for _, number, nbytes in changes:
