@@ -191,6 +191,13 @@ class ParallelJob:
     library: str = "nccl"
     workers: int = 1
 
+    def __post_init__(self) -> None:
+        if self.layout.wrap_ends and self.model.tied is not None and not self.copies_embedding:
+            raise LayoutError(
+                f"the embedding of {self.model.name} is also used after the layers, so that FSDP shards it "
+                "with the root; leave `wrap_ends` out"
+            )
+
     @property
     def micro_batches(self) -> int:
         """Number of micro-batches in a step."""

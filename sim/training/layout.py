@@ -10,6 +10,7 @@ from ringside.sim.training.strategies import (
     CONTEXT_STRATEGIES,
     EXPERT_STRATEGIES,
     FSDP,
+    FSDP2,
     FSDP_DTYPES,
     FUSING,
     GROUPS,
@@ -49,7 +50,8 @@ class Layout:
     ``micro_batch`` samples, 0 for all. ``recompute`` are the modules that selective ``checkpointing``
     recomputes, separated by commas. ``clip`` says that gradients are clipped by their norm over all ranks;
     ``no_sync`` that gradients are reduced only after the last micro-batch, and held whole until then
-    (`syncs_each`). ``overlap_grad_reduce`` and ``overlap_param_gather`` are Megatron-LM's: its exchanges go
+    (`syncs_each`); ``wrap_ends`` that FSDP2 shards what is before and after the repeated layers as units of
+    their own, not with the root, and keeps the last one whole after forward. ``overlap_grad_reduce`` and ``overlap_param_gather`` are Megatron-LM's: its exchanges go
     bucket by bucket beside the passes, not all at once before and after the optimizer. ``ep`` neighbours
     among the data-parallel ranks shard the experts, and ``etp`` ranks share each, None ``tp`` (with fewer,
     ``ep`` may be over tensor-parallel ranks too); `ringside.sim.training.tensor.dispatch` has
@@ -76,6 +78,7 @@ class Layout:
     sequence_parallel: bool = False
     clip: bool = False
     no_sync: bool = False
+    wrap_ends: bool = False
     overlap_grad_reduce: bool = False
     overlap_param_gather: bool = False
     tables: tuple[Table, ...] = ()
@@ -200,6 +203,7 @@ class Layout:
                 "write `strategy` fsdp"
             )
         for option, is_given, fitting in (
+            ("`wrap_ends`", self.wrap_ends, FSDP2),
             ("`param_dtype`", self.param_dtype is not None, FSDP),
             ("`reduce_dtype`", self.reduce_dtype is not None, REDUCING),
             ("`overlap_grad_reduce`", self.overlap_grad_reduce, MEGATRON),

@@ -194,6 +194,8 @@ class Writing:
         sharing: Updating | FullyShard | FlatShard
         if job.layout.strategy in FSDP:
             policy = _policy(job, layers)
+            if job.layout.wrap_ends:
+                layers = [replace(one, wrapped=True) for one in layers]
             if along != DATA and isinstance(policy, FullyShardPolicy):
                 policy = replace(policy, shard=along)
             if isinstance(policy, FlatPolicy):
@@ -319,6 +321,9 @@ def _policy(job: ParallelJob, layers: Sequence[RankLayer]) -> FullyShardPolicy |
         param_dtype=job.gathered, reduce_dtype=job.layout.reduce_dtype or stored,
         memory_bandwidth=job.costs.memory_bandwidth, no_sync=not job.layout.syncs_each,
     )  # fmt: skip
-    return (
-        replace(made, in_place=True) if isinstance(made, FullyShardPolicy) and strategy == IN_PLACE else made
-    )
+    if isinstance(made, FlatPolicy):
+        return made
+    last = layers[-1]
+    # as torchtitan does: backward begins with the head, which would be gathered again at once
+    keeps = job.layout.wrap_ends and last.parameters and not last.wrapped
+    return replace(made, in_place=strategy == IN_PLACE, reshard_of={last.name: False} if keeps else {})

@@ -12,6 +12,9 @@ STRATEGIES = (
 FSDP = ("fsdp", "fsdp1", "hsdp", "megatron_fsdp")
 """Strategies that shard parameters, and gather them for every pass: torch's, and Megatron-LM's own."""
 
+FSDP2 = ("fsdp", "hsdp")
+"""Strategies of torch's ``fully_shard``, which shards each module that a script gives it as a unit."""
+
 MEGATRON = ("megatron_ddp", "distributed_optimizer")
 """Megatron-LM's strategies: 16-bit parameters, a buffer of gradients, and an optimizer's float32 copies.
 

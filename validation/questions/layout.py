@@ -100,6 +100,10 @@ class ByLayout(Question):
         "distributed_optimizer: gather parameters during the next forward.", default=False
     )
     no_sync: bool = option("DDP, FSDP: reduce gradients only in the last backward (no_sync).", default=False)
+    wrap_ends: bool = option(
+        "FSDP2: shard embedding and head as units of their own, and keep the head after forward.",
+        default=False,
+    )
     param_dtype: str | None = option(
         "FSDP: type in which parameters are gathered.", default=None, default_text="the products'"
     )
@@ -154,7 +158,7 @@ class ByLayout(Question):
             sequence_parallel=self.sequence_parallel,
             clip=self.strategy in CLIPPING if self.clip is None else self.clip,
             overlap_grad_reduce=self.overlap_grad_reduce, overlap_param_gather=self.overlap_param_gather,
-            no_sync=self.no_sync, tables=tables, ep=self.ep, etp=self.etp,
+            no_sync=self.no_sync, wrap_ends=self.wrap_ends, tables=tables, ep=self.ep, etp=self.etp,
             dispatcher=self.dispatcher, ep_imbalance=self.ep_imbalance,
             capacity_factor=self.capacity_factor,
             param_dtype=full_name(self.param_dtype), reduce_dtype=full_name(self.reduce_dtype),

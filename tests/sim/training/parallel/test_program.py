@@ -18,7 +18,7 @@ from ringside.sim.training.ddp.scaling import memory
 from ringside.sim.training.ddp.simulate import simulate_step
 from ringside.sim.training.fully_shard import FullyShard
 from ringside.sim.training.job import ParallelJob, RankModel, seconds_of, workload_on_rank
-from ringside.sim.training.layout import Layout
+from ringside.sim.training.layout import Layout, LayoutError
 from ringside.sim.training.layout_mesh import mesh_of
 from ringside.sim.training.memory.optimizers import find_optimizer
 from ringside.sim.training.parallel import simulate_parallel
@@ -314,3 +314,40 @@ def test_fsdp2_is_told_by_a_pipeline_when_to_gather_and_to_sum() -> None:
     ]
     # each unit once, however many micro-batches pass: two layers a stage, the embedding, and the head
     assert kinds.count("reduce_scatter") == 2 * 2 + 2
+
+
+def exchanged(layout: Layout) -> list[tuple[str, int]]:
+    """Return the kinds and bytes of what a rank calls, of a decoder whose head has its own table."""
+    untied = replace(SMALL, layers=2, tied=False)
+    model = decoder_on_rank(untied, layout, StackOnGpu(prices_on(GPU, "bf16")), "float32")
+    return [
+        (operation.action.collective.kind, operation.action.collective.nbytes)
+        for operation in Writing(job(layout, 4, 1, model)).operations(0)
+        if isinstance(operation.action, Call)
+    ]
+
+
+def test_wrapped_ends_are_units_of_their_own_and_the_head_stays_whole() -> None:
+    table, norm = 1024 * 512, 2 * 512
+    rooted, wrapped = (exchanged(Layout(strategy="fsdp", wrap_ends=one)) for one in (False, True))
+    (layer,) = {one for one in rooted if one[0] == "all_gather"} & {
+        one for one in wrapped if one[0] == "all_gather"
+    }
+    summed = ("reduce_scatter", 2 * layer[1])
+    root, embedding, head = (count * 2 for count in (2 * table + norm, table, table + norm))
+    assert rooted == [
+        ("all_gather", root), *[layer] * 4, *[summed] * 2, ("reduce_scatter", 2 * root),
+    ]  # fmt: skip
+    assert sorted(wrapped) == sorted([
+        *[("all_gather", embedding)] * 2, *[layer] * 4, ("all_gather", head),
+        ("reduce_scatter", 2 * head), *[summed] * 2, ("reduce_scatter", 2 * embedding),
+    ])  # fmt: skip
+    gathers = [nbytes for kind, nbytes in wrapped if kind == "all_gather"]
+    assert gathers == [embedding, layer[1], layer[1], head, layer[1], layer[1], embedding]
+
+
+def test_an_end_whose_table_is_used_twice_is_not_wrapped() -> None:
+    layout = Layout(strategy="fsdp", wrap_ends=True)
+    with pytest.raises(LayoutError, match="leave `wrap_ends` out"):
+        job(layout, 4, 1)
+    assert job(replace(layout, pp=2), 4, 2).copies_embedding
