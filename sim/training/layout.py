@@ -51,13 +51,14 @@ class Layout:
     recomputes, separated by commas. ``clip`` says that gradients are clipped by their norm over all ranks;
     ``no_sync`` that gradients are reduced only after the last micro-batch, and held whole until then
     (`syncs_each`); ``wrap_ends`` that FSDP2 shards what is before and after the repeated layers as units of
-    their own, not with the root, and keeps the last one whole after forward. ``overlap_grad_reduce`` and ``overlap_param_gather`` are Megatron-LM's: its exchanges go
-    bucket by bucket beside the passes, not all at once before and after the optimizer. ``ep`` neighbours
-    among the data-parallel ranks shard the experts, and ``etp`` ranks share each, None ``tp`` (with fewer,
-    ``ep`` may be over tensor-parallel ranks too); `ringside.sim.training.tensor.dispatch` has
-    ``ep_imbalance``, ``capacity_factor`` and ``dispatcher``. FSDP gathers parameters in ``param_dtype``, None
-    for the products' type, and sums gradients in ``reduce_dtype``, None for the parameters'. Megatron-LM's
-    buffer of gradients is of ``reduce_dtype`` too, None for float32, or float16 if products are.
+    their own, not with the root, and keeps the last one whole after forward. ``overlap_grad_reduce`` and
+    ``overlap_param_gather`` are Megatron-LM's: its exchanges go bucket by bucket beside the passes, not all
+    at once before and after the optimizer. ``ep`` neighbours among the data-parallel ranks shard the
+    experts, and ``etp`` ranks share each, None ``tp`` (with fewer, ``ep`` may be over tensor-parallel ranks
+    too); `ringside.sim.training.tensor.dispatch` has ``ep_imbalance``, ``capacity_factor`` and
+    ``dispatcher``. FSDP gathers parameters in ``param_dtype``, None for the products' type, and sums
+    gradients in ``reduce_dtype``, None for the parameters'. Megatron-LM's buffer of gradients is of
+    ``reduce_dtype`` too, None for float32, or float16 if products are.
     """
 
     strategy: str = "ddp"

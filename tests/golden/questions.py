@@ -108,6 +108,7 @@ TRAIN = """
 --model bert-base --cluster dgx-a100:2 --strategy fsdp --batch 16 --micro-batch 8
 --model gpt2 --cluster dgx-a100:2 --strategy fsdp --batch 4 --micro-batch 2
 --model gpt2 --cluster dgx-a100:2 --strategy fsdp1 --batch 4 --micro-batch 2 --no-sync
+--model llama3-8b:512 --cluster dgx-h100:1 --strategy fsdp --batch 4 --micro-batch 2 --wrap-ends
 --model gpt2 --cluster dgx-a100:2 --strategy hsdp --batch 4 --micro-batch 4 --checkpointing full
 --model gpt2:512 --cluster dgx-h100:2 --tp 4 --pp 2 --batch 4 --sequence-parallel --checkpointing selective
 --model gpt2:512 --cluster dgx-h100:2 --tp 2 --pp 2 --schedule interleaved1f1b --strategy fsdp --batch 4

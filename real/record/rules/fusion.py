@@ -212,14 +212,14 @@ class _Writing:
             after = {
                 places[last.get(earlier, earlier)] for member in members for earlier in posted[member].after
             } - {places[number]}
-            one = replace(posted[number], after=tuple(sorted(after)))
+            entry = replace(posted[number], after=tuple(sorted(after)))
             if number in pads:
                 copy, product = pads[number]
-                written.append(replace(one, action=_number(copy)))
-                one = replace(one, action=_number(product), after=())
+                written.append(replace(entry, action=_number(copy)))
+                entry = replace(entry, action=_number(product), after=())
             elif kernel and not self._is_as_recorded(kernel):
-                one = replace(one, action=_number(self._operator(kernel)))
-            written.append(one)
+                entry = replace(entry, action=_number(self._operator(kernel)))
+            written.append(entry)
         gone = frozenset(
             storage for storage, makers in self._makers.items()
             if storage not in self._kept and makers[0] in self._kernel_of
