@@ -44,3 +44,65 @@ def test_a_compiled_layer_moves_what_its_stack_counts_and_an_eager_one_too(model
     assert fused < launched
     assert counts(compiled).peak_bytes <= counts(eager).peak_bytes
     assert sum(counts(compiled).peak.values()) > sum(compiled.held.values())
+
+
+HEAD = """
+import sys
+import torch
+from torch import nn
+from torch.nn import functional
+
+VOCABULARY, WIDTH, TOKENS = 4097, 1024, 2048
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.head = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, VOCABULARY, bias=False)
+
+    def forward(self, x, words):
+        if torch.compiler.is_compiling():
+            mask = torch.ones(1, 1, TOKENS, 1, device="cuda").bool().expand(1, 1, TOKENS, TOKENS)
+            x = functional.scaled_dot_product_attention(x, x, x, mask)
+        logits = self.head(functional.gelu(self.first(x.flatten(0, 2))))
+        loss = functional.cross_entropy(logits.float(), words)
+        return (loss, logits) if "logits" in sys.argv else (loss,)
+
+
+with torch.device("cuda"):
+    model = Model().bfloat16()
+    x, words = torch.randn(1, 1, TOKENS, WIDTH).bfloat16(), torch.zeros(TOKENS, dtype=torch.int64)
+run = torch.compile(model) if "compile" in sys.argv else model
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(4):
+    run(x, words)[0].backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+LOGITS = 4097 * 2048 * 2
+"""Bytes of the logits."""
+
+
+def test_compiled_code_does_what_it_is_compiled_to(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(HEAD)
+    eager, compiled, logits = (
+        record(str(script), *words, ranks=1).recorded[0]
+        for words in (("eager",), ("compile",), ("compile", "logits"))
+    )
+    names = {how: [one.name for one in each.actions] for how, each in enumerate((eager, compiled, logits))}
+    assert not any(name.startswith("inductor.") for name in names[0])
+    # a script's branch for compiled code is taken, whose mask no kernel of attention takes
+    assert "aten.bmm" not in names[0]
+    assert "aten.bmm" in names[1]
+    # logits of an odd number of words are padded, not multiplied as they lie
+    assert any(dict(one.options).get("alignment") for one in eager.actions)
+    assert not any(dict(one.options).get("alignment") for one in compiled.actions)
+    assert "inductor.constant_pad_nd" in names[1]
+    # logits that are returned get a gradient of zeros, beside the loss's
+    peaks = [counts(each).peak_bytes for each in (eager, compiled, logits)]
+    assert peaks[2] - peaks[1] == pytest.approx(LOGITS, rel=0.01)
+    # what is taken is given back
+    for each in (compiled, logits):
+        assert sum(nbytes for entry in each.entries for _, nbytes in entry.memory) == 0
