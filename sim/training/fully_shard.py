@@ -13,7 +13,8 @@ from ringside.sim.training.fsdp_collectives import Gathers, Held, Reductions
 from ringside.sim.training.fsdp_policy import COPIES, OPTIMIZER, PARAMETERS, ROOT, FullyShardPolicy, units
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.memory.optimizers import Optimizer
-from ringside.sim.training.stage import Apart, RankList, Streams
+from ringside.sim.training.sharing import Apart
+from ringside.sim.training.stage import RankList, Streams
 
 
 class FullyShard:

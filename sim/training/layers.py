@@ -35,6 +35,11 @@ Pass = tuple[Kernels | Exchange, ...]
 """A micro-batch's operations in a layer, in order."""
 
 
+def is_of_experts(part: Kernels | Exchange) -> bool:
+    """Return whether a part of a pass exchanges the tokens of experts."""
+    return isinstance(part, Exchange) and "expert" in part.dimensions
+
+
 def work_s(parts: Pass) -> float:
     """Return the seconds of a pass's kernels."""
     return sum(part.seconds for part in parts if isinstance(part, Kernels))

@@ -56,9 +56,10 @@ class Layout:
     at once before and after the optimizer. ``ep`` neighbours among the data-parallel ranks shard the
     experts, and ``etp`` ranks share each, None ``tp`` (with fewer, ``ep`` may be over tensor-parallel ranks
     too); `ringside.sim.training.tensor.dispatch` has ``ep_imbalance``, ``capacity_factor`` and
-    ``dispatcher``. FSDP gathers parameters in ``param_dtype``, None for the products' type, and sums
-    gradients in ``reduce_dtype``, None for the parameters'. Megatron-LM's buffer of gradients is of
-    ``reduce_dtype`` too, None for float32, or float16 if products are.
+    ``dispatcher``. ``overlap_experts`` passes a micro-batch forward together with another's backward, so
+    that each computes while the other exchanges tokens. FSDP gathers parameters in ``param_dtype``, None for
+    the products' type, and sums gradients in ``reduce_dtype``, None for the parameters'. Megatron-LM's buffer
+    of gradients is of ``reduce_dtype`` too, None for float32, or float16 if products are.
     """
 
     strategy: str = "ddp"
@@ -88,6 +89,7 @@ class Layout:
     ep_imbalance: float = 1.0
     capacity_factor: float | None = None
     dispatcher: str = "alltoall"
+    overlap_experts: bool = False
     param_dtype: str | None = None
     reduce_dtype: str | None = None
 
@@ -150,6 +152,25 @@ class Layout:
             raise LayoutError(
                 f"{option} is not modelled with `strategy` {self.strategy}; write `strategy` "
                 f"{', '.join(EXPERT_STRATEGIES)}"
+            )
+        self._check_overlap()
+
+    def _check_overlap(self) -> None:
+        """Raise LayoutError for layouts whose micro-batches cannot hide each other's exchanges of experts."""
+        if not self.overlap_experts:
+            return
+        if self.ep == 1:
+            raise LayoutError("`overlap_experts` hides the exchanges of `ep`; add `ep` 2, or leave it out")
+        if self.strategy not in ("ddp", *MEGATRON):
+            raise LayoutError(
+                f"`overlap_experts` needs `strategy` ddp or {' or '.join(MEGATRON)}, not {self.strategy}; "
+                "leave it out"
+            )
+        allowed = ("interleaved1f1b",) if self.strategy in MEGATRON else ("dualpipev",)
+        if self.pp > 1 and self.schedule not in allowed:
+            raise LayoutError(
+                f"`overlap_experts` in a pipeline needs `schedule` {allowed[0]} with `strategy` "
+                f"{self.strategy}, not {self.schedule}; write it, or leave `overlap_experts` out"
             )
 
     def _check_pipeline(self) -> None:

@@ -21,16 +21,8 @@ from ringside.sim.training.layers import RankLayer, arriving, as_modules, withou
 from ringside.sim.training.memory.held import held, makes_gradients
 from ringside.sim.training.mesh import DATA, Communicators
 from ringside.sim.training.pipeline.program import Pipeline, find_pipeline
-from ringside.sim.training.stage import (
-    HOST,
-    Apart,
-    RankList,
-    Sharing,
-    Stage,
-    Unshared,
-    Updating,
-    UpdatingApart,
-)
+from ringside.sim.training.sharing import Apart, Sharing, Unshared, Updating, UpdatingApart
+from ringside.sim.training.stage import HOST, RankList, Stage
 from ringside.sim.training.strategies import BUCKETS, COPIES, FSDP, MEGATRON
 from ringside.sim.training.tensor.layers import replicated_parameters
 from ringside.sim.training.zero.broadcasts import HybridZero, ZeroRedundant
@@ -106,6 +98,7 @@ class Writing:
             number: Stage(
                 made, self._passed(of_stage), self._sharing(made, number, of_stage),
                 f"stage {number}" if job.mesh.pipeline > 1 else "", makes_gradients=makes_gradients(job),
+                overlaps=job.layout.overlap_experts,
             )
             for number, of_stage in layers.items()
         }  # fmt: skip

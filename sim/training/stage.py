@@ -5,15 +5,14 @@ group's queue: it begins no earlier than the stream's operations before its call
 on request. With a blocking library, as Gloo is by default, the stream waits at once.
 """
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Iterator, Sequence
 
 from ringside.sim.collective import Collective
 from ringside.sim.program import Action, Call, Compute, Group, Operation, Recv, Send, Together, Wait
 from ringside.sim.training.fsdp_policy import GRADIENTS
-from ringside.sim.training.layers import Kernels, Pass, RankLayer
-from ringside.sim.training.memory.optimizers import Optimizer
+from ringside.sim.training.layers import Kernels, Pass, RankLayer, is_of_experts
 from ringside.sim.training.mesh import Communicators
+from ringside.sim.training.sharing import Sharing
 
 STREAM, HOST = "compute", "host"
 """The lanes of compute, and of the host's work between two steps."""
@@ -168,134 +167,12 @@ ACTIVATIONS = "activations"
 """The pool of activations that forward keeps for backward."""
 
 
-class Sharing(Protocol):
-    """One rank's data-parallel work for the layers of one stage, which are numbered in forward order.
-
-    It writes into the rank's list: gathers before a layer computes, frees afterwards, and sums of gradients.
-    ``last`` says that this is the stage's last backward of the step, after which gradients are whole.
-    """
-
-    def before_forward(self, layer: int) -> None:
-        """Wait for the layer's parameters."""
-        ...
-
-    def after_forward(self, layer: int) -> None:
-        """Act after the layer's forward."""
-        ...
-
-    def before_backward(self, layer: int) -> None:
-        """Wait for the layer's parameters, and begin to gather those of the next in backward."""
-        ...
-
-    def after_backward(self, layer: int, *, last: bool) -> None:
-        """Act on the layer's gradients, those of its weights included."""
-        ...
-
-    def after_step(self) -> None:
-        """Sum all gradients after the step's passes, before the optimizer."""
-        ...
-
-
-@runtime_checkable
-class Updating(Sharing, Protocol):
-    """A `Sharing` with a part of the optimizer: it counts the rank's memory, and runs its own update."""
-
-    @property
-    def updated_nbytes(self) -> int:
-        """Bytes of the parameters that the rank's optimizer updates."""
-        ...
-
-    def hold(self, optimizer: Optimizer) -> None:
-        """Hold the constant part of the rank's memory from the next operation on."""
-        ...
-
-    def update(self, seconds: float) -> None:
-        """Run the optimizer's step of ``seconds``, and distribute the parameters to all ranks."""
-        ...
-
-
-class Unshared:
-    """A rank that shares its parameters with no other."""
-
-    def before_forward(self, layer: int) -> None:
-        """Do nothing."""
-
-    def after_forward(self, layer: int) -> None:
-        """Do nothing."""
-
-    def before_backward(self, layer: int) -> None:
-        """Do nothing."""
-
-    def after_backward(self, layer: int, *, last: bool) -> None:
-        """Do nothing."""
-
-    def after_step(self) -> None:
-        """Do nothing."""
-
-
-class Apart:
-    """Layers with two sharings: of all parameters except experts, which comes first, and of the experts."""
-
-    def __init__(self, *parts: Sharing) -> None:
-        self._parts = parts
-
-    def before_forward(self, layer: int) -> None:
-        """Wait for the layer's parameters."""
-        for part in self._parts:
-            part.before_forward(layer)
-
-    def after_forward(self, layer: int) -> None:
-        """Act after the layer's forward."""
-        for part in self._parts:
-            part.after_forward(layer)
-
-    def before_backward(self, layer: int) -> None:
-        """Wait for the layer's parameters."""
-        for part in self._parts:
-            part.before_backward(layer)
-
-    def after_backward(self, layer: int, *, last: bool) -> None:
-        """Act on the layer's gradients."""
-        for part in self._parts:
-            part.after_backward(layer, last=last)
-
-    def after_step(self) -> None:
-        """Sum all gradients."""
-        for part in self._parts:
-            part.after_step()
-
-
-class UpdatingApart(Apart):
-    """`Apart` with a part of the optimizer in both, which runs on both at once."""
-
-    def __init__(self, *parts: Updating) -> None:
-        super().__init__(*parts)
-        self._updating = parts
-
-    @property
-    def updated_nbytes(self) -> int:
-        """Bytes of the parameters that the rank's optimizer updates."""
-        return sum(part.updated_nbytes for part in self._updating)
-
-    def hold(self, optimizer: Optimizer) -> None:
-        """Hold the constant memory of both parts."""
-        for part in self._updating:
-            part.hold(optimizer)
-
-    def update(self, seconds: float) -> None:
-        """Run the optimizer's step over both, and distribute the parameters to all ranks."""
-        first, *others = self._updating
-        first.update(seconds)
-        for part in others:
-            part.update(0.0)
-
-
 class Stage:
     """Writes passes into a rank's list; a whole model on one rank is one stage.
 
     A pass only waits for its own exchanges: the receiver of a micro-batch has the stream wait
     for it first. Where it ``makes_gradients``, backward's first pass of a layer allocates them, until
-    `forget`.
+    `forget`. Where it ``overlaps`` experts' exchanges, a forward and a backward may be written `together`.
     """
 
     def __init__(
@@ -306,8 +183,10 @@ class Stage:
         name: str = "",
         *,
         makes_gradients: bool = False,
+        overlaps: bool = False,
     ) -> None:
         self.rank = rank
+        self.overlaps = overlaps
         self.layers = layers
         self.sharing = sharing
         self._name = f"{name} " if name else ""
@@ -316,38 +195,51 @@ class Stage:
 
     def pass_all(self, micro_batches: int) -> None:
         """Pass all micro-batches forward and backward, one after another: no pipeline."""
+        last = micro_batches - 1
         for number in range(micro_batches):
-            self.forward(number)
-            self.backward(number, last=number == micro_batches - 1)
+            if not self.overlaps or number == 0:
+                self.forward(number)
+            if not self.overlaps or number == last:
+                self.backward(number, last=number == last)
+            else:
+                together(self.forwards(number + 1), self.backwards(number, last=False))
 
     def forward(self, micro_batch: int) -> None:
         """Pass a micro-batch forward."""
-        for number, layer in enumerate(self.layers):
-            self.sharing.before_forward(number)
-            self.rank.take(ACTIVATIONS, layer.kept_nbytes + layer.forward_nbytes)
-            self._pass(layer.forward, layer, "forward", micro_batch)
-            self.rank.give(ACTIVATIONS, layer.forward_nbytes)
-            self.sharing.after_forward(number)
+        together(self.forwards(micro_batch))
 
     def backward(self, micro_batch: int, *, last: bool) -> None:
         """Pass its gradients backward, those of inputs and weights; ``last`` is `Sharing`'s."""
+        together(self.backwards(micro_batch, last=last))
+
+    def forwards(self, micro_batch: int) -> Iterator[None]:
+        """Pass a micro-batch forward; pause wherever experts' exchanges begin."""
+        for number, layer in enumerate(self.layers):
+            self.sharing.before_forward(number)
+            self.rank.take(ACTIVATIONS, layer.kept_nbytes + layer.forward_nbytes)
+            yield from self._pass(layer.forward, layer, "forward", micro_batch)
+            self.rank.give(ACTIVATIONS, layer.forward_nbytes)
+            self.sharing.after_forward(number)
+
+    def backwards(self, micro_batch: int, *, last: bool) -> Iterator[None]:
+        """Pass its gradients backward; pause wherever experts' exchanges begin."""
         for number, layer in reversed(list(enumerate(self.layers))):
-            self._recompute(number, micro_batch)
-            self._pass(layer.backward, layer, "backward", micro_batch)
+            yield from self._recompute(number, micro_batch)
+            yield from self._pass(layer.backward, layer, "backward", micro_batch)
             self.rank.give(ACTIVATIONS, layer.backward_nbytes)
             self._end(number, last=last)
 
     def input_gradient(self, micro_batch: int) -> None:
         """Pass gradients of the inputs backward, and postpone those of the weights."""
         for number, layer in reversed(list(enumerate(self.layers))):
-            self._recompute(number, micro_batch)
-            self._pass(layer.input_gradient, layer, "input gradient", micro_batch)
+            together(self._recompute(number, micro_batch))
+            together(self._pass(layer.input_gradient, layer, "input gradient", micro_batch))
             self.rank.give(ACTIVATIONS, layer.backward_nbytes)
 
     def weight_gradient(self, micro_batch: int, *, last: bool) -> None:
         """Make the postponed gradients of the weights."""
         for number, layer in reversed(list(enumerate(self.layers))):
-            self._pass(layer.weight_gradient, layer, "weight gradient", micro_batch)
+            together(self._pass(layer.weight_gradient, layer, "weight gradient", micro_batch))
             self._end(number, last=last)
 
     def _make(self, number: int) -> None:
@@ -366,11 +258,11 @@ class Stage:
         self.rank.give(GRADIENTS, self._made_nbytes)
         self._made_nbytes = 0
 
-    def _recompute(self, number: int, micro_batch: int) -> None:
+    def _recompute(self, number: int, micro_batch: int) -> Iterator[None]:
         layer = self.layers[number]
         self.sharing.before_backward(number)
         self.rank.take(ACTIVATIONS, layer.recomputed_nbytes + layer.backward_nbytes)
-        self._pass(layer.recomputed, layer, "recomputation", micro_batch)
+        yield from self._pass(layer.recomputed, layer, "recomputation", micro_batch)
 
     def _end(self, number: int, *, last: bool) -> None:
         layer = self.layers[number]
@@ -380,7 +272,7 @@ class Stage:
         self._make(number)
         self.sharing.after_backward(number, last=last)
 
-    def _pass(self, parts: Pass, layer: RankLayer, kind: str, micro_batch: int) -> None:
+    def _pass(self, parts: Pass, layer: RankLayer, kind: str, micro_batch: int) -> Iterator[None]:
         name = f"{self._name}{layer.name}, micro-batch {micro_batch}"
         beside: list[int | None] = []
         for part in parts:
@@ -392,7 +284,19 @@ class Stage:
                 beside.append(self.rank.call(group, part.collective, called, beside=part.overlaps))
                 if part.overlaps:
                     continue
+                if self.overlaps and is_of_experts(part):
+                    yield
             while beside:
                 self.rank.wait(beside.pop(0))
         for place in beside:
             self.rank.wait(place)
+
+
+def together(*passes: Iterator[None]) -> None:
+    """Write passes in turn: each goes on until its next exchange of experts begins."""
+    left = list(passes)
+    while left:
+        left = [one for one in left if next(one, _ENDED) is not _ENDED]
+
+
+_ENDED = object()

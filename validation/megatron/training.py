@@ -23,6 +23,7 @@ COUNTS = {
 FLAGS = {
     "--overlap-grad-reduce": "overlap_grad_reduce", "--overlap-param-gather": "overlap_param_gather",
     "--sequence-parallel": "sequence_parallel", "--tp-comm-overlap": "async_tp",
+    "--overlap-moe-expert-parallel-comm": "overlap_experts",
 }  # fmt: skip
 """Arguments that are given or not, by their options."""
 

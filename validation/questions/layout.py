@@ -117,6 +117,9 @@ class ByLayout(Question):
     dispatcher: str = option(
         "How tokens get to their experts and back.", metavar=choices(DISPATCHERS), default="alltoall"
     )
+    overlap_experts: bool = option(
+        "Hide exchanges of experts' tokens behind another micro-batch's passes.", default=False
+    )
     ep_imbalance: float = option("Tokens of the busiest expert-parallel rank over the mean.", default=1.0)
     capacity_factor: float | None = option(
         "Capacity of each expert over the mean; tokens are padded or dropped.",
@@ -159,7 +162,8 @@ class ByLayout(Question):
             clip=self.strategy in CLIPPING if self.clip is None else self.clip,
             overlap_grad_reduce=self.overlap_grad_reduce, overlap_param_gather=self.overlap_param_gather,
             no_sync=self.no_sync, wrap_ends=self.wrap_ends, tables=tables, ep=self.ep, etp=self.etp,
-            dispatcher=self.dispatcher, ep_imbalance=self.ep_imbalance,
+            dispatcher=self.dispatcher, overlap_experts=self.overlap_experts,
+            ep_imbalance=self.ep_imbalance,
             capacity_factor=self.capacity_factor,
             param_dtype=full_name(self.param_dtype), reduce_dtype=full_name(self.reduce_dtype),
         )  # fmt: skip

@@ -17,7 +17,8 @@ from ringside.sim.training.fully_shard import FullyShard
 from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer, arriving
 from ringside.sim.training.mesh import DATA, Communicators
 from ringside.sim.training.pipeline.program import find_pipeline
-from ringside.sim.training.stage import RankList, Sharing, Stage, Unshared
+from ringside.sim.training.sharing import Sharing, Unshared
+from ringside.sim.training.stage import RankList, Stage
 from ringside.sim.training.tensor.context import Attention
 from ringside.sim.training.tensor.costs import Numerics
 from ringside.sim.training.tensor.cut import TensorParallel

@@ -64,8 +64,7 @@ class _Steps:
             first = self._received(backwards[0]) if number == ahead - 1 and ahead < self._count else []
             self._batch([*self._forward_exchange(number), *first])
         for number in range(self._count - ahead):
-            self._passes.take(forwards[ahead + number])
-            self._passes.take(backwards[number])
+            self._take_both(forwards[ahead + number], backwards[number])
             self._batch([*self._forward_exchange(ahead + number), *self._backward_exchange(number)])
         if ahead == self._count:
             self._batch(self._received(backwards[0]))
@@ -78,13 +77,20 @@ class _Steps:
         forwards, backwards, ahead = self._forwards, self._backwards, self._ahead
         self._apart(self._received(forwards[0]))
         for number in range(self._count + ahead):
+            is_pair = self._passes.overlaps and ahead <= number < self._count
+            if is_pair:
+                self._arrive(forwards[number])
+                self._arrive(backwards[number - ahead])
+                self._passes.take_pair(forwards[number], backwards[number - ahead])
             if number < self._count:
-                self._take(forwards[number])
+                if not is_pair:
+                    self._take(forwards[number])
                 self._apart(self._forward_exchange(number))
             if number == ahead - 1:
                 self._apart(self._received(backwards[0]))
             if number >= ahead:
-                self._take(backwards[number - ahead])
+                if not is_pair:
+                    self._take(backwards[number - ahead])
                 self._apart(self._backward_exchange(number - ahead))
         for leaving in self._leaving.values():
             self._messages.wait(leaving)
@@ -101,10 +107,9 @@ class _Steps:
                 f"{short} micro-batches in a group, but Megatron-LM needs at least one per rank; "
                 f"write {self._hops + 1} micro-batches or more"
             )
-        return min(
-            (self._placement.stages_a_rank - 1) * group + 2 * (self._hops - self._messages.position),
-            self._count,
-        )
+        ahead = (self._placement.stages_a_rank - 1) * group + 2 * (self._hops - self._messages.position)
+        # the last stage's first pair would be of one micro-batch
+        return min(ahead + self._passes.overlaps, self._count)
 
     def _forward_exchange(self, number: int) -> list[Action]:
         """Return how a forward's result is sent, and the next receive: the first rank's from the last."""
@@ -139,8 +144,19 @@ class _Steps:
 
     def _take(self, action: Action) -> None:
         """Compute an action once its input has arrived."""
-        self._messages.wait([self._arriving.pop(one) for one in self._received(action)])
+        self._arrive(action)
         self._passes.take(action)
+
+    def _arrive(self, action: Action) -> None:
+        self._messages.wait([self._arriving.pop(one) for one in self._received(action)])
+
+    def _take_both(self, forward: Action, backward: Action) -> None:
+        """Compute a forward and a backward, together where they hide each other's exchanges."""
+        if self._passes.overlaps:
+            self._passes.take_pair(forward, backward)
+        else:
+            self._passes.take(forward)
+            self._passes.take(backward)
 
     def _apart(self, actions: Sequence[Action]) -> None:
         """Send first on even ranks; receive first on odd ranks, once the last send has left.

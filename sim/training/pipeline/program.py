@@ -17,7 +17,8 @@ from ringside.sim.training.pipeline.runtimes import (
     torch_gpipe,
 )
 from ringside.sim.training.pipeline.schedules import tables as tables_of
-from ringside.sim.training.stage import RankList, Stage, Unshared
+from ringside.sim.training.sharing import Unshared
+from ringside.sim.training.stage import RankList, Stage
 from ringside.topologies.names import one_of
 
 RUNTIMES: dict[str, dict[str, Runtime]] = {

@@ -22,7 +22,7 @@ from ringside.sim.training.pipeline.actions import (
     sent,
     singles,
 )
-from ringside.sim.training.stage import RankList, Stage
+from ringside.sim.training.stage import RankList, Stage, together
 
 _PAIRS = ("pair", "world pair")
 
@@ -145,7 +145,7 @@ class Outgoing:
 
 @runtime_checkable
 class Commanded(Protocol):
-    """A `ringside.sim.training.stage.Sharing` controlled by the pipeline, as torch's controls FSDP2.
+    """A `ringside.sim.training.sharing.Sharing` controlled by the pipeline, as torch's controls FSDP2.
 
     Between ``unshard`` and ``reshard`` the whole stage's parameters are held, and its other hooks gather and
     free nothing; gradients of all micro-batches are summed on the rank until ``reduce``.
@@ -176,6 +176,21 @@ class Passes:
                     f"{single} is of no stage of this rank, which has {', '.join(map(str, stages))}"
                 )
             self._left[single.stage] += single.kind in ENDS
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether a forward and a backward hide each other's exchanges of experts."""
+        return any(stage.overlaps for stage in self._stages.values())
+
+    def take_pair(self, forward: Action, backward: Action) -> None:
+        """Write a forward and a backward of another micro-batch together."""
+        self._left[backward.stage] -= 1
+        together(
+            self._stages[forward.stage].forwards(forward.micro_batch or 0),
+            self._stages[backward.stage].backwards(
+                backward.micro_batch or 0, last=not self._left[backward.stage]
+            ),
+        )
 
     def take(self, action: Action) -> None:
         """Write one action, which computes or acts on a whole stage."""
@@ -234,7 +249,7 @@ def torch_actions(messages: Messages, stages: Mapping[int, Stage], table: Table)
     arriving: dict[Action, list[int]] = {}
     sends: list[int] = []
     made: set[Action] = set()
-    for action in singles(table):
+    for action in table if passes.overlaps else singles(table):
         if action.kind in SENDS:
             if action not in made:
                 raise ValueError(f"{action} has nothing to send here; write it once, after its own pass")
@@ -244,13 +259,17 @@ def torch_actions(messages: Messages, stages: Mapping[int, Stage], table: Table)
         elif action.kind in _RECEIVES:
             arriving[action] = messages.one_by_one([action])
         else:
-            for needed in received(action, messages.placement):
+            for needed in (one for single in action.singles for one in received(single, messages.placement)):
                 if needed not in arriving:
                     raise ValueError(f"{action} precedes {needed}; lower or correct the table")
                 messages.wait(arriving.pop(needed))
-            passes.take(action)
-            outgoing.made(action)
-            made.update(sent(action, messages.placement))
+            if action.kind is Kind.OVERLAP:
+                passes.take_pair(*action.singles)
+            else:
+                passes.take(action)
+            for single in action.singles:
+                outgoing.made(single)
+                made.update(sent(single, messages.placement))
     if arriving:
         raise ValueError(f"nothing in the table needs {', '.join(map(str, arriving))}")
     messages.wait(reversed(sends))

@@ -13,7 +13,7 @@ from ringside.sim.collective import ITEMSIZE, Collective
 from ringside.sim.program.groups import CostModel, library_time
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.job import ParallelJob, RankModel
-from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer
+from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer, is_of_experts
 from ringside.sim.training.mesh import DATA, Mesh
 from ringside.sim.training.pipeline.actions import Kind
 from ringside.sim.training.search.walk import Moment, ends_of, moments, order_of
@@ -111,9 +111,10 @@ class Bounds:
         if cut not in known.stages:
             known.stages[cut] = model.cut(count, job.layout.parts)
         groups = tuple(job.mesh.together(0, *dimensions) for dimensions in known.dimensions)
-        key = id(model), groups, cut, job.pace * job.factor
+        hides = job.layout.overlap_experts
+        key = id(model), groups, cut, job.pace * job.factor, hides
         if key not in self._costs:
-            costs = self._layers(model, job.mesh, job.pace * job.factor)
+            costs = self._layers(model, job.mesh, job.pace * job.factor, hides=hides)
             self._costs[key] = tuple(
                 self._receiving(_together([costs[number] for number in own]), job, stage)
                 for stage, own in enumerate(known.stages[cut])
@@ -129,20 +130,24 @@ class Bounds:
             input_gradient=cost.input_gradient + after_s,
         )
 
-    def _layers(self, model: RankModel, mesh: Mesh, pace: float) -> list[StageCost]:
-        """Return the costs of each layer; a decoder's layers share their passes, which are timed once."""
+    def _layers(self, model: RankModel, mesh: Mesh, pace: float, *, hides: bool) -> list[StageCost]:
+        """Return the costs of each layer; a decoder's layers share their passes, which are timed once.
+
+        Where another micro-batch ``hides`` exchanges of experts, they take no time.
+        """
         known: dict[tuple[object, ...], StageCost] = {}
         costs = []
         for layer in model.layers:
             same = layer.forward, layer.backward, layer.recomputed, layer.kept_nbytes, layer.nbytes
             if same not in known:
-                known[same] = self._layer(layer, mesh, pace)
+                known[same] = self._layer(layer, mesh, pace, hides=hides)
             costs.append(known[same])
         return costs
 
-    def _layer(self, layer: RankLayer, mesh: Mesh, pace: float) -> StageCost:
+    def _layer(self, layer: RankLayer, mesh: Mesh, pace: float, *, hides: bool) -> StageCost:
         def alone(parts: Pass) -> float:
-            return self._pass_s(parts, mesh, pace)
+            seen = tuple(part for part in parts if not (hides and is_of_experts(part)))
+            return self._pass_s(seen, mesh, pace)
 
         again = alone(layer.recomputed)
         nbytes, most = layer.nbytes, layer.kept_nbytes + layer.recomputed_nbytes

@@ -73,7 +73,7 @@ class Moved(NamedTuple):
 
 
 class DistributedOptimizer:
-    """A `ringside.sim.training.stage.Sharing` of a stage's layers.
+    """A `ringside.sim.training.sharing.Sharing` of a stage's layers.
 
     They are one bucket, or several of at least ``bucket_size`` parameters each, filled from the last layer
     on: Megatron has several on the pipeline's first stage alone, and only where gradients are exchanged

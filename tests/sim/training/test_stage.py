@@ -9,7 +9,8 @@ from ringside.sim.program.check import PROVED, check
 from ringside.sim.program.groups import TimedGroup, play_in_group
 from ringside.sim.training.layers import Exchange, Kernels, RankLayer
 from ringside.sim.training.mesh import DIMENSIONS, Communicators, Mesh
-from ringside.sim.training.stage import RankList, Stage, Unshared
+from ringside.sim.training.sharing import Unshared
+from ringside.sim.training.stage import RankList, Stage
 
 DEGREES = st.integers(1, 3)
 

@@ -19,7 +19,8 @@ from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.ddp.scaling import contention
 from ringside.sim.training.layers import RankLayer
 from ringside.sim.training.mesh import Communicators, Mesh
-from ringside.sim.training.stage import RankList, Stage, Unshared
+from ringside.sim.training.sharing import Unshared
+from ringside.sim.training.stage import RankList, Stage
 from ringside.sim.training.tensor.context import Attention, ContextParallel
 from ringside.sim.workload.devices import Device, device
 from ringside.validation.published.training.rows import read_rows

@@ -16,7 +16,8 @@ from ringside.sim.training.pipeline.actions import Action, Kind, Placement, lowe
 from ringside.sim.training.pipeline.program import RUNTIMES, Pipeline, find_runtime, pipeline
 from ringside.sim.training.pipeline.runtimes import Messages
 from ringside.sim.training.pipeline.schedules import SCHEDULES, placement, tables
-from ringside.sim.training.stage import RankList, Stage, Unshared
+from ringside.sim.training.sharing import Unshared
+from ringside.sim.training.stage import RankList, Stage
 
 MAKESPANS = json.loads(Path(__file__).with_name("makespans.json").read_text(encoding="utf-8"))["rows"]
 NBYTES = 1 << 20

@@ -7,8 +7,8 @@ Experts have equal loads. Rows with the module that predicts a second token (``s
 printed beside them say) have one layer more; its output product is missing. What is recomputed or moved to
 the host is not printed, and taken for nothing; tensor-parallel exchanges hide behind products. A rack of
 GB200 has 64 of its 72 GPUs in use where there are several. ``fsdp`` is Megatron's own, for `train` FSDP2's
-exchanges with the kernels of TransformerEngine. Experts over several machines get their tokens by DeepEP
-(scripts/performance/configs/deepseek).
+exchanges with the kernels of TransformerEngine. Experts over several machines get their tokens by DeepEP,
+behind another micro-batch's passes (scripts/performance/configs/deepseek).
 
 Every layout stands alone or is repeated in later releases, so no row is predicted from another. Left out:
 what `train` has no model for (GPT-OSS, Qwen3, Nemotron, DeepSeek-V4) and adapters (LoRA).
@@ -71,6 +71,7 @@ class BridgeStep(NamedTuple):
         model = f"{self.model}:{self.sequence}" + (",layers=62" if self.second_token else "")
         cluster = f"{cluster}:{-(-self.gpus // each)}"
         batch = micro_batches * self.micro_batch
+        across = self.expert > each
         if self.fsdp:
             return StepTime(
                 model=model, cluster=cluster, ranks=self.gpus, device=self.machine,
@@ -82,7 +83,7 @@ class BridgeStep(NamedTuple):
             precision=self.precision, dtype="bf16", stack="te",
             strategy="distributed_optimizer", batch=batch, micro_batch=self.micro_batch, tp=self.tensor,
             sequence_parallel=self.tensor > 1, cp=self.context, ep=self.expert,
-            dispatcher="deepep" if self.expert > each else "alltoall", pp=self.pipeline,
+            dispatcher="deepep" if across else "alltoall", overlap_experts=across, pp=self.pipeline,
             schedule="interleaved1f1b" if self.virtual else None, virtual=self.virtual or None,
             overlap_grad_reduce=True, overlap_param_gather=True, async_tp=self.tensor > 1,
         )  # fmt: skip
