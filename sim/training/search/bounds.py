@@ -94,7 +94,9 @@ class Bounds:
         Without ``walks`` the order of actions in a pipeline is ignored, which is faster to compute.
         """
         costs = self.stages(job)
-        passed = self._walked(job, costs) if walks and job.mesh.pipeline > 1 else _filled(job, costs)
+        # passes together are in another order
+        follows = walks and job.mesh.pipeline > 1 and not job.layout.overlap_experts
+        passed = self._walked(job, costs) if follows else _filled(job, costs)
         return max(
             self._ended(job, [costs[stage] for stage in job.placement.of(place)], passed[place])
             for place in range(job.mesh.pipeline)

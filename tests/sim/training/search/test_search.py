@@ -89,6 +89,12 @@ def test_no_step_is_shorter_and_none_holds_less_than_its_bounds(
         # context-parallel ranks deal experts out
         ("mixtral-8x7b:256", {"strategy": "fsdp", "cp": 2, "ep": 2, "micro_batch": 4}),
         ("mixtral-8x7b:256", {"pp": 2, "cp": 2, "ep": 2, "micro_batch": 4}),
+        # experts' tokens are hidden behind other micro-batches
+        ("mixtral-8x7b:256", {"ep": 4, "micro_batch": 1, "overlap_experts": True}),
+        (
+            "mixtral-8x7b:256",
+            {"ep": 4, "pp": 2, "schedule": "dualpipev", "micro_batch": 1, "overlap_experts": True},
+        ),
     ],
 )
 def test_words_that_are_said_alone_have_bounds_too(
