@@ -250,11 +250,9 @@ def _kernels(given: Arguments) -> Options:
 def _keeps_outputs(given: Arguments) -> bool:
     """Return whether experts' outputs are kept (megatron/core/transformer/moe/moe_utils.py, ``unpermute``).
 
-    ``--deterministic-mode`` adds them up with ``index_add_``, whose source autograd keeps; a schedule that
-    overlaps two micro-batches keeps what passes between its nodes (core/pipeline_parallel/utils.py).
+    ``--deterministic-mode`` adds them up with ``index_add_``, whose source autograd keeps.
     """
-    adds = given.has("--deterministic-mode") and not given.has("--moe-permute-fusion")
-    return adds or given.has("--overlap-moe-expert-parallel-comm")
+    return given.has("--deterministic-mode") and not given.has("--moe-permute-fusion")
 
 
 def _is_local(given: Arguments) -> bool:
