@@ -35,9 +35,12 @@ Pass = tuple[Kernels | Exchange, ...]
 """A micro-batch's operations in a layer, in order."""
 
 
-def is_of_experts(part: Kernels | Exchange) -> bool:
-    """Return whether a part of a pass exchanges the tokens of experts."""
-    return isinstance(part, Exchange) and "expert" in part.dimensions
+def is_of_experts(part: Kernels | Exchange | None) -> bool:
+    """Return whether a part of a pass sends tokens to their experts or back.
+
+    The host waits for counts of tokens, so that nothing hides their exchange.
+    """
+    return isinstance(part, Exchange) and part.dimensions == ("expert",)
 
 
 def work_s(parts: Pass) -> float:

@@ -161,6 +161,10 @@ class Layout:
             return
         if self.ep == 1:
             raise LayoutError("`overlap_experts` hides the exchanges of `ep`; add `ep` 2, or leave it out")
+        if self.dispatcher == "allgather":
+            raise LayoutError(
+                "`overlap_experts` hides all-to-alls; write `dispatcher` alltoall or deepep, or leave it out"
+            )
         if self.strategy not in ("ddp", *MEGATRON):
             raise LayoutError(
                 f"`overlap_experts` needs `strategy` ddp or {' or '.join(MEGATRON)}, not {self.strategy}; "

@@ -6,6 +6,7 @@ on request. With a blocking library, as Gloo is by default, the stream waits at 
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from ringside.sim.collective import Collective
 from ringside.sim.program import Action, Call, Compute, Group, Operation, Recv, Send, Together, Wait
@@ -275,16 +276,18 @@ class Stage:
     def _pass(self, parts: Pass, layer: RankLayer, kind: str, micro_batch: int) -> Iterator[None]:
         name = f"{self._name}{layer.name}, micro-batch {micro_batch}"
         beside: list[int | None] = []
-        for part in parts:
+        for part, following in pairwise([*parts, None]):
             if isinstance(part, Kernels):
                 self.rank.compute(part.seconds, name, kind)
-            else:
+            elif part:
                 group = self.rank.communicators.along(self.rank.rank, *part.dimensions)
                 called = f"{kind} of {name}"
                 beside.append(self.rank.call(group, part.collective, called, beside=part.overlaps))
-                if part.overlaps:
+                hides = self.overlaps and is_of_experts(part)
+                # tokens and their probabilities are one turn
+                if part.overlaps or (hides and is_of_experts(following)):
                     continue
-                if self.overlaps and is_of_experts(part):
+                if hides:
                     yield
             while beside:
                 self.rank.wait(beside.pop(0))
