@@ -282,12 +282,8 @@ class ParallelJob:
 
     def receives(self, stage: int) -> tuple[Pass, Pass]:
         """Return what makes whole tensors of the parts that a stage gets, before its forward and backward."""
-        ranks = [self.placement.rank(one) for one in range(self.placement.stages)]
-        here = ranks[stage]
-        return (
-            self.model.received if stage and ranks[stage - 1] != here else (),
-            self.model.received if ranks[stage + 1 :] and ranks[stage + 1] != here else (),
-        )
+        inputs, gradients = self.placement.gets(stage)
+        return self.model.received if inputs else (), self.model.received if gradients else ()
 
     def own_nbytes(self, layers: Iterable[RankLayer]) -> int:
         """Return the bytes of some layers' parameters whose optimizer state a rank holds."""

@@ -47,6 +47,14 @@ class Placement:
         turn, place = divmod(stage, self.ranks)
         return self.ranks - 1 - place if self.v and turn else place
 
+    def gets(self, stage: int) -> tuple[bool, bool]:
+        """Return whether other ranks send a stage its inputs, and the gradients of its outputs."""
+        here = self.rank(stage)
+        return (
+            stage > 0 and self.rank(stage - 1) != here,
+            stage < self.stages - 1 and self.rank(stage + 1) != here,
+        )
+
     def of(self, rank: int) -> tuple[int, ...]:
         """Return the stages of a rank, in forward order."""
         if self.v:
