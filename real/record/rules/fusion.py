@@ -46,7 +46,8 @@ class FusedStep:
 def fused(begin: int, end: int, born: set[int], freed: dict[int, int]) -> FusedStep:
     """Return the entries from ``begin`` to ``end``, numbered from zero, with compiled kernels fused.
 
-    ``born`` are the storages that the step allocates, ``freed`` the number of entries before each is freed.
+    ``born`` are the storages that the step allocates once; ``freed`` has the number of entries before each is
+    freed.
     """
     posted = [
         replace(one, after=tuple(earlier - begin for earlier in one.after if earlier >= begin))

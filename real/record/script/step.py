@@ -47,7 +47,9 @@ def recorded_step(
 
 def _fused(begin: Mark, end: Mark) -> FusedStep:
     changes = TAPE.memory[begin.memory : end.memory]
-    born = {number for _, number, nbytes in changes if nbytes > 0}
+    allocated = Counter(number for _, number, nbytes in changes if nbytes > 0)
+    # FSDP itself empties and fills the storages of parameters
+    born = {number for number, times in allocated.items() if times == 1}
     freed = {number: before for before, number, nbytes in changes if nbytes < 0}
     return fused(begin.entries, end.entries, born, freed)
 

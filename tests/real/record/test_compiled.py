@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside.real.questions.recording import counts, record
+from ringside.real.questions.recording import ScriptRecording, counts, record
 from ringside.sim.compute.kernels import Streaming
 from ringside.sim.compute.stacks import find_stack
 from ringside.sim.recorded.kernels import kernels
@@ -106,3 +106,34 @@ def test_compiled_code_does_what_it_is_compiled_to(tmp_path):
     # what is taken is given back
     for each in (compiled, logits):
         assert sum(nbytes for entry in each.entries for _, nbytes in entry.memory) == 0
+
+
+SHARDED = """
+import os, sys, torch, torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+dist.init_process_group("nccl")
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+model = torch.nn.Sequential(*(torch.nn.Linear(2048, 2048) for _ in range(8))).cuda()
+for layer in model:
+    if sys.argv[1] == "compiled":
+        layer.compile()
+    fully_shard(layer)
+fully_shard(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(4):
+    model(torch.randn(4, 2048, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.slow
+def test_compiled_layers_do_not_hold_what_is_gathered_for_their_forward(tmp_path):
+    script = tmp_path / "sharded.py"
+    script.write_text(SHARDED)
+    eager, compiled = (
+        max(one.peak_bytes for one in ScriptRecording(command=[str(script), how], ranks=2).ask().roles)
+        for how in ("eager", "compiled")
+    )
+    layer = 2048 * 2049 * 4
+    assert compiled < eager + layer / 2
