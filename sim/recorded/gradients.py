@@ -1,8 +1,7 @@
-"""Whether ranks reduce their gradients in some groups, which is the evidence that they are data-parallel.
+"""Detect data-parallel groups of a recorded job: those in which ranks reduce their gradients.
 
-What a step reduces or scatters there, in elements that each rank keeps, is as much as its optimizer updates,
-or as the parameters that it holds. Ranks that exchange activations, as in tensor parallelism, reduce another
-number of elements.
+The all-reduces and reduce-scatters of a step in these groups leave each rank as many elements as its optimizer
+updates, or as its parameters have. Groups that exchange activations, as in tensor parallelism, do not.
 """
 
 from collections import Counter
@@ -13,13 +12,13 @@ from ringside.sim.recorded.job import Action, GroupCall, Operator, RecordedJob, 
 from ringside.sim.recorded.kernels import is_of_lists, short_name
 
 ROUNDING = 0.01
-"""Share by which sums of bytes or elements may differ: allocations are rounded, norms and losses reduced."""
+"""Relative tolerance of these sums: allocations are rounded, and norms and losses are reduced as well."""
 
 PARAMETER = (2, 4)
-"""Bytes that are held of a parameter's element."""
+"""Bytes of a parameter's element."""
 
 WRITTEN = {"_foreach_": (1,), "_fused_": (2, 3, 4)}
-"""Tensors that list operators write of each parameter: fused ones write gradients and states too."""
+"""Number of tensors that a list operator writes per parameter: fused ones write gradients and states too."""
 
 
 def elements(call: GroupCall) -> int:
@@ -28,7 +27,7 @@ def elements(call: GroupCall) -> int:
 
 
 def are_reduced(job: RecordedJob, groups: Mapping[str, int]) -> bool:
-    """Return whether every rank with parameters reduces its gradients in these groups, given their sizes."""
+    """Return whether every rank with parameters reduces its gradients in these groups, given by size."""
     training = [one for one in job.recorded if one.held.get("parameters")]
     return bool(training) and all(_reduces_all(one, groups) for one in training)
 
@@ -48,7 +47,7 @@ def _kept(action: Action, groups: Mapping[str, int]) -> float:
 
 
 def _parameters(one: RecordedRank, actions: list[Action]) -> Iterator[float]:
-    """Yield what may be the elements of all parameters with gradients."""
+    """Yield estimates of the number of elements of all parameters with gradients."""
     yield from (one.held["parameters"] / nbytes for nbytes in PARAMETER)
     updated: Counter[str] = Counter()
     for action in actions:

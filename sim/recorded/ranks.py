@@ -1,10 +1,10 @@
-"""A recorded job on other numbers of ranks, where its recording determines everything that changes.
+"""Rewrite a recorded job for another number of ranks, if the recording determines everything that changes.
 
-Every rank is taken to do what it was recorded doing, on data of its own, so that one dimension of the ranks
-grows: one along which they reduce their gradients. What groups along it reduce or broadcast is the same. What
-they gather and scatter is a whole, sharded among more: it stays, and its shards shrink. That they are shards
-of the parameters is told by two sums: what a step scatters are the gradients of all parameters that ranks
-hold, each once, and each gather has the elements of such a scatter.
+Each rank is assumed to do what was recorded, on its own data, so that one dimension of the mesh grows: one
+along which ranks reduce their gradients. All-reduces and broadcasts along it keep their bytes. Gathers and
+scatters keep their total, and the shard of each rank changes. They count as those of sharded parameters if two
+conditions hold: the reduce-scatters of a step are the gradients of all parameters that a rank holds, each once,
+and every gather has as many elements as one of them.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ SAME = ("all_reduce", "broadcast", "reduce")
 """Collectives whose bytes do not depend on the number of ranks."""
 
 NUMBERS = 1024
-"""Bytes up to which what a rank gives to be gathered is taken for numbers about it, such as its times."""
+"""Maximum bytes that a rank contributes to an all-gather of statistics, such as step times; shards are larger."""
 
 
 def on_ranks(job: RecordedJob, ranks: int) -> RecordedJob:
@@ -44,11 +44,11 @@ def on_ranks(job: RecordedJob, ranks: int) -> RecordedJob:
     if not silent:
         reason = "ranks differ or exchange messages along every dimension, as stages and uneven shards do"
     elif along is None:
-        reason = "along no dimension does a step reduce the gradients of all parameters once, in even shards"
+        reason = "no dimension reduces the gradients of all parameters exactly once a step, in even shards"
     elif job.ranks == 1 and len(called_groups(job)) > 1:
-        reason = "which of its groups of one rank are data-parallel is unknown"
+        reason = "a group of one rank does not show whether it is data-parallel"
     elif ranks % (others := job.ranks // along.size):
-        reason = f"{ranks} ranks are no multiple of {others}, of which each does other things"
+        reason = f"{ranks} is not a multiple of its {others} ranks with different roles"
     else:
         growth = _Growth(job, along, ranks // others)
         reason = next((reason for one in job.recorded for reason in growth.reasons(one)), "")
@@ -77,7 +77,7 @@ class _Growth:
         job, along = self.job, self.along
         ranks = job.ranks // along.size * self.size
         groups = [one for one in job.groups if one.name in self._counts or along.repeats(one)]
-        said = f"recorded on {job.ranks} ranks; each of {ranks} is taken to do the same on data of its own"
+        said = f"recorded on {job.ranks} ranks; each of {ranks} is assumed to do the same on its own data"
         grown = ", ".join(sorted({call.group for one in job.recorded for call in self._grown(one)}))
         return replace(
             job, ranks=ranks, notes=(*job.notes, f"{said}, along {grown or 'all'}"),
@@ -109,15 +109,15 @@ class _Growth:
         return self.along.moved(rank, self.size)
 
     def reasons(self, one: RecordedRank) -> Iterator[str]:
-        """Yield why a rank cannot be rewritten."""
+        """Yield the reasons why a rank cannot be rewritten."""
         if self.along.place(one.rank) >= self.size:
-            yield f"rank {one.rank} stands for others"
+            yield f"rank {one.rank}, recorded for its role, does not exist on fewer ranks"
         grown = self._grown(one)
         roots = {(call.group, call.root) for call in grown if call.root is not None}
         if len(roots) > len({group for group, _ in roots}):
-            yield "several ranks are roots, so there may be as many as ranks"
+            yield "a group has several roots, whose number may grow with the ranks"
         if any(self.along.place(root) >= self.size for _, root in roots if root is not None):
-            yield "a root is none of fewer ranks"
+            yield "a root does not exist on fewer ranks"
         other = next(
             (one for one in grown if one.collective not in (*SAME, "all_gather", "reduce_scatter")), None
         )
@@ -126,7 +126,7 @@ class _Growth:
         yield from self._unsharded(one)
 
     def _unsharded(self, one: RecordedRank) -> Iterator[str]:
-        """Yield why gathers and scatters cannot be those of sharded parameters."""
+        """Yield the reasons why gathers and scatters are not those of sharded parameters."""
         sharing = self._sharing(one)
         if not sharing:
             return
@@ -138,9 +138,9 @@ class _Growth:
         scattered = {elements(call) for call in sharing if call.collective == "reduce_scatter"}
         for call in sharing:
             if elements(call) not in scattered:
-                yield f"{call.name} of {call.nbytes} bytes in group {group} may be more on more ranks"
+                yield f"{call.name} of {call.nbytes} bytes in group {group} may grow with the number of ranks"
             if elements(call) % (count // self.along.size * self.size):
-                yield f"{call.name} of {call.nbytes} bytes in group {group} is padded for other ranks"
+                yield f"{call.name} of {call.nbytes} bytes in group {group} would need padding there"
         whole = sum(
             elements(action)
             for entry in one.entries
@@ -149,10 +149,10 @@ class _Growth:
         )  # fmt: skip
         held = one.held.get("parameters", 0) * count
         if not any(isclose(held, whole * nbytes, rel_tol=ROUNDING) for nbytes in PARAMETER):
-            yield "what a step scatters are not the gradients of all parameters that a rank holds"
+            yield "its reduce-scatters are not the gradients of all parameters of a rank"
 
     def _sharing(self, one: RecordedRank) -> list[GroupCall]:
-        """Return the distinct gathers and scatters of groups that grow, but for those of numbers."""
+        """Return the distinct gathers and scatters of groups that grow, without statistics."""
         return [
             call for call in self._grown(one) if call.collective not in SAME and not self._is_of_numbers(call)
         ]
@@ -163,5 +163,5 @@ class _Growth:
         return [call for call in calls if call.group in self._counts]
 
     def _is_of_numbers(self, call: GroupCall) -> bool:
-        """Return whether a call gathers a few numbers of each rank, of which there are more on more ranks."""
+        """Return whether a call gathers a few statistics of each rank; the result grows with the ranks."""
         return call.collective == "all_gather" and call.nbytes <= NUMBERS * self._counts.get(call.group, 0)

@@ -98,7 +98,7 @@ def test_ranks_of_tensor_parallelism_are_no_replicas(layout: dict[str, int], ran
     )
     held = {rank: writing.step(rank).held for rank in range(8)}
     recorded = recorded_of(writing.program(), writing.job.roles, held.__getitem__)
-    with pytest.raises(JobFileError, match=f"reduce the gradients of all .*; record it on {ranks} ranks"):
+    with pytest.raises(JobFileError, match=f"reduces the gradients of all .*; record it on {ranks} ranks"):
         on_ranks(recorded, ranks)
 
 
@@ -107,8 +107,8 @@ def test_gradients_may_be_of_parameters_that_are_not_frozen() -> None:
     (one,) = job.recorded
     frozen = replace(job, recorded=(replace(one, held={"parameters": 10 * one.held["parameters"]}),))
     assert on_ranks(frozen, 32).ranks == 32
-    without = replace(frozen.recorded[0], entries=one.entries[:-2])  # of which the first is the optimizer
-    with pytest.raises(JobFileError, match="reduce the gradients"):
+    without = replace(frozen.recorded[0], entries=one.entries[:-2])  # without the optimizer and what follows it
+    with pytest.raises(JobFileError, match="reduces the gradients"):
         on_ranks(replace(frozen, recorded=(without,)), 32)
 
 
@@ -118,7 +118,7 @@ def test_a_rank_alone_grows_by_the_one_group_that_it_calls() -> None:
     (one,) = job.recorded
     more = (*one.actions, GroupCall("tp", "all_reduce", "all_reduce", 4, "float32"))
     groups = (*job.groups, RecordedGroup("tp", ((0,),)))
-    with pytest.raises(JobFileError, match="which of its groups"):
+    with pytest.raises(JobFileError, match="a group of one rank does not show"):
         on_ranks(replace(job, groups=groups, recorded=(replace(one, actions=more),)), 16)
 
 
@@ -194,16 +194,16 @@ ODD = (tuple(range(3)), tuple(range(3, 16)))
     ("job", "ranks", "reason"),
     [
         (calling(PeerMessage("world", 1, 64, is_send=True)), 32, "along every dimension"),
-        (staged(), 7, "no multiple of 2"),
-        (read_job(PIPELINE), 8, "along no dimension does a step reduce the gradients"),
+        (staged(), 7, "not a multiple of its 2 ranks"),
+        (read_job(PIPELINE), 8, "no dimension reduces the gradients"),
         (calling(call("all_to_all")), 32, "depend on the number of ranks"),
-        (calling(call("all_gather", 16 * 2048)), 32, "may be more on more ranks"),
-        (calling(call("reduce_scatter", 4 * 30)), 32, "is padded"),
+        (calling(call("all_gather", 16 * 2048)), 32, "may grow with the number of ranks"),
+        (calling(call("reduce_scatter", 4 * 30)), 32, "would need padding"),
         (calling(call("reduce_scatter")), 32, "not the gradients of all parameters"),
-        (calling(call("broadcast", root=0), call("broadcast", root=1)), 32, "several ranks are roots"),
-        (calling(call("broadcast", root=9)), 8, "none of fewer ranks"),
+        (calling(call("broadcast", root=0), call("broadcast", root=1)), 32, "a group has several roots"),
+        (calling(call("broadcast", root=9)), 8, "does not exist on fewer ranks"),
         (calling(group=ODD), 32, "along every dimension"),
-        (decoder(64, tp=8, layers=1, per_layer=40), 100, "no multiple of 8"),
+        (decoder(64, tp=8, layers=1, per_layer=40), 100, "not a multiple of its 8 ranks"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
