@@ -1,7 +1,8 @@
 """Detect data-parallel groups of a recorded job: those in which ranks reduce their gradients.
 
-The all-reduces and reduce-scatters of a step in these groups leave each rank as many elements as its optimizer
-updates, or as its parameters have. Groups that exchange activations, as in tensor parallelism, do not.
+The all-reduces and reduce-scatters of a step in these groups leave each rank as many elements as its
+optimizer updates, or as its parameters have. Groups that exchange activations, as in tensor parallelism,
+do not.
 """
 
 from collections import Counter

@@ -2,9 +2,9 @@
 
 Each rank is assumed to do what was recorded, on its own data, so that one dimension of the mesh grows: one
 along which ranks reduce their gradients. All-reduces and broadcasts along it keep their bytes. Gathers and
-scatters keep their total, and the shard of each rank changes. They count as those of sharded parameters if two
-conditions hold: the reduce-scatters of a step are the gradients of all parameters that a rank holds, each once,
-and every gather has as many elements as one of them.
+scatters keep their total, and the shard of each rank changes. They count as those of sharded parameters if
+two conditions hold: the reduce-scatters of a step are the gradients of all parameters that a rank holds, each
+once, and every gather has as many elements as one of them.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ SAME = ("all_reduce", "broadcast", "reduce")
 """Collectives whose bytes do not depend on the number of ranks."""
 
 NUMBERS = 1024
-"""Maximum bytes that a rank contributes to an all-gather of statistics, such as step times; shards are larger."""
+"""Maximum bytes per rank of an all-gather of statistics, such as step times; shards are larger."""
 
 
 def on_ranks(job: RecordedJob, ranks: int) -> RecordedJob:

@@ -1,7 +1,6 @@
 """PyTorch's operators of collectives and messages, and what each moves."""
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
@@ -9,6 +8,7 @@ import torch.distributed as dist
 from torch.utils._pytree import tree_leaves
 
 from ringside.real.record.calls import groups
+from ringside.real.record.rules.operators import by_operator
 from ringside.sim.recorded.job import GroupCall, PeerMessage
 
 
@@ -94,7 +94,7 @@ class ParsedCall:
     returns_work: bool
 
 
-@cache
+@by_operator
 def is_call(func: Any) -> bool:
     """Return whether an operator is one of a process group."""
     names = {one.name for one in func._schema.arguments}

@@ -7,12 +7,12 @@ with its numbers, and its tensors' sizes, strides, devices and types.
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from ringside.real.record.rules.operators import by_operator
 from ringside.real.record.rules.regions import TensorForm, form
 from ringside.real.record.script import values
 from ringside.sim.recorded.job import Operator
@@ -123,13 +123,14 @@ ANSWERS: dict[Hashable, OperatorAnswer] = {}
 
 def question(func: Any, args: Any, kwargs: Any) -> OperatorCall | None:
     """Return the question that a call is; None if its answer is up to more than can be compared."""
-    if func.namespace not in _REMEMBERED or func._overloadpacket.__name__ in _NOT_REMEMBERED:
+    facts = _facts(func)
+    if not facts.is_remembered:
         return None
-    parts: list[Any] = [func, torch.get_default_dtype(), torch.is_inference_mode_enabled()]
-    if is_product(func):
+    parts: list[Any] = [id(func), torch.get_default_dtype(), torch.is_inference_mode_enabled()]
+    if facts.is_product:
         parts.append(allows_tf32(func))
     fakes: list[Any] = []
-    unseen = _UNSEEN_IN_PLACE if _is_in_place(func) else _UNSEEN
+    unseen = facts.unseen
     with torch._C.DisableTorchFunctionSubclass():
         if not _add(args, parts, fakes, unseen):
             return None
@@ -182,13 +183,25 @@ def _seen(one: Any) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-@cache
-def _is_in_place(func: Any) -> bool:
-    """Return whether an operator returns nothing but tensors that it changes."""
-    return all(one.alias_info is not None and one.alias_info.is_write for one in func._schema.returns)
+class _Facts(NamedTuple):
+    """What a question takes of its operator; ``unseen`` are types of arguments without value."""
+
+    is_remembered: bool
+    is_product: bool
+    unseen: frozenset[type]
 
 
-@cache
+@by_operator
+def _facts(func: Any) -> _Facts:
+    aliases = [one.alias_info for one in func._schema.returns]
+    is_in_place = all(one is not None and one.is_write for one in aliases)
+    return _Facts(
+        func.namespace in _REMEMBERED and func._overloadpacket.__name__ not in _NOT_REMEMBERED,
+        is_product(func),
+        _UNSEEN_IN_PLACE if is_in_place else _UNSEEN,
+    )
+
+
 def is_product(func: Any) -> bool:
     """Return whether TensorFloat-32 may compute an operator."""
     name = func._overloadpacket.__name__

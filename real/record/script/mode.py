@@ -6,7 +6,7 @@ DTensor asks in one what an operator's global shapes would be.
 
 import os
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import (
@@ -23,6 +23,7 @@ from ringside.real.record.calls import host, record
 from ringside.real.record.calls.schemas import is_call
 from ringside.real.record.rules import routing
 from ringside.real.record.rules.layout import layout
+from ringside.real.record.rules.operators import by_operator
 from ringside.real.record.rules.regions import REGIONS
 from ringside.real.record.script import answers, places, transfers, values
 from ringside.real.record.script.refusal import refusal
@@ -86,10 +87,10 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return NotImplemented
         if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
             return func(*args, **kwargs)
-        sources = transfers.sources_of(func)
-        if sources is not None:
-            args = transfers.with_sources_there(args, sources)
-        if _is_plain(func) or transfers.stays(func, args, kwargs):
+        facts = _facts(func)
+        if facts.sources is not None:
+            args = transfers.with_sources_there(args, facts.sources)
+        if facts.is_plain or transfers.stays(func, args, kwargs):
             call = answers.question(func, args, kwargs)
             if call is not None and (call.fakes or _is_made_there(kwargs)):
                 return _answered(call, func, args, kwargs)
@@ -122,11 +123,22 @@ def _on_host(func: Any, args: Any, kwargs: Any) -> Any:
     return func(*args, **kwargs)
 
 
-@cache
-def _is_plain(func: Any) -> bool:
-    """Return whether an operator does no more than to make tensors of the device, or to change them."""
+class _Facts(NamedTuple):
+    """What decides how an operator is handled.
+
+    A plain one only makes tensors of the device, or changes them. ``sources`` is the place of an argument
+    that lists tensors to copy, if there is one.
+    """
+
+    is_plain: bool
+    sources: int | None
+
+
+@by_operator
+def _facts(func: Any) -> _Facts:
     packet = func._overloadpacket
-    return packet not in transfers.TRANSFERS and func not in routing.CHOICES and not is_call(func)
+    is_plain = packet not in transfers.TRANSFERS and func not in routing.CHOICES and not is_call(func)
+    return _Facts(is_plain, transfers.SOURCES.get(func.name()))
 
 
 def _answered(call: answers.OperatorCall, func: Any, args: Any, kwargs: Any) -> Any:

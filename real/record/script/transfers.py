@@ -1,7 +1,6 @@
 """Operators between host and device: copies, numbers that the host reads, pinned memory."""
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import torch
@@ -96,14 +95,8 @@ TRANSFERS: dict[Any, Callable[[Any, Any, Any], Handled]] = {
 """The operators by PyTorch's name, as ``(func, args, kwargs)``."""
 
 
-_SOURCES = {"aten::_foreach_copy_": 1, "fsdp::all_gather_copy_in": 0}
+SOURCES = {"aten::_foreach_copy_": 1, "fsdp::all_gather_copy_in": 0}
 """Operators that copy lists of tensors, from host or device, and where among their arguments these are."""
-
-
-@cache
-def sources_of(func: Any) -> int | None:
-    """Return which argument of an operator lists tensors that it copies, if any."""
-    return _SOURCES.get(func.name())
 
 
 def with_sources_there(args: Any, sources: int) -> Any:

@@ -107,7 +107,8 @@ def test_gradients_may_be_of_parameters_that_are_not_frozen() -> None:
     (one,) = job.recorded
     frozen = replace(job, recorded=(replace(one, held={"parameters": 10 * one.held["parameters"]}),))
     assert on_ranks(frozen, 32).ranks == 32
-    without = replace(frozen.recorded[0], entries=one.entries[:-2])  # without the optimizer and what follows it
+    before_the_optimizer = one.entries[:-2]
+    without = replace(frozen.recorded[0], entries=before_the_optimizer)
     with pytest.raises(JobFileError, match="reduces the gradients"):
         on_ranks(replace(frozen, recorded=(without,)), 32)
 
