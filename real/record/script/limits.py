@@ -2,7 +2,8 @@
 
 import os
 import sys
-from functools import wraps
+from collections.abc import Callable
+from functools import partial, wraps
 from inspect import signature
 from typing import Any
 
@@ -19,23 +20,27 @@ _quiet = False
 
 def install(scratch: str) -> None:
     """See the script's doings; ``scratch`` is the folder in which it may write unnoticed."""
+    see: dict[str, Callable[[Any], None]] = {
+        "open": partial(_opened, scratch),
+        "os.fork": _forked,
+        "os.forkpty": _forked,
+        **{event: partial(_connected, event) for event in _NETWORK},
+    }
 
     def audit(event: str, arguments: Any) -> None:
-        if event == "open":
-            _opened(arguments, scratch)
-        elif event in _NETWORK:
-            _connected(event, arguments)
-        elif event in ("os.fork", "os.forkpty"):
-            where = places.caller()
-            TAPE.notes[
-                f"the script forks{f' at {where}' if where else ''}; its children are not recorded"
-            ] += 1
+        if event in see:  # most events are not, and Python raises them often
+            see[event](arguments)
 
     sys.addaudithook(audit)
     _load_in_process()
 
 
-def _opened(arguments: Any, scratch: str) -> None:
+def _forked(_: Any) -> None:
+    where = places.caller()
+    TAPE.notes[f"the script forks{f' at {where}' if where else ''}; its children are not recorded"] += 1
+
+
+def _opened(scratch: str, arguments: Any) -> None:
     global _quiet
     path, _, flags = arguments
     if _quiet or not isinstance(path, str | os.PathLike) or not flags & _WRITES:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import cache
 from types import FrameType
 
 import torch
@@ -10,6 +11,9 @@ _HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _LIBRARY = os.path.dirname(os.path.realpath(os.__file__))
 _TORCH = os.path.dirname(os.path.realpath(torch.__file__))
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_INNER = ("torch", "ringside.real.record")
+"""Modules whose frames are not looked at; to ask a frame for its code raises an audit event."""
+
 _outer: dict[str, bool] = {}
 
 
@@ -17,14 +21,20 @@ def caller() -> str | None:
     """Return FILE:LINE of the calling script or package; None where no such frame calls, as in backward."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        file = frame.f_code.co_filename
-        is_outer = _outer.get(file)
-        if is_outer is None:
-            is_outer = _outer[file] = _is_outer(file)
-        if is_outer:
-            return f"{file}:{frame.f_lineno}"
+        if not _is_inner(frame.f_globals.get("__name__")):
+            file = frame.f_code.co_filename
+            is_outer = _outer.get(file)
+            if is_outer is None:
+                is_outer = _outer[file] = _is_outer(file)
+            if is_outer:
+                return f"{file}:{frame.f_lineno}"
         frame = frame.f_back
     return None
+
+
+@cache
+def _is_inner(module: str | None) -> bool:
+    return module is not None and f"{module}.".startswith(tuple(f"{one}." for one in _INNER))
 
 
 def _is_outer(file: str) -> bool:

@@ -145,15 +145,16 @@ def compute_twins(func: Any, args: Any, kwargs: Any, fakes: Sequence[Any], resul
     """Compute the numbers of an operator's results where all its inputs are known."""
     results = [one for one in tensors_in((result,)) if isinstance(one, FakeTensor)]
     is_known = torch.Tag.nondeterministic_seeded not in func.tags
-    is_decided = any(one in _decided for one in fakes)
+    is_decided = has_decided() and any(one in _decided for one in fakes)
     is_known = is_known and all(one.numel() <= (CHOSEN if is_decided else SMALL) for one in results)
     if is_known and all(twin(one) is not None for one in fakes) and _compute(func, args, kwargs, result):
         _decided.update({one: True for one in results if is_decided})
         return
+    largest = CHOSEN if has_decided() else SMALL
     for value, argument in zip(args, func._schema.arguments, strict=False):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            for one in tree_leaves(value):
-                if isinstance(one, FakeTensor) and one.numel() > 1:
+            for one in tensors_in((value,)):
+                if isinstance(one, FakeTensor) and 1 < one.numel() <= largest:
                     forget(one)
     if not func._schema.is_mutable:
         is_one = func._overloadpacket in _TRUE
