@@ -42,7 +42,7 @@ class Memory:
 def memory(case, ranks, folder):
     """Yield the recorded and the real memory of each rank of a case, and the rise by torch's profiler.
 
-    The profiler counts what Gloo's calls allocate for themselves, and misses what its threads free.
+    The profiler also counts what kernels allocate for themselves.
     """
     script, *arguments = case.split()
     parts = record(script, arguments, ranks, folder)
