@@ -1,6 +1,6 @@
 """Rewrite a recorded job for another number of ranks, if the recording determines everything that changes.
 
-Each rank is assumed to do what was recorded, on its own data, so that one dimension of the mesh grows: one
+Each rank is assumed to run the recorded step on its own data, so that one dimension of the mesh grows: one
 along which ranks reduce their gradients. All-reduces and broadcasts along it keep their bytes. Gathers and
 scatters keep their total, and the shard of each rank changes. They count as those of sharded parameters if
 two conditions hold: the reduce-scatters of a step are the gradients of all parameters that a rank holds, each
@@ -77,10 +77,10 @@ class _Growth:
         job, along = self.job, self.along
         ranks = job.ranks // along.size * self.size
         groups = [one for one in job.groups if one.name in self._counts or along.repeats(one)]
-        said = f"recorded on {job.ranks} ranks; each of {ranks} is assumed to do the same on its own data"
-        grown = ", ".join(sorted({call.group for one in job.recorded for call in self._grown(one)}))
+        grown = ", ".join(sorted({call.group for one in job.recorded for call in self._grown(one)})) or "all"
+        scaled = f"recorded on {job.ranks} ranks, scaled to {ranks} along {grown}"
         return replace(
-            job, ranks=ranks, notes=(*job.notes, f"{said}, along {grown or 'all'}"),
+            job, ranks=ranks, notes=(*job.notes, f"{scaled}; each rank runs the same step on its own data"),
             samples=None if job.samples is None else job.samples * ranks // job.ranks,
             groups=tuple(along.resized(group, self.size) for group in groups),
             recorded=tuple(map(self._rank, job.recorded)),
