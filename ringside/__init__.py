@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from ringside.sim.questions.coverage import Coverage as Coverage
     from ringside.sim.questions.expert_exchange import ExpertExchange as ExpertExchange
     from ringside.sim.questions.hang_cause import HangCause as HangCause
-    from ringside.sim.questions.job_goodput import JobGoodput as JobGoodput
     from ringside.sim.questions.program_time import ProgramTime as ProgramTime
     from ringside.sim.questions.program_verdict import ProgramVerdict as ProgramVerdict
     from ringside.sim.record import Record as Record
@@ -55,13 +54,13 @@ if TYPE_CHECKING:
     from ringside.topologies import Topology as Topology
     from ringside.topologies import load as load
     from ringside.topologies import star as star
+    from ringside.validation.beside import beside as beside
     from ringside.validation.calibrate import calibrate as calibrate
     from ringside.validation.compare import Compared as Compared
     from ringside.validation.compare import compare as compare
     from ringside.validation.pairs import PairsVerdict as PairsVerdict
     from ringside.validation.pairs import SlowNode as SlowNode
     from ringside.validation.pairs import SlowPair as SlowPair
-    from ringside.validation.questions.beside import beside as beside
     from ringside.validation.questions.comparison import Comparison as Comparison
     from ringside.validation.questions.comparison import Fitting as Fitting
     from ringside.validation.questions.ddp_measurement import DdpMeasurement as DdpMeasurement
@@ -77,6 +76,7 @@ if TYPE_CHECKING:
     from ringside.validation.questions.explanation import SlowNodes as SlowNodes
     from ringside.validation.questions.health import HealthGate as HealthGate
     from ringside.validation.questions.health import HealthyBandwidth as HealthyBandwidth
+    from ringside.validation.questions.job_goodput import JobGoodput as JobGoodput
     from ringside.validation.questions.job_profile import JobProfile as JobProfile
     from ringside.validation.questions.layout_search import LayoutSearch as LayoutSearch
     from ringside.validation.questions.scorecard import Scorecard as Scorecard
@@ -116,7 +116,7 @@ else:
         "HangCause": "ringside.sim.questions.hang_cause",
         "HealthGate": "ringside.validation.questions.health",
         "HealthyBandwidth": "ringside.validation.questions.health",
-        "JobGoodput": "ringside.sim.questions.job_goodput",
+        "JobGoodput": "ringside.validation.questions.job_goodput",
         "JobProfile": "ringside.validation.questions.job_profile",
         "LayoutSearch": "ringside.validation.questions.layout_search",
         "PairsVerdict": "ringside.validation.pairs",
@@ -143,7 +143,7 @@ else:
         "RecordingValidation": "ringside.validation.questions.emulated_validation",
         "TrainingValidation": "ringside.validation.questions.emulated_validation",
         "WhatIf": "ringside.validation.questions.what_if",
-        "beside": "ringside.validation.questions.beside",
+        "beside": "ringside.validation.beside",
         "calibrate": "ringside.validation.calibrate",
         "compare": "ringside.validation.compare",
         "load": "ringside.topologies",

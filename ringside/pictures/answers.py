@@ -10,8 +10,8 @@ if TYPE_CHECKING:  # each picture imports what it needs when it is drawn
     from ringside.sim.questions.algorithm_choice import AlgorithmPicks
     from ringside.sim.questions.cluster_facts import ClusterLinks, Connections
     from ringside.sim.questions.collective_time import CollectiveTimes
-    from ringside.sim.questions.job_goodput import JobGoodputs
     from ringside.sim.questions.program_time import ProgramTimes
+    from ringside.validation.questions.job_goodput import JobGoodputs
     from ringside.validation.questions.job_profile import ProfiledJob
     from ringside.validation.questions.layout_search import RankedLayouts
     from ringside.validation.questions.recorded import StepOfRecording

@@ -1,5 +1,7 @@
 """``ringside goodput``: the productive share of a long job with failures, checkpoints and restarts."""
 
+from dataclasses import asdict
+
 import typer
 
 from ringside import console, options
@@ -10,9 +12,9 @@ from ringside.sim.goodput.formulas import best_interval, daly, young
 from ringside.sim.goodput.published import PUBLISHED
 from ringside.sim.goodput.study import Goodput
 from ringside.sim.questions.job_faults import SHARES, JobFaults
-from ringside.sim.questions.job_goodput import JobGoodput, JobGoodputs, facts
 from ringside.topologies.disk import check_outputs
 from ringside.topologies.units import format_amount, format_span
+from ringside.validation.questions.job_goodput import JobGoodput, JobGoodputs, facts
 
 CURVE_POINTS = 9
 
@@ -50,6 +52,8 @@ def command(
         known = question.known
         of = {"source": known.source, "assumed": known.assumed, "reported": known.reported} if known else None
         content = {"inputs": answer.inputs, "published": of, **facts(answer.job)}
+        if step := question.model_step:
+            content["step"] = asdict(step)
         if faults := question.job_faults:
             content["faults"] = faults.content()
         console.print_json("goodput", {**content, "notes": answer.notes, "rows": answer.rows})

@@ -6,7 +6,7 @@ from itertools import pairwise
 from ringside import console
 from ringside.sim.recorded.sound import title
 from ringside.topologies.units import format_duration, format_size
-from ringside.validation.questions.beside import Beside, RankBeside
+from ringside.validation.beside import Beside, RankBeside
 
 
 def print_beside(answer: Beside, *, all_rows: bool) -> None:

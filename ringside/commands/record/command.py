@@ -12,7 +12,7 @@ from ringside.real.questions.recording import Recording, RoleCounts, ScriptRecor
 from ringside.sim.questions.question import QuestionError
 from ringside.sim.recorded.file import is_job_file, read_job, write_job
 from ringside.topologies.disk import check_outputs
-from ringside.validation.questions.beside import beside_text
+from ringside.validation.beside import beside_text
 from ringside.validation.questions.training import MODEL
 
 HEADS = (

@@ -9,7 +9,7 @@ import pytest
 
 import ringside
 from ringside.sim.recorded.job import GroupCall
-from ringside.validation.questions.beside import beside
+from ringside.validation.beside import beside
 from tests.tiers import slow_or_proof
 
 SCRIPT = Path(__file__).parents[1] / "scripts/transformer.py"

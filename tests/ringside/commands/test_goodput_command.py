@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import ringside as package
+from ringside.sim.goodput.failures import parse_causes
 from ringside.sim.goodput.job import DAY_S
 from ringside.sim.goodput.published import PUBLISHED
-from ringside.sim.questions.job_goodput import JobGoodput, parse_causes
+from ringside.validation.questions.job_goodput import JobGoodput
 
 OWN = "goodput --nodes 16 --mtbf 3h --checkpoint 30s --trials 10"
 
@@ -138,6 +139,40 @@ def test_a_file_of_something_else_is_left_alone(refused, tmp_path):
         "measure elastic -o thesis.tex"
     )
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+JOB = str(Path(__file__).parents[3] / "examples/recorded.json")
+FAILING = {"mtbf": "3h", "checkpoint": 10.0, "trials": 10}
+
+
+@pytest.mark.parametrize(
+    ("model", "ranks", "tokens"),
+    [("gpt2", None, 1024), ("gpt2", 16, 1024), (JOB, 64, None)],
+)
+def test_a_model_gives_the_goodput_of_its_step(model, ranks, tokens):
+    step = package.StepTime(model=model, cluster="dgx-h100:8", ranks=ranks).step()
+    of_model = package.JobGoodput(model=model, cluster="dgx-h100:8", ranks=ranks, **FAILING)
+    own = package.JobGoodput(nodes=8, gpus_per_node=step.ranks // 8, step=step.step_s, **FAILING)
+    if tokens:
+        of_model = replace(of_model, tokens=3e11, price=2.0)
+        own = replace(own, tokens=3e11, price=2.0, step_tokens=tokens * step.samples)
+    assert of_model.ask().rows == own.ask().rows
+
+
+def test_a_model_s_step_is_said_with_what_it_rests_on(ringside, json_of):
+    asked = f"goodput --model {JOB} --cluster dgx-h100:2 --mtbf 3h --checkpoint 10s --trials 10"
+    _, out, _ = ringside(*asked.split())
+    text = " ".join(out.replace("#", "").split())
+    assert "the step as ringside train predicts it: 3.001 ms a step" in text
+    assert "recorded operators by kernels on h100" in text
+    content = json_of(*asked.split())
+    assert content["step"]["step_s"] == pytest.approx(3.0e-3, rel=0.01)
+    assert (content["step"]["nodes"], content["step"]["gpus_per_node"], content["nodes"]) == (2, 8, 2)
+
+
+def test_tokens_of_a_recorded_job_are_not_known(refused):
+    asked = f"goodput --model {JOB} --cluster dgx-h100:2 --mtbf 3h --checkpoint 3s --tokens 1T"
+    assert "write for example --step-tokens 16M" in refused(asked)
 
 
 def test_python_gives_the_same_goodput():

@@ -135,7 +135,7 @@ def test_python_says_the_same(json_of):
         (f"{SEARCH} --by cost", "--by cost needs an amount to train on; write --tokens 15T"),
         (f"{SEARCH} --by money", "--by 'money'; write time or cost"),
         (f"{SEARCH} --by cost --tokens 1T -g 8", "--by cost searches numbers of nodes; leave"),
-        ("goodput llama3-405b --tokens 1T", "--tokens needs the time and the tokens of a step"),
+        ("goodput llama3-405b --tokens 1T", "--tokens needs the time of a step"),
         ("goodput llama3-405b --step-tokens 1M", "--step-tokens needs all tokens; write --tokens 15T"),
         ("goodput llama3-405b --tokens 1T --step 1s --step-tokens 1M --work 3d", "--tokens and --work both"),
         ("goodput llama3-405b --price -1", "--price -1.0; write 0.001 or more"),

@@ -1,7 +1,6 @@
 """Goodput of a long job after failures, checkpoints and restarts."""
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
@@ -10,6 +9,7 @@ from typing import Any, ClassVar
 from ringside.sim.faults.file import read_faults
 from ringside.sim.faults.law import learn
 from ringside.sim.goodput.cost import Cost
+from ringside.sim.goodput.failures import parse_causes
 from ringside.sim.goodput.formulas import best_interval, daly, young
 from ringside.sim.goodput.job import DAY_S, Cause, Checkpoints, LongJob, causes_of_mtbf
 from ringside.sim.goodput.published import TYPICAL, Published, published
@@ -18,16 +18,13 @@ from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.job_faults import JobFaults
 from ringside.sim.questions.priced import PricedQuestion
 from ringside.sim.questions.question import QuestionError, argument, option
-from ringside.topologies.units import format_span, parse_amount, parse_duration, shown
+from ringside.topologies.units import format_span, parse_amount, parse_duration
+from ringside.validation.questions.models import tokens_of
+from ringside.validation.questions.step_time import DataParallelSteps, StepTime
 
 WORK_S = 30 * DAY_S
 WHOLE = 0.99
 GPUS_PER_NODE = 8
-_PERIODS_S = {"hour": 3600.0, "day": DAY_S, "week": 7 * DAY_S, "year": 365 * DAY_S}
-_NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,2})?"
-_RATE = re.compile(rf"({_NUMBER})/({_NUMBER})?(?:(gpu|node)-)?(hour|day|week|year)s?", re.ASCII)
-_MARKS = ("hang", "node-lost")
-_ADVICE = "write [CAUSE=]RATE[,hang][,node-lost], such as gpu=2.4/1000node-days,node-lost or 8/day"
 _BLANK = LongJob(nodes=1, causes=(), work_s=WORK_S, checkpoints=Checkpoints(write_s=0.0), restart=TYPICAL)
 
 
@@ -48,7 +45,8 @@ class JobGoodput(PricedQuestion):
     """Goodput of a long job after failures, checkpoints and restarts; durations are in seconds.
 
     ``training`` names a published training, whose figures other fields replace. ``interval`` is the training
-    between two checkpoints, the best one by default; with ``step`` it is rounded to whole steps.
+    between two checkpoints, the best one by default; with the time of a step it is rounded to whole steps.
+    That is ``step``, or `StepTime` of ``model`` on ``ranks`` of ``cluster``, which also say the nodes.
     """
 
     schema: ClassVar[str] = "goodput"
@@ -56,6 +54,14 @@ class JobGoodput(PricedQuestion):
     training: str | None = argument(
         "A published training; all are listed without it.", metavar="[TRAINING]", default=None
     )
+    model: str | None = option(
+        "A model, or a recorded job: its step is predicted, in place of --step and --nodes.",
+        metavar="NAME[:SIZE]|FILE", default=None,
+    )  # fmt: skip
+    cluster: str | None = option(
+        "--model: a named cluster, or a YAML file.", metavar="NAME[:COUNT]|FILE", default=None
+    )
+    ranks: int | None = option("--model: number of ranks.", "-g", "--ranks", default=None, default_text="all")
     nodes: int | None = option("Nodes of the job.", default=None)
     gpus_per_node: int | None = option("GPUs per node.", default=None, default_text=str(GPUS_PER_NODE))
     failures: Sequence[str] = option(
@@ -100,6 +106,47 @@ class JobGoodput(PricedQuestion):
     trials: int = option("Monte Carlo draws.", default=40)
     seed: int = option("Random seed.", default=0)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.model is None:
+            if given := self.changed("cluster", "ranks"):
+                raise QuestionError(f"`{given[0]}` is of a `model`; write `model` too, or leave it out")
+        elif self.cluster is None:
+            raise QuestionError("`model` needs the cluster that it is trained on; write `cluster` dgx-h100:8")
+        elif given := self.changed("step", "nodes", "gpus_per_node"):
+            raise QuestionError(f"`model` and `{given[0]}` both say what a step is; remove one of them")
+
+    @cached_property
+    def model_step(self) -> "ModelStep | None":
+        """The step of the model on its cluster; None without a model."""
+        if self.model is None or self.cluster is None:
+            return None
+        question = StepTime(model=self.model, cluster=self.cluster, ranks=self.ranks)
+        answer = question.ask()
+        step = answer.steps[0].step if isinstance(answer, DataParallelSteps) else answer.step
+        each, placed = tokens_of(self.model), question.libraries.placed
+        return ModelStep(
+            step_s=step.step_s,
+            nodes=len(placed),
+            gpus_per_node=max(placed),
+            tokens=None if each is None or step.samples is None else each * step.samples,
+            says="; ".join([answer.headline, *answer.rests_on[:1]]),
+        )
+
+    @property
+    def step_s(self) -> float | None:
+        """The time of a step in seconds; None where nothing says it."""
+        return self.model_step.step_s if self.model_step else self.step
+
+    @property
+    def _step_tokens(self) -> float | None:
+        own = self.model_step.tokens if self.model_step else None
+        return own if self.step_tokens is None else self.step_tokens
+
+    @property
+    def _nodes(self) -> int | None:
+        return self.model_step.nodes if self.model_step else self.nodes
+
     @property
     def steps(self) -> int | None:
         """The steps in which all tokens are trained on; None where they are not given."""
@@ -107,14 +154,14 @@ class JobGoodput(PricedQuestion):
             if self.step_tokens is not None:
                 raise QuestionError("`step_tokens` needs all tokens; write `tokens` 15T, or leave it out")
             return None
-        if not self.step or not self.step_tokens:
-            raise QuestionError(
-                "`tokens` needs the time and the tokens of a step; write for example `step` 12s and "
-                "`step_tokens` 16M"
-            )
+        tokens = self._step_tokens
+        if not self.step_s:
+            raise QuestionError("`tokens` needs the time of a step; write for example `step` 12s, or `model`")
+        if not tokens:
+            raise QuestionError("`tokens` needs those of a step; write for example `step_tokens` 16M")
         if self.work is not None:
             raise QuestionError("`tokens` and `work` both say how long to train; remove one of them")
-        return math.ceil(self.tokens / self.step_tokens)
+        return math.ceil(self.tokens / tokens)
 
     @property
     def known(self) -> Published | None:
@@ -138,7 +185,7 @@ class JobGoodput(PricedQuestion):
         if not 0 < share < 1:
             raise QuestionError(f"`whole` {share:g}; write a share of the time such as 0.99")
         history = read_faults(self.faults, self.watched)
-        law, nodes, spares = learn(history), self.nodes, self.spares
+        law, nodes, spares = learn(history), self._nodes, self.spares
         if nodes is None and self.known:
             nodes = self.known.job.nodes
         if nodes is None:
@@ -155,7 +202,7 @@ class JobGoodput(PricedQuestion):
         old = known.job if known else _BLANK
         sized = replace(
             old,
-            nodes=faults.nodes if faults else old.nodes if self.nodes is None else self.nodes,
+            nodes=faults.nodes if faults else old.nodes if self._nodes is None else self._nodes,
             spares=faults.spares if faults else old.spares if self.spares is None else self.spares,
             replica_nodes=old.replica_nodes if self.replica is None else self.replica,
         )
@@ -166,8 +213,8 @@ class JobGoodput(PricedQuestion):
         if self.restart is not None:
             starting |= {"stop_s": 0.0, "rendezvous_s": 0.0}  # restart includes them
         work_s = old.work_s if self.work is None else self.work
-        if self.steps is not None and self.step is not None:
-            work_s = self.steps * self.step
+        if self.steps is not None and self.step_s is not None:
+            work_s = self.steps * self.step_s
         return replace(
             sized,
             causes=faults.causes if faults else self._causes(sized),
@@ -199,10 +246,10 @@ class JobGoodput(PricedQuestion):
         )  # fmt: skip
 
     def _whole_steps(self, interval_s: float) -> float:
-        return max(1, round(interval_s / self.step)) * self.step if self.step else interval_s
+        return max(1, round(interval_s / self.step_s)) * self.step_s if self.step_s else interval_s
 
     def _check_complete(self) -> None:
-        if self.faults is None and self.nodes is None:
+        if self.faults is None and self._nodes is None:
             raise QuestionError("no node count; write `nodes` 128, or the name of a published training")
         if self.faults is None and self.mtbf is None and not self.failures:
             raise QuestionError(
@@ -214,7 +261,7 @@ class JobGoodput(PricedQuestion):
     @property
     def gpus_a_node(self) -> int:
         """The GPUs of each node."""
-        gpus = self.gpus_per_node
+        gpus = self.model_step.gpus_per_node if self.model_step else self.gpus_per_node
         if gpus is None:
             gpus = self.known.gpus_per_node if self.known else GPUS_PER_NODE
         if not 1 <= gpus <= 1024:
@@ -230,37 +277,19 @@ class JobGoodput(PricedQuestion):
         return parse_causes(self.failures, job.nodes, gpus) if self.failures else job.causes
 
 
-def parse_causes(texts: Sequence[str], nodes: int, gpus_per_node: int) -> tuple[Cause, ...]:
-    """Parse the causes of failures of a job of ``nodes`` nodes.
-
-    A rate is a number of failures per number (default 1) of GPU-, node- or, for the whole job, plain hours,
-    days, weeks or years.
-    """
-    causes = tuple(_cause(text, nodes, gpus_per_node) for text in texts)
-    names = [cause.name for cause in causes]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"{twice[0]!r} is given twice; write each cause once, with a name of its own")
-    return causes
-
-
-def _cause(text: str, nodes: int, gpus_per_node: int) -> Cause:
-    named, *marks = text.split(",")
-    name, equals, rate = named.rpartition("=")
-    if (equals and not name.strip()) or set(marks) - set(_MARKS):
-        raise ValueError(f"{shown(text)} is not a cause of failures; {_ADVICE}")
-    match = _RATE.fullmatch(rate)
-    if match is None:
-        raise ValueError(f"{shown(rate)} is not a rate of failures; {_ADVICE}")
-    number, over = float(match[1]), float(match[2] or 1)
-    if not over:
-        raise ValueError(f"{shown(rate)} is a rate over no time; {_ADVICE}")
-    places = {"gpu": 1 / gpus_per_node, "node": 1.0, None: float(nodes)}[match[3]]
-    per_node_s = number / over / _PERIODS_S[match[4]] / places
-    return Cause(name or "failure", per_node_s, "hang" in marks, "node-lost" in marks)
-
-
 def _given(**seconds: float | None) -> dict[str, float]:
     return {name: value for name, value in seconds.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class ModelStep:
+    """A predicted step: its seconds, nodes and tokens (None if unknown), and what ``ringside train`` says."""
+
+    step_s: float
+    nodes: int
+    gpus_per_node: int
+    tokens: int | None
+    says: str
 
 
 @dataclass(frozen=True)
@@ -293,8 +322,12 @@ class JobGoodputs(AnswerOnDemand):
     @property
     def doubts(self) -> list[str]:
         """What is assumed, and where formula and simulation differ."""
-        known = self.question.known
-        return [*([f"assumed: {known.assumed}"] if known and known.assumed else []), *self.notes]
+        known, step = self.question.known, self.question.model_step
+        return [
+            *([f"assumed: {known.assumed}"] if known and known.assumed else []),
+            *([f"the step as ringside train predicts it: {step.says}"] if step else []),
+            *self.notes,
+        ]
 
     @property
     def inputs(self) -> dict[str, Any]:
