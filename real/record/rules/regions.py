@@ -61,7 +61,7 @@ class Regions:
     flows: dict[int, Flow] = field(default_factory=dict)
     returned: set[int] = field(default_factory=set)
     """Storages that a compiled call returns."""
-    is_awake: bool = True
+    is_enabled: bool = True
     """Whether what operators read and write is remembered."""
     _begins: list[int] = field(default_factory=list)
     _ends: list[int] = field(default_factory=list)
@@ -96,12 +96,12 @@ class Regions:
 
     def see(self, entry: int, reads: Sequence[Any], writes: Sequence[Any]) -> None:
         """Remember what an entry reads and writes."""
-        if self.is_awake and self._begins:
+        if self.is_enabled and self._begins:
             self.see_formed(entry, *([(one, form(one)) for one in some] for some in (reads, writes)))
 
     def see_formed(self, entry: int, reads: Iterable[_Formed], writes: Iterable[_Formed]) -> None:
         """Do `see` with tensors whose form is known."""
-        if self.is_awake and self._begins:
+        if self.is_enabled and self._begins:
             self.flows[entry] = Flow(self._part(), tuple(_seen(reads)), tuple(_seen(writes)))
 
     def _part(self) -> tuple[int, int] | None:

@@ -61,7 +61,7 @@ class Steps:
 
     def install(self) -> None:
         """See optimizers made and step, and backwards begin."""
-        REGIONS.is_awake = self._like is None  # else the first step is not kept
+        REGIONS.is_enabled = self._like is None  # else the first step is not kept
         optimizer: Any = Optimizer
         optimizer.__init__ = self._seen(optimizer.__init__)
         register_optimizer_step_post_hook(self._stepped)
@@ -91,7 +91,7 @@ class Steps:
         turns: tuple[int, ...] = ()
         if self.marks and not self._is_over:
             turns = self.marks.pop().turns
-        self._is_over, REGIONS.is_awake = False, True
+        self._is_over, REGIONS.is_enabled = False, True
         number = len(self.marks)
         turn = number - self._stepped_at.get(optimizer, number)
         self._stepped_at[optimizer] = number
