@@ -21,7 +21,8 @@ def caller() -> str | None:
     """Return FILE:LINE of the calling script or package; None where no such frame calls, as in backward."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if not _is_inner(frame.f_globals.get("__name__")):
+        module = frame.f_globals.get("__name__")
+        if not (isinstance(module, str) and _is_inner(module)):
             file = frame.f_code.co_filename
             is_outer = _outer.get(file)
             if is_outer is None:
@@ -33,8 +34,8 @@ def caller() -> str | None:
 
 
 @cache
-def _is_inner(module: str | None) -> bool:
-    return module is not None and f"{module}.".startswith(tuple(f"{one}." for one in _INNER))
+def _is_inner(module: str) -> bool:
+    return f"{module}.".startswith(tuple(f"{one}." for one in _INNER))
 
 
 def _is_outer(file: str) -> bool:

@@ -61,7 +61,7 @@ class Steps:
 
     def install(self) -> None:
         """See optimizers made and step, and backwards begin."""
-        REGIONS.is_enabled = self._like is None  # else the first step is not kept
+        REGIONS.is_enabled = self._like is None or self._like[0] < ENOUGH  # else the first step is not kept
         optimizer: Any = Optimizer
         optimizer.__init__ = self._seen(optimizer.__init__)
         register_optimizer_step_post_hook(self._stepped)

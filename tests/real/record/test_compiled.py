@@ -137,3 +137,30 @@ def test_compiled_layers_do_not_hold_what_is_gathered_for_their_forward(tmp_path
     )
     layer = 2048 * 2049 * 4
     assert compiled < eager + layer / 2
+
+
+SHORT = """
+import sys
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+torch.distributed.init_process_group("nccl")
+model = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.LayerNorm(256), nn.Linear(256, 64)).cuda()
+model = DistributedDataParallel(torch.compile(model))
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(int(sys.argv[1])):
+    model(torch.randn(8, 64, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [1, 2, 3, 5])
+def test_ranks_of_a_short_script_are_compiled_alike(tmp_path, steps):
+    script = tmp_path / "short.py"
+    script.write_text(SHORT)
+    (one,) = record(str(script), str(steps), ranks=32).recorded
+    assert one.alike == tuple(range(32))
+    assert any("gelu_native_layer_norm" in action.name for action in one.actions if action.kind == "operator")
