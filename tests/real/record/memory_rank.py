@@ -2,16 +2,19 @@
 
 ``torchrun ... -m tests.real.record.memory_rank FOLDER SCRIPT ARGS...``: rank R writes FOLDER/R.json, for each
 step the bytes of tensors at its start and the most in it: by the references to their storages, and by torch's
-profiler, without Gloo's own copies, as the profiler does not see all that Gloo's threads free.
+profiler, without Gloo's own copies, which its threads free unseen, and workspaces of kernels.
 """
 
 import json
 import os
 import runpy
 import sys
+import time
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -20,6 +23,10 @@ from tests.real import gloo_rank
 
 STEP = "a step ends"
 
+MEMORY = "[memory]"
+
+PAUSE_S = 0.01
+
 
 def main():
     """Run the script."""
@@ -27,6 +34,7 @@ def main():
     sys.argv = sys.argv[2:]
     torch.set_num_threads(1)
     gloo_rank.replace()
+    have_gloo_let_go()
     recorder = StorageRecorder()
     referred = []
 
@@ -47,6 +55,24 @@ def main():
     Path(folder, f"{os.environ['RANK']}.json").write_text(json.dumps(result))
 
 
+def have_gloo_let_go():
+    """Pause after each wait for a call, until Gloo's thread holds the script's tensors no more.
+
+    Else it may be the last that does, and the profiler sees no thread's frees but those of the script's own.
+    """
+    dist.Work.wait = with_pause(dist.Work.wait)
+    functional.wait_tensor = with_pause(functional.wait_tensor)
+
+
+def with_pause(wait):
+    def waited(*args, **kwargs):
+        result = wait(*args, **kwargs)
+        time.sleep(PAUSE_S)
+        return result
+
+    return waited
+
+
 def steps_of(tree):
     """Yield the bytes at the start of each step, and the most in it."""
     now, step, of_gloo = 0, None, set()
@@ -55,7 +81,7 @@ def steps_of(tree):
             if step:
                 yield step
             step = [now, now]
-        elif event.name == "[memory]":
+        elif event.name == MEMORY:
             address, nbytes = event.extra_fields.ptr, event.extra_fields.alloc_size
             if nbytes > 0 and is_of_call:
                 of_gloo.add(address)
@@ -70,8 +96,21 @@ def steps_of(tree):
 
 
 def all_in(tree, is_of_call=False):
-    """Yield all events, and whether a call of a process group or Gloo makes them."""
+    """Yield events, and whether a call of a process group or Gloo makes them, but for workspaces of kernels.
+
+    A kernel allocates its workspace and frees it in the same operator.
+    """
+    allocated, freed = (
+        {
+            one.extra_fields.ptr
+            for one in tree
+            if one.name == MEMORY and sign * one.extra_fields.alloc_size > 0
+        }
+        for sign in (1, -1)
+    )
     for event in tree:
+        if event.name == MEMORY and event.parent and event.extra_fields.ptr in allocated & freed:
+            continue
         yield event, is_of_call
         yield from all_in(event.children, is_of_call or event.name.startswith(("c10d::", "gloo:")))
 

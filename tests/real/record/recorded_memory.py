@@ -40,10 +40,7 @@ class Memory:
 
 
 def memory(case, ranks, folder):
-    """Yield the recorded and the real memory of each rank of a case, and the rise by torch's profiler.
-
-    The profiler also counts what kernels allocate for themselves.
-    """
+    """Yield the recorded and the real memory of each rank of a case, and the rise by torch's profiler."""
     script, *arguments = case.split()
     parts = record(script, arguments, ranks, folder)
     real = run(script, arguments, ranks, folder, by="tests.real.record.memory_rank")
