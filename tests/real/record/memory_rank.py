@@ -96,23 +96,24 @@ def steps_of(tree):
 
 
 def all_in(tree, is_of_call=False):
-    """Yield events, and whether a call of a process group or Gloo makes them, but for workspaces of kernels.
-
-    A kernel allocates its workspace and frees it in the same operator.
-    """
-    allocated, freed = (
-        {
-            one.extra_fields.ptr
-            for one in tree
-            if one.name == MEMORY and sign * one.extra_fields.alloc_size > 0
-        }
-        for sign in (1, -1)
-    )
+    """Yield events, but for workspaces of kernels, and whether a process group or Gloo makes them."""
+    own = workspaces(tree)
     for event in tree:
-        if event.name == MEMORY and event.parent and event.extra_fields.ptr in allocated & freed:
+        if event.name == MEMORY and event.parent and event.extra_fields.ptr in own:
             continue
         yield event, is_of_call
         yield from all_in(event.children, is_of_call or event.name.startswith(("c10d::", "gloo:")))
+
+
+def workspaces(events):
+    """Return the addresses of what an operator allocates and then frees itself."""
+    allocated, own = set(), set()
+    for event in sorted(events, key=lambda one: one.start_time_ns):
+        if event.name == MEMORY and event.extra_fields.alloc_size > 0:
+            allocated.add(event.extra_fields.ptr)
+        elif event.name == MEMORY and event.extra_fields.ptr in allocated:
+            own.add(event.extra_fields.ptr)
+    return own
 
 
 if __name__ == "__main__":
