@@ -143,6 +143,11 @@ def format_span(seconds: float, digits: int = 3) -> str:
     return format_duration(seconds, digits)
 
 
+def format_count(count: int, what: str) -> str:
+    """Return a count with its noun, such as ``1 rank`` or ``8 ranks``."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def shown(given: Any) -> str:
     """Format a given value for an error: text and numbers shortened, anything else by its type.
 

@@ -10,7 +10,7 @@ from ringside.real.record.job import ScriptJob, record_job
 from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.question import Question, QuestionError, argument, option
 from ringside.sim.recorded.job import GroupCall, PeerMessage, RecordedJob, RecordedRank
-from ringside.topologies.units import format_size
+from ringside.topologies.units import format_count, format_size
 
 PER_NODE = 8
 """Ranks of a node, unless ``nodes`` says otherwise."""
@@ -139,8 +139,8 @@ class Recording(AnswerOnDemand):
             parts.append(f"{most.messages:,} messages of {size_text(most.message_bytes)}")
         of = f" on rank {most.rank}" if len(roles) > 1 else ""
         return (
-            f"a step of {self.job.ranks} ranks of {self.job.command[0]}: {', '.join(parts)}; memory peaks at "
-            f"{size_text(most.peak_bytes)}{of}"
+            f"a step of {format_count(self.job.ranks, 'rank')} of {self.job.command[0]}: "
+            f"{', '.join(parts)}; memory peaks at {size_text(most.peak_bytes)}{of}"
         )
 
     @property

@@ -28,7 +28,7 @@ from ringside.sim.schedule import Schedule
 from ringside.topologies.fabrics.refitting import parted
 from ringside.topologies.load import parse_name
 from ringside.topologies.placement import EVEN, NUMBERED, PACKED, SPREADS, placement_notes
-from ringside.topologies.units import format_duration
+from ringside.topologies.units import format_count, format_duration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,8 +231,8 @@ class ProgramTimes(AnswerOnDemand):
             return self.disturbed.headline(what)
         ranks = sum(one.timeline.ranks for one in self.jobs)
         return (
-            f"{format_duration(self.makespan_s, 4)}: {what} on {ranks} ranks of {self.libraries.name} on "
-            f"{self.question.cluster}, proved to end"
+            f"{format_duration(self.makespan_s, 4)}: {what} on {format_count(ranks, 'rank')} of "
+            f"{self.libraries.name} on {self.question.cluster}, proved to end"
         )
 
     @property

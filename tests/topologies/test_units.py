@@ -11,6 +11,7 @@ from ringside.topologies.units import (
     MAX_RATE,
     MAX_SIZE,
     MIN_RATE,
+    format_count,
     format_duration,
     format_rate,
     format_size,
@@ -160,3 +161,7 @@ def test_any_text_gives_a_number_or_a_refusal(parse: Callable[[str], float], tex
 )
 def test_numbers_are_written_as_the_field_writes_them(text: str, expected: str) -> None:
     assert text == expected
+
+
+def test_one_of_a_kind_has_no_plural() -> None:
+    assert [format_count(count, "rank") for count in (0, 1, 2)] == ["0 ranks", "1 rank", "2 ranks"]

@@ -18,7 +18,7 @@ from ringside.sim.questions.answer import AnswerOnDemand
 from ringside.sim.questions.job_faults import JobFaults
 from ringside.sim.questions.priced import PricedQuestion
 from ringside.sim.questions.question import QuestionError, argument, option
-from ringside.topologies.units import format_span, parse_amount, parse_duration
+from ringside.topologies.units import format_count, format_span, parse_amount, parse_duration
 from ringside.validation.questions.models import tokens_of
 from ringside.validation.questions.step_time import DataParallelSteps, StepTime
 
@@ -317,7 +317,7 @@ class JobGoodputs(AnswerOnDemand):
         known, job = self.question.known, self.job
         fails = f"a failure every {format_span(job.mtbf_s)}" if job.rate else "no failures"
         source = f"; source: {known.source}" if known else ""
-        return f"{job.nodes} nodes, {job.spares} spare, {fails}{source}"
+        return f"{format_count(job.nodes, 'node')}, {job.spares} spare, {fails}{source}"
 
     @property
     def doubts(self) -> list[str]:

@@ -13,7 +13,7 @@ from ringside.sim.goodput.published import PUBLISHED
 from ringside.sim.goodput.study import Goodput
 from ringside.sim.questions.job_faults import SHARES, JobFaults
 from ringside.topologies.disk import check_outputs
-from ringside.topologies.units import format_amount, format_span
+from ringside.topologies.units import format_amount, format_count, format_span
 from ringside.validation.questions.job_goodput import JobGoodput, JobGoodputs, facts
 
 CURVE_POINTS = 9
@@ -88,7 +88,7 @@ def _print(answer: JobGoodputs) -> None:
     write, persist = job.checkpoints.write_s, job.checkpoints.persist_s
     fails = f"a failure every {format_span(job.mtbf_s)}" if job.rate else "no failures"
     lines = [
-        f"{job.nodes} nodes, {job.spares} spare, {fails}; {format_span(job.work_s)} of work",
+        f"{format_count(job.nodes, 'node')}, {job.spares} spare, {fails}; {format_span(job.work_s)} of work",
         f"a checkpoint stops training for {format_span(write)}"
         + (f", usable {format_span(persist)} later" if persist else ""),
     ]
