@@ -236,9 +236,11 @@ class ParallelTraining:
             )
 
     def _costs_of(self, mesh: Mesh) -> Costs:
-        """Return the costs where data-parallel collectives run beside compute."""
+        """Return the costs where collectives of data- or else tensor-parallel ranks run beside compute."""
         if mesh not in self._costs:
             group = mesh.together(0, *DATA)
+            if len(group) == 1:
+                group = mesh.together(0, "tensor")
             needed = len(group) > 1 and self.training.contention is None
             self._costs[mesh] = self.training.usual_costs(self.libraries.of(group) if needed else None)
         return self._costs[mesh]

@@ -107,6 +107,17 @@ def test_json_adds_up(train: Train) -> None:
     assert answer["would_fit"] is None
 
 
+def test_compute_is_as_slow_beside_exchanges_of_one_replica_as_of_two(train: Train) -> None:
+    words = ("--model", "gpt3-1.3b:2048", "--cluster", "dgx-h100:1", "--strategy", "megatron_ddp")
+    one, two = (
+        json.loads(train(*words, "--tp", "4", "--sequence-parallel", "-g", ranks, "--batch", "1", "--json"))
+        for ranks in ("4", "8")
+    )
+    slowed = [answer["rows"][0]["contention_s"] for answer in (one, two)]
+    assert slowed[0] == pytest.approx(slowed[1], rel=0.01)
+    assert slowed[0] > 0
+
+
 def test_checkpointing_computes_more_than_the_model_needs_and_keeps_less(train: Train) -> None:
     plain, full = (
         json.loads(train(*GPT, "--tp", "2", "--checkpointing", word, "--json")) for word in ("none", "full")
