@@ -45,7 +45,7 @@ class Stack:
     time of training over that of its kernels. ``kept`` is what a layer keeps for backward. ``stops_early``
     says that recomputing a layer ends before its last product, whose result nothing in backward needs.
     ``scatters`` says that each tensor-parallel rank sends its part of a tensor to the next stage of a
-    pipeline, whose ranks gather it.
+    pipeline, whose ranks gather it. ``splits`` says that parameters are a split of FSDP1's flat ones.
     """
 
     name: str
@@ -69,6 +69,7 @@ class Stack:
     kept: Kept
     stops_early: bool = False
     scatters: bool = False
+    splits: bool = True
 
     def attention(self, capability: int | None) -> str:
         """Return the kernel of attention that the stack chooses on a GPU, such as 90 for sm_90."""
@@ -146,6 +147,7 @@ _FSDP1 = replace(
     flash_version=2,
     accumulates=False,
     kept=Kept(),
+    stops_early=True,
 )
 _EAGER = replace(
     _FSDP1,
@@ -155,7 +157,6 @@ _EAGER = replace(
     rotary=PerPass(20, 20),
     gated=PerPass(10, 18),
     kept=Kept(gated=8, frees=True),
-    stops_early=True,
 )
 _TRANSFORMERS = replace(
     _EAGER,
@@ -179,7 +180,6 @@ _COMPILE = replace(
     dropped=PerPass(5, 5),
     rotary=PerPass(8, 8),
     loss=PerPass(8, 8),
-    stops_early=True,
 )
 _JAX = replace(
     _COMPILE,
@@ -192,12 +192,16 @@ _JAX = replace(
     gated=PerPass(6, 10),
     launches=PerPass(12, 18),
     flash_version=3,
+    splits=False,
 )
 _INTERNEVO = replace(
     _TE, name="internevo", meaning="InternEvo with fused kernels", overhead=OTHERS, loss=PerPass(6, 6),
     flash_version=2, kept=Kept(),
 )  # fmt: skip
-_NANOTRON = replace(_FSDP1, name="nanotron", meaning="nanotron", gated=PerPass(10, 18), loss=PerPass(38, 14))
+_NANOTRON = replace(
+    _FSDP1, name="nanotron", meaning="nanotron", gated=PerPass(10, 18), loss=PerPass(38, 14),
+    stops_early=False,
+)  # fmt: skip
 _ALEPH_RMS = replace(
     _INTERNEVO,
     name="aleph-rms",

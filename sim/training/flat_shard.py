@@ -52,7 +52,8 @@ class FlatPolicy:
 
     With ``no_sync`` gradients are summed only in the last micro-batch and stay whole until then.
     ``forward_prefetch`` follows the order of an earlier step. Hybrid strategies shard along ``shard`` and
-    sum shards along ``replicate``; the others shard along both.
+    sum shards along ``replicate``; the others shard along both. If it ``splits`` the flat parameter into the
+    tensors of its layers, as torch does, backward concatenates their gradients.
     """
 
     strategy: str = "full_shard"
@@ -61,6 +62,7 @@ class FlatPolicy:
     limit_all_gathers: bool = True
     use_orig_params: bool = False
     no_sync: bool = False
+    splits: bool = True
     param_dtype: str | None = None
     reduce_dtype: str | None = None
     memory_bandwidth: float = inf
@@ -111,8 +113,10 @@ class Flat:
     """Whether a later backward needs it."""
     place: int = 0
     """Its position in forward order."""
+    made: int = 0
+    """Bytes of its tensors' gradients, which backward has begun to make."""
     unreduced: int = 0
-    """Bytes of its gradients."""
+    """Bytes of its flat gradient."""
     has_shard: bool = False
 
 
@@ -164,15 +168,17 @@ class FlatShard:
             self._pre_backward(self._held[ROOT])
         if self._wrapped(layer):
             self._pre_backward(self._of[layer])
-        if layer in self._of and not self._of[layer].unreduced:
+        if layer in self._of and not self._of[layer].made:
             held = self._of[layer]
-            held.unreduced = self._gathered_nbytes(held)
-            self.rank.take(UNREDUCED, held.unreduced)
+            held.made = self._gathered_nbytes(held)
+            self.rank.take(UNREDUCED, held.made)
 
     def after_backward(self, layer: int, *, last: bool) -> None:
         """Sum a unit's gradients after backward of its first layer."""
         if layer in self._of and layer == self._of[layer].unit.layers[0]:
-            self._post_backward(self._of[layer], syncs=last or not self._policy.no_sync)
+            held = self._of[layer]
+            self._join(held)
+            self._post_backward(held, syncs=last or not self._policy.no_sync)
         if layer == 0 and (last or not self._policy.no_sync):
             for stream in (POST_BACKWARD, ALL_REDUCE):
                 self._streams.wait(self._streams.last(stream))
@@ -284,6 +290,16 @@ class FlatShard:
         if not held.prefetched:
             self._unshard(held)
             held.prefetched = True
+
+    def _join(self, held: Flat) -> None:
+        """Concatenate the gradients of a unit's tensors, and add them to those that wait to be reduced."""
+        made, name = held.made, f"gradients of {held.unit.name}"
+        if self._policy.splits:
+            self.rank.take(UNREDUCED, made)
+            self.rank.give(UNREDUCED, made, self._streams.copy(2 * made, f"joined {name}"))
+        if held.unreduced:
+            self.rank.give(UNREDUCED, made, self._streams.copy(3 * made, f"added {name}"))
+        held.made, held.unreduced = 0, made
 
     def _reduce(self, held: Flat) -> None:
         """Cast, divide, sum, divide again and add, all on the post-backward stream."""

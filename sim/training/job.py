@@ -29,6 +29,7 @@ class RankModel:
     model that returns its loss beside them. ``tied`` is the embedding if the output product shares it, or a
     layer that predicts a further token looks tokens up. ``software`` is what decides its buffers, None if
     that is unknown. ``letters`` are the layers' in Megatron-LM's texts of pipelines, empty if they have none.
+    ``splits`` is `FlatPolicy`'s.
     """
 
     name: str
@@ -46,6 +47,7 @@ class RankModel:
     tied: Tensor | None = None
     software: Software | None = None
     letters: str = ""
+    splits: bool = True
 
     def cut(self, stages: int, parts: Sequence[str] = ()) -> tuple[range, ...]:
         """Return the layers of each stage, by the letters of ``parts`` where there are any.

@@ -20,6 +20,7 @@ from ringside.sim.training.strategies import (
     SCHEDULES_OF,
     STRATEGIES,
     SYNCING,
+    TORCH_FSDP,
     ULYSSES_STRATEGIES,
 )
 from ringside.sim.training.tensor.context import METHODS
@@ -51,12 +52,13 @@ class Layout:
     recomputes, separated by commas. ``clip`` says that gradients are clipped by their norm over all ranks;
     ``no_sync`` that gradients are reduced only after the last micro-batch, and held whole until then
     (`syncs_each`); ``wrap_ends`` that FSDP2 shards what is before and after the repeated layers as units of
-    their own, not with the root, and keeps the last one whole after forward. ``overlap_grad_reduce`` and
-    ``overlap_param_gather`` are Megatron-LM's: its exchanges go bucket by bucket beside the passes, not all
-    at once before and after the optimizer. ``ep`` neighbours among the data-parallel ranks shard the
-    experts, and ``etp`` ranks share each, None ``tp`` (with fewer, ``ep`` may be over tensor-parallel ranks
-    too); `ringside.sim.training.tensor.dispatch` has ``ep_imbalance``, ``capacity_factor`` and
-    ``dispatcher``. ``overlap_experts`` passes a micro-batch forward together with another's backward, so
+    their own, not with the root, and keeps the last one whole after forward; ``no_reshard`` that FSDP keeps
+    parameters whole from forward to backward. ``overlap_grad_reduce`` and ``overlap_param_gather`` are
+    Megatron-LM's: its exchanges go bucket by bucket beside the passes, not all at once before and after the
+    optimizer. ``ep`` neighbours among the data-parallel ranks shard the experts, and ``etp`` ranks share
+    each, None ``tp`` (with fewer, ``ep`` may be over tensor-parallel ranks too);
+    `ringside.sim.training.tensor.dispatch` has ``ep_imbalance``, ``capacity_factor`` and ``dispatcher``.
+    ``overlap_experts`` passes a micro-batch forward together with another's backward, so
     that each computes while the other exchanges tokens. FSDP gathers parameters in ``param_dtype``, None for
     the products' type, and sums gradients in ``reduce_dtype``, None for the parameters'. Megatron-LM's buffer
     of gradients is of ``reduce_dtype`` too, None for float32, or float16 if products are.
@@ -81,6 +83,7 @@ class Layout:
     clip: bool = False
     no_sync: bool = False
     wrap_ends: bool = False
+    no_reshard: bool = False
     overlap_grad_reduce: bool = False
     overlap_param_gather: bool = False
     tables: tuple[Table, ...] = ()
@@ -230,6 +233,7 @@ class Layout:
             )
         for option, is_given, fitting in (
             ("`wrap_ends`", self.wrap_ends, FSDP2),
+            ("`no_reshard`", self.no_reshard, TORCH_FSDP),
             ("`param_dtype`", self.param_dtype is not None, FSDP),
             ("`reduce_dtype`", self.reduce_dtype is not None, REDUCING),
             ("`overlap_grad_reduce`", self.overlap_grad_reduce, MEGATRON),

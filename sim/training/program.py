@@ -315,8 +315,12 @@ def _policy(job: ParallelJob, layers: Sequence[RankLayer]) -> FullyShardPolicy |
         memory_bandwidth=job.costs.memory_bandwidth, no_sync=not job.layout.syncs_each,
     )  # fmt: skip
     if isinstance(made, FlatPolicy):
-        return made
+        shards = "shard_grad_op" if job.layout.no_reshard else made.strategy
+        return replace(made, strategy=shards, splits=job.model.splits)
     last = layers[-1]
     # as torchtitan does: backward begins with the head, which would be gathered again at once
     keeps = job.layout.wrap_ends and last.parameters and not last.wrapped
-    return replace(made, in_place=strategy == IN_PLACE, reshard_of={last.name: False} if keeps else {})
+    return replace(
+        made, in_place=strategy == IN_PLACE, reshard_of={last.name: False} if keeps else {},
+        reshard_after_forward=False if job.layout.no_reshard else None,
+    )  # fmt: skip

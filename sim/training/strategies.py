@@ -15,6 +15,9 @@ FSDP = ("fsdp", "fsdp1", "hsdp", "megatron_fsdp")
 FSDP2 = ("fsdp", "hsdp")
 """Strategies of torch's ``fully_shard``, which shards each module that a script gives it as a unit."""
 
+TORCH_FSDP = ("fsdp", "fsdp1", "hsdp")
+"""Strategies of torch's FSDP, which may keep parameters gathered between forward and backward."""
+
 MEGATRON = ("megatron_ddp", "distributed_optimizer")
 """Megatron-LM's strategies: 16-bit parameters, a buffer of gradients, and an optimizer's float32 copies.
 

@@ -104,6 +104,9 @@ class ByLayout(Question):
         "FSDP2: shard embedding and head as units of their own, and keep the head after forward.",
         default=False,
     )
+    no_reshard: bool = option(
+        "FSDP: keep parameters gathered from forward to backward (SHARD_GRAD_OP).", default=False
+    )
     param_dtype: str | None = option(
         "FSDP: type in which parameters are gathered.", default=None, default_text="the products'"
     )
@@ -161,7 +164,8 @@ class ByLayout(Question):
             sequence_parallel=self.sequence_parallel,
             clip=self.strategy in CLIPPING if self.clip is None else self.clip,
             overlap_grad_reduce=self.overlap_grad_reduce, overlap_param_gather=self.overlap_param_gather,
-            no_sync=self.no_sync, wrap_ends=self.wrap_ends, tables=tables, ep=self.ep, etp=self.etp,
+            no_sync=self.no_sync, wrap_ends=self.wrap_ends, no_reshard=self.no_reshard,
+            tables=tables, ep=self.ep, etp=self.etp,
             dispatcher=self.dispatcher, overlap_experts=self.overlap_experts,
             ep_imbalance=self.ep_imbalance,
             capacity_factor=self.capacity_factor,

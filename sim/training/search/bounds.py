@@ -234,10 +234,10 @@ class Bounds:
         time = self._time(job.mesh, job.dealt)
         nbytes, wrapped = sum(cost.nbytes for cost in own), sum(cost.wrapped_nbytes for cost in own)
         parts = [(1, nbytes)]
-        if job.mesh.pipeline == 1 or layout.strategy == "fsdp1":
+        if not layout.no_reshard and (job.mesh.pipeline == 1 or layout.strategy == "fsdp1"):
             # all of it for each micro-batch, and for its backward the part that was freed
             parts = [(job.micro_batches, nbytes + wrapped)]
-        elif layout.schedule in ("gpipe", "1f1b"):
+        elif not layout.no_reshard and layout.schedule in ("gpipe", "1f1b"):
             # backward frees nothing, so the part that each forward frees is gathered once
             parts.append((job.micro_batches, wrapped))
         gathers_s = sum(

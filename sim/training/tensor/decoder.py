@@ -153,6 +153,7 @@ def decoder_on_rank(
         output_nbytes=tokens * decoder.vocabulary * computing.itemsize,
         tied=tied_embedding(decoder, parallel, dtype) if decoder.tied or decoder.predicted else None,
         letters=f"E{'t' * decoder.layers}{'m' * decoder.predicted}L",
+        splits=computing.stack.splits,
     )
 
 

@@ -1,4 +1,4 @@
-"""A decoder like Llama under a strategy: ``transformer.py ddp|fsdp|fsdp1|hsdp|tp|pp [apart] [clip]``."""
+"""A decoder like Llama under a strategy: ``transformer.py ddp|fsdp|fsdp1|hsdp|tp|pp [apart|kept] [clip]``."""
 
 import os
 import sys
@@ -7,7 +7,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import (
+    FullyShardedDataParallel,
+    MixedPrecision,
+    MixedPrecisionPolicy,
+    ShardingStrategy,
+    fully_shard,
+)
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor import Replicate, Shard
@@ -97,7 +103,7 @@ def sharded(model, mesh):
     """Shard each layer, and the embedding and the head together as the root, or apart as torchtitan does."""
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for layer in model.layers:
-        fully_shard(layer, mesh=mesh, mp_policy=policy)
+        fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward="kept" not in sys.argv)
     if "apart" in sys.argv:
         fully_shard(model.embedding, mesh=mesh, mp_policy=policy)
         fully_shard([model.norm, model.head], mesh=mesh, mp_policy=policy, reshard_after_forward=False)
@@ -108,8 +114,9 @@ def flattened(model, local):
     """Shard the flat parameter of each layer, and that of the embedding and the head together."""
     types = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     return FullyShardedDataParallel(
-        model, auto_wrap_policy=ModuleWrapPolicy({Layer}), mixed_precision=types, device_id=local
-    )
+        model, auto_wrap_policy=ModuleWrapPolicy({Layer}), mixed_precision=types, device_id=local,
+        sharding_strategy=ShardingStrategy.SHARD_GRAD_OP if "kept" in sys.argv else None,
+    )  # fmt: skip
 
 
 def split(model, mesh):

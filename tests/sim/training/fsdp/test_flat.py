@@ -5,6 +5,7 @@ FSDP1 refuses CPU, so orders are those of PyTorch 2.13's source, torch/distribut
 
 import pytest
 
+from ringside.sim.program import Compute, Wait
 from ringside.sim.training.flat_shard import FlatPolicy
 from ringside.sim.training.fsdp_policy import GATHERED, UNREDUCED
 from ringside.sim.training.layers import RankLayer
@@ -65,8 +66,24 @@ def test_gradients_stay_whole_between_micro_batches() -> None:
     kept = order(FlatPolicy(strategy="shard_grad_op", no_sync=True), micro_batches=2)
     assert kept == [*FORWARD, *SUMS], "without a sum nothing that forward keeps is freed"
     step = played(program(language_model(), FlatPolicy(no_sync=True), Mesh(shard=2), micro_batches=2))
-    assert max(nbytes for _, nbytes in step.pools()[UNREDUCED]) == 4 * (160 + 3 * 64)
+    kept, made = 160 + 3 * 64, 160 + 64
+    most = max(nbytes for _, nbytes in step.pools()[UNREDUCED])
+    assert most == 4 * (kept + made + 64), "b2's gradients are concatenated, the root has made some"
     assert order(FlatPolicy(), micro_batches=2) == 2 * order(FlatPolicy())
+
+
+def test_the_gradients_of_a_unit_are_concatenated_before_they_are_reduced() -> None:
+    policy = FlatPolicy(no_sync=True, memory_bandwidth=1e3)
+    made = program(language_model(), policy, Mesh(shard=2), micro_batches=2)
+    done = [
+        (one.name.split()[0], one.action.seconds if isinstance(one.action, Compute) else None)
+        for one in made.operations(0)
+        if one.name.endswith("gradients of b1") and not isinstance(one.action, Wait)
+    ]
+    assert done == [
+        ("joined", 0.512), ("joined", 0.512), ("added", 0.768), ("cast", 0.512), ("reduce-scatter", None),
+        ("shard", 0.0),
+    ]  # fmt: skip
 
 
 def uniform(count: int) -> list[RankLayer]:

@@ -346,6 +346,17 @@ def test_wrapped_ends_are_units_of_their_own_and_the_head_stays_whole() -> None:
     assert gathers == [embedding, layer[1], layer[1], head, layer[1], layer[1], embedding]
 
 
+@pytest.mark.parametrize("strategy", ["fsdp", "fsdp1", "hsdp"])
+def test_without_resharding_backward_gathers_nothing(strategy: str) -> None:
+    plain, kept = (
+        exchanged(Layout(strategy=strategy, shard=2 if strategy == "hsdp" else None, no_reshard=one))
+        for one in (False, True)
+    )
+    gathers = [one for one in plain if one[0] == "all_gather"]
+    assert kept == [*gathers[:3], *(one for one in plain if one[0] != "all_gather")]
+    assert gathers[3:] == [gathers[2]] * 2
+
+
 def test_an_end_whose_table_is_used_twice_is_not_wrapped() -> None:
     layout = Layout(strategy="fsdp", wrap_ends=True)
     with pytest.raises(LayoutError, match="leave `wrap_ends` out"):
