@@ -26,6 +26,16 @@ class PerPass(NamedTuple):
     backward: float
 
 
+NO_TIME = PerPass(0.0, 0.0)
+"""Of kernels that their host launches well ahead of the GPU."""
+
+LAUNCHED = PerPass(0.4, 0.6)
+"""Shares of a layer's kernels that forward and backward launch."""
+
+NANOTRON_LAUNCH_S = PerPass(0.00168, 0.00252)
+"""Fitted to nanotron's layers on H100 (`ringside.validation.published.training.ultrascale`)."""
+
+
 LAYER_NORM = PerPass(4, 12)
 """Bytes of a layer norm in one kernel, in backward with the sum of the branch's gradients."""
 
@@ -46,6 +56,7 @@ class Stack:
     says that recomputing a layer ends before its last product, whose result nothing in backward needs.
     ``scatters`` says that each tensor-parallel rank sends its part of a tensor to the next stage of a
     pipeline, whose ranks gather it. ``splits`` says that parameters are a split of FSDP1's flat ones.
+    ``launch_s`` are the seconds that the host needs to launch a layer's kernels.
     """
 
     name: str
@@ -70,6 +81,7 @@ class Stack:
     stops_early: bool = False
     scatters: bool = False
     splits: bool = True
+    launch_s: PerPass = NO_TIME
 
     def attention(self, capability: int | None) -> str:
         """Return the kernel of attention that the stack chooses on a GPU, such as 90 for sm_90."""
@@ -92,6 +104,12 @@ class Stack:
                 f"`accumulation_fusion` out, or write `stack` {able}"
             )
         return replace(self, accumulates=False, kept=replace(self.kept, dummies=False))
+
+    def launched_in(self, seconds: float | None) -> "Stack":
+        """Return the stack whose layers take ``seconds`` to launch, forward and backward; None: as usual."""
+        if seconds is None:
+            return self
+        return replace(self, launch_s=PerPass(*(share * seconds for share in LAUNCHED)))
 
     def launching(self, *, layer_norm: bool, dropout: bool) -> "Stack":
         """Return the stack with the norm of a model, and with its sums of dropout."""
@@ -200,7 +218,7 @@ _INTERNEVO = replace(
 )  # fmt: skip
 _NANOTRON = replace(
     _FSDP1, name="nanotron", meaning="nanotron", gated=PerPass(10, 18), loss=PerPass(38, 14),
-    stops_early=False,
+    stops_early=False, launch_s=NANOTRON_LAUNCH_S,
 )  # fmt: skip
 _ALEPH_RMS = replace(
     _INTERNEVO,

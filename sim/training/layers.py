@@ -79,7 +79,9 @@ class RankLayer:
     root. ``experts`` are parameters that are sharded over expert-parallel
     ranks. ``arrival`` lists groups of parameters whose gradients backward finishes together, in that order,
     each with the share of backward's work done since the group before; parameters in no group come with the
-    last, in reverse order of definition. ``loss`` is the part of it that is the loss's, if any.
+    last, in reverse order of definition. ``loss`` is the part of it that is the loss's, if any. No pass is
+    shorter than the host needs to launch its kernels: ``forward_launch_s``, also to recompute, and
+    ``backward_launch_s``.
     """
 
     name: str
@@ -98,6 +100,8 @@ class RankLayer:
     experts: tuple[Tensor, ...] = ()
     arrival: tuple[tuple[tuple[str, ...], float], ...] = ()
     loss: Loss | None = None
+    forward_launch_s: float = 0.0
+    backward_launch_s: float = 0.0
     kept_nbytes: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -146,8 +150,8 @@ def workload_of(
             Layer(
                 module.name,
                 tuple(place[f"{layer.name}.{one.name}"] for one in reversed(module.parameters)),
-                work_s(module.forward),
-                work_s((*module.recomputed, *module.backward)),
+                max(work_s(module.forward), module.forward_launch_s),
+                max(work_s((*module.recomputed, *module.backward)), module.backward_launch_s),
                 module.kept_nbytes,
                 module.forward_nbytes,
                 module.backward_nbytes,
@@ -228,6 +232,8 @@ def _modules(layer: RankLayer) -> list[RankLayer]:
             recomputed=layer.recomputed if place == last else (),
             kept=() if place else layer.kept,
             recomputed_nbytes=0 if place else layer.recomputed_nbytes,
+            forward_launch_s=layer.forward_launch_s * shares[place],
+            backward_launch_s=layer.backward_launch_s * shares[place],
         )
         for place, own in enumerate(owned)
     ]
@@ -239,7 +245,7 @@ def _arriving(layer: RankLayer) -> list[RankLayer]:
     pieces = _cut(layer.backward, [share for _, share in layer.arrival])
     left = {tensor.name: tensor for tensor in layer.parameters}
     modules: list[RankLayer] = []
-    for (names, _), piece in zip(layer.arrival, pieces, strict=True):
+    for (names, share), piece in zip(layer.arrival, pieces, strict=True):
         is_first, is_last = not modules, len(modules) == len(pieces) - 1
         own = [left.pop(name) for name in names if name in left]
         modules.append(
@@ -253,6 +259,7 @@ def _arriving(layer: RankLayer) -> list[RankLayer]:
                 backward_nbytes=layer.backward_nbytes if is_first else 0,
                 input_gradient=layer.input_gradient if is_first else (),
                 weight_gradient=layer.weight_gradient if is_first else (),
+                backward_launch_s=layer.backward_launch_s * share,
                 arrival=(),
             )
         )

@@ -28,6 +28,8 @@ class RankList:
         self.operations: list[Operation] = []
         self.blocks = blocks
         self.latest: dict[str, int] = {}
+        self._launched: tuple[int, ...] = ()
+        """The place of the host's latest launch."""
         self._taken: list[tuple[str, int]] = []
 
     def last(self, lane: str = STREAM) -> tuple[int, ...]:
@@ -81,6 +83,11 @@ class RankList:
     def pause(self, seconds: float, name: str) -> None:
         """Make the stream wait for something else that takes ``seconds`` after it."""
         self.wait(self.post(Compute(seconds), name, name, name, self.last()))
+
+    def launch(self, seconds: float, name: str) -> None:
+        """Launch kernels for ``seconds``, by a host that runs ahead of the stream, which waits for it."""
+        self._launched = (self.post(Compute(seconds), name, "launch", None, self._launched),)
+        self.wait(*self._launched)
 
     def hold(self, place: int) -> None:
         """Make the host wait for an operation before it posts later ones."""
@@ -293,6 +300,11 @@ class Stage:
                 self.rank.wait(beside.pop(0))
         for place in beside:
             self.rank.wait(place)
+        launch_s = layer.forward_launch_s
+        if kind not in ("forward", "recomputation"):
+            launch_s = layer.backward_launch_s / (1 if kind == "backward" else 2)
+        if parts and launch_s:
+            self.rank.launch(launch_s, f"launch of {name}")
 
 
 def together(*passes: Iterator[None]) -> None:

@@ -16,8 +16,9 @@ from ringside.topologies.units import parse_size
 STACK_OF = {**dict.fromkeys((*MEGATRON, "megatron_fsdp"), "te"), "fsdp1": "fsdp1", "hybrid_zero": "internevo"}
 """The usual stack of strategies that belong to one framework."""
 
-OF_DECODERS = ("stack", "attention_efficiency", "dropout", "loss", "products", "accumulation_fusion",
-              "cublas_workspace", "sequential_experts", "no_permute_fusion", "attention_mask")  # fmt: skip
+OF_DECODERS = ("stack", "launch_ms", "attention_efficiency", "dropout", "loss", "products",
+              "accumulation_fusion", "cublas_workspace", "sequential_experts", "no_permute_fusion",
+              "attention_mask")  # fmt: skip
 """Fields that apply to decoders alone."""
 
 
@@ -67,6 +68,10 @@ class OfKernels(Question):
         "A batch brings a mask of every sequence (Megatron-LM without "
         "--no-create-attention-mask-in-dataloader).", default=False,
     )  # fmt: skip
+    launch_ms: float | None = option(
+        "Time that the host needs to launch a decoder layer's kernels, forward and backward.",
+        metavar="MS", default=None, default_text="the stack's",
+    )  # fmt: skip
     attention_efficiency: float | None = option(
         "Share of its peak in attention proper.", default=None, default_text="that of products"
     )
@@ -81,6 +86,7 @@ class OfKernels(Question):
     def computing_on(self, gpu: Device) -> StackOnGpu:
         """Return how the GPU computes a decoder."""
         stack = find_stack(self.stack or self.usual_stack).accumulating(self.accumulation_fusion)
+        stack = stack.launched_in(None if self.launch_ms is None else self.launch_ms / 1e3)
         prices = prices_on(
             gpu, self.precision, efficiency=self.compute_efficiency,
             attention_efficiency=self.attention_efficiency,

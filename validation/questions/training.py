@@ -127,8 +127,9 @@ class Training(OfKernels):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.host_ms is not None:
-            check_within("`host_ms`", self.host_ms)
+        for name, time_ms in (("`host_ms`", self.host_ms), ("`launch_ms`", self.launch_ms)):
+            if time_ms is not None:
+                check_within(name, time_ms)
         if self.seq is not None:
             object.__setattr__(self, "model", with_tokens(self.model, self.seq))
             object.__setattr__(self, "seq", None)

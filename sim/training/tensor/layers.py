@@ -157,6 +157,8 @@ class _Making:
             arrival=_shares(
                 [*feed_forward.arrival, self._arrival(norms[1]), *attention.arrival, self._arrival(norms[0])]
             ),
+            forward_launch_s=self.computing.stack.launch_s.forward,
+            backward_launch_s=self.computing.stack.launch_s.backward,
         )
 
     def _recomputed(self, attention: Branch, proper: Attention, feed_forward: Branch | Mixture) -> Pass:

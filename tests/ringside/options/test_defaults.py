@@ -27,9 +27,9 @@ PAGE = (Path(__file__).parents[3] / "docs/defaults.md").read_text(encoding="utf-
 NOT_OF_A_FRAMEWORK = {
     "context", "model", "cluster", "settings", "ranks", "placement", "library", "global_batch", "device",
     "compute_efficiency", "measured", "straggler", "slow_link", "jitter", "os_noise", "late", "draws", "seed",
-    "products", "power_cap", "spread", "contention", "host_ms", "network", "calibration", "anchor", "sweep",
-    "must_fit", "search", "top", "fixed", "reserve", "plot", "html", "trace", "force", "all_columns", "json",
-    "megatron", "memory", "plot_memory", "animate", "by",
+    "products", "power_cap", "spread", "contention", "host_ms", "launch_ms", "network", "calibration",
+    "anchor", "sweep", "must_fit", "search", "top", "fixed", "reserve", "plot", "html", "trace", "force",
+    "all_columns", "json", "megatron", "memory", "plot_memory", "animate", "by",
 }  # fmt: skip
 """What says where and how is asked, and nothing that a framework has a default for."""
 

@@ -118,6 +118,24 @@ def test_compute_is_as_slow_beside_exchanges_of_one_replica_as_of_two(train: Tra
     assert slowed[0] > 0
 
 
+@pytest.mark.parametrize(
+    ("layout", "passes"),
+    [((), 12), (("--tp", "2", "--sequence-parallel"), 12), (("--strategy", "fsdp"), 12), (("--pp", "2"), 6)],
+)
+def test_no_layer_takes_less_time_than_its_host_to_launch_it(
+    train: Train, layout: tuple[str, ...], passes: int
+) -> None:
+    def asked(launch_ms: str) -> float:
+        micro = ("--micro-batch", "2") if layout else ()
+        words = (*GPT, *layout, *micro, "--batch", "2", "--launch-ms", launch_ms, "--json")
+        answer = json.loads(train(*words))
+        return float(answer["step_s"] if layout else answer["rows"][0]["step_s"])
+
+    steps = [asked(launch_ms) for launch_ms in ("0", "0.01", "5", "50")]
+    assert steps == sorted(steps)
+    assert passes * 0.050 < steps[-1] < passes * 0.050 + 2 * steps[0] + 0.1
+
+
 def test_checkpointing_computes_more_than_the_model_needs_and_keeps_less(train: Train) -> None:
     plain, full = (
         json.loads(train(*GPT, "--tp", "2", "--checkpointing", word, "--json")) for word in ("none", "full")

@@ -1,9 +1,11 @@
 """Predictions against published sweeps of layouts."""
 
+from dataclasses import replace
 from statistics import median
 
 import pytest
 
+from ringside.sim.compute.stacks import find_stack
 from ringside.validation.published.training import aleph_alpha, nanotron, ultrascale
 
 
@@ -49,6 +51,27 @@ def test_no_model_is_fitted_on_its_own_rows(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(ultrascale, "runs", lambda: slower)
     ultrascale.fitted.cache_clear()
     assert ultrascale.fitted("80B") == fitted
+
+
+def test_any_two_models_imply_the_time_to_launch_a_layer_that_ships() -> None:
+    shipped = sum(find_stack("nanotron").launch_s)
+    for without in ("", "1B", "3B", "8B"):
+        assert ultrascale.launch_s(without) == pytest.approx(shipped, abs=1e-4)
+
+
+def test_a_step_of_small_layers_takes_as_long_as_to_launch_them() -> None:
+    runs = [one for one in ultrascale.runs() if (one.gpus, one.pipeline, one.tensor) == (8, 1, 8)]
+    assert len(runs) > 3
+    for run in runs:
+        free, launched = (
+            replace(
+                nanotron.training(run.model_text, 8, run.micro_batch), strategy="distributed_optimizer",
+                batch=run.micro_batches * run.micro_batch, clip=False, launch_ms=launch_ms,
+            ).step().step_s
+            for launch_ms in (0.0, None)
+        )  # fmt: skip
+        assert launched >= free
+        assert launched == pytest.approx(run.step_s, rel=0.1)
 
 
 def test_stages_have_layers_by_their_work_and_the_last_the_head() -> None:

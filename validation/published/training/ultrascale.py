@@ -31,7 +31,6 @@ from ringside.validation.published.training.nanotron import (
     FrameworkCosts,
     NanotronRun,
     predicted_s,
-    terms_of,
     training,
 )
 from ringside.validation.published.training.rows import read_rows
@@ -50,6 +49,9 @@ OPTIONS: dict[str, tuple[float, ...]] = {
     "reserve": tuple(GIB * number for number in range(6, 26, 2)),
 }
 """The options of each figure, chosen one after another."""
+
+LAUNCH_S = tuple(number / 1e4 for number in range(0, 80, 2))
+"""The options of the seconds to launch a layer, forward and backward."""
 
 FEW = 16
 """The most GPUs of the rows that set figures for more GPUs."""
@@ -86,6 +88,17 @@ def _fit(rows: Sequence[NanotronRun]) -> FrameworkCosts:
     for name, options in [*OPTIONS.items()] * ROUNDS:
         best = min((best._replace(**{name: value}) for value in options), key=off)
     return best
+
+
+@cache
+def launch_s(without: str = "") -> float:
+    """Fit the seconds to launch a layer on all models but one, without pipelines, within machines."""
+    rows = [run for run in runs() if run.model != without and run.pipeline == 1 and run.tensor <= MACHINE]
+
+    def off(host_s: float) -> float:
+        return fmean(abs(log(predicted_s(run, UNKNOWN._replace(host_s=host_s)) / run.step_s)) for run in rows)
+
+    return min(LAUNCH_S, key=off)
 
 
 def ranked_s(run: NanotronRun) -> float:
@@ -161,18 +174,18 @@ def correlated() -> list[Correlated]:
 def absolute() -> list[JudgedRow]:
     """Return the rows that are mostly compute, with nothing known and nothing fitted.
 
-    Left out: pipelines and tensor parallelism across machines, whose messages and waits take the longer part,
-    and layers that the host launches more slowly than the GPU computes them (`FrameworkCosts.host_s`).
+    Left out: pipelines and tensor parallelism across machines, whose messages and waits take the longer part.
+    The time to launch a layer is that of the other models.
     """
     return [
         alone(
             "ultrascale", f"{run.model} dp{run.replicas} pp{run.pipeline} tp{run.tensor} "
-            f"mbs {run.micro_batch}", run.step_s, predicted_s(run, UNKNOWN),
+            f"mbs {run.micro_batch}", run.step_s,
+            predicted_s(run, UNKNOWN._replace(host_s=launch_s(run.model))),
             training(run.model_text, run.tensor, run.micro_batch),
         )
         for run in runs()
         if run.tensor <= MACHINE and (run.pipeline == 1 or run.machines == 1)
-        and terms_of(run).layer_s >= fitted(run.model).host_s
     ]  # fmt: skip
 
 
