@@ -105,10 +105,8 @@ class Stack:
             )
         return replace(self, accumulates=False, kept=replace(self.kept, dummies=False))
 
-    def launched_in(self, seconds: float | None) -> "Stack":
-        """Return the stack whose layers take ``seconds`` to launch, forward and backward; None: as usual."""
-        if seconds is None:
-            return self
+    def launched_in(self, seconds: float) -> "Stack":
+        """Return the stack whose layers take ``seconds`` to launch, forward and backward."""
         return replace(self, launch_s=PerPass(*(share * seconds for share in LAUNCHED)))
 
     def launching(self, *, layer_norm: bool, dropout: bool) -> "Stack":

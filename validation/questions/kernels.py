@@ -86,7 +86,8 @@ class OfKernels(Question):
     def computing_on(self, gpu: Device) -> StackOnGpu:
         """Return how the GPU computes a decoder."""
         stack = find_stack(self.stack or self.usual_stack).accumulating(self.accumulation_fusion)
-        stack = stack.launched_in(None if self.launch_ms is None else self.launch_ms / 1e3)
+        if self.launch_ms is not None:
+            stack = stack.launched_in(self.launch_ms / 1e3)
         prices = prices_on(
             gpu, self.precision, efficiency=self.compute_efficiency,
             attention_efficiency=self.attention_efficiency,
