@@ -114,7 +114,7 @@ KERNELS = {
     "precision": "bf16", "stack": "te", "compute_efficiency": 0.4, "attention": "full", "dropout": True,
     "loss": "fused", "attention_efficiency": 0.4, "power_cap": 300.0, "products": "rates.json",
     "accumulation_fusion": False, "cublas_workspace": "1MiB", "sequential_experts": True,
-    "attention_mask": True, "no_permute_fusion": True,
+    "attention_mask": True, "no_permute_fusion": True, "launch_ms": 50.0,
 }  # fmt: skip
 
 
