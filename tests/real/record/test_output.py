@@ -51,7 +51,7 @@ def test_a_recording_says_what_it_is_and_is_the_same_again(tmp_path):
 def test_steps_that_differ_are_said(written, tmp_path):
     written(UNSTEADY, "unsteady.py")
     printed = ringside(tmp_path, "-g", "1", "--steps", "3", "unsteady.py")
-    assert printed.startswith("# a step of 1 ranks of unsteady.py: 9 operators")
+    assert printed.startswith("# a step of 1 rank of unsteady.py: 9 operators")
     says = "# rank 0's steps are not steady: entry 0 of 9 was aten.randn([4, 4]), is aten.randn([5, 4])\n"
     assert says in printed.replace("\n#   ", " ")
 
