@@ -25,8 +25,8 @@ SCRIPT = Path(__file__).parents[2] / "examples/halo_exchange.py"
 QUESTIONS = {
     "simulate all_reduce --cluster dgx-h100:2 --size 64M": 29,
     f"compare {LOG} --cluster dgx-h100:1 --plot comparison.png": 45,
-    "train --model resnet50 --cluster dgx-h100:2": 71,
-    "train --model llama3-8b --cluster dgx-h100:2 --strategy fsdp --pp 2 --batch 4": 139,
+    "train --model resnet50 --cluster dgx-h100:2": 70,
+    "train --model llama3-8b --cluster dgx-h100:2 --strategy fsdp --pp 2 --batch 4": 138,
     f"program {SCRIPT} -g 4": 19,
 }
 

@@ -14,7 +14,7 @@ from ringside.sim.training.ddp.step import TrainingStep
 from ringside.sim.training.memory.room import FITS, TIGHT, MemoryFit
 from ringside.sim.training.step import ParallelStep
 from ringside.sim.workload.decoder import Decoder
-from ringside.topologies.units import format_amount, format_duration, parse_amount
+from ringside.topologies.units import format_amount, format_count, format_duration, parse_amount
 from ringside.validation.questions.models import tokens_of
 
 Step = TrainingStep | ParallelStep | RecordedStep
@@ -83,6 +83,7 @@ def cost_figure(cost: Cost | None) -> dict[str, Any]:
 def headline_of(
     step: Step,
     what: str,
+    where: str,
     *,
     band: float | None,
     mfu: float | None = None,
@@ -91,8 +92,10 @@ def headline_of(
 ) -> str:
     """Return the step's time and rates, what it exposes, and whether it fits into a GPU.
 
-    Four of five steps lie within a factor ``band`` of the time, where that is known.
+    ``what`` is done on the step's ranks of ``where``. Four of five steps lie within a factor ``band`` of the
+    time, where that is known.
     """
+    what = f"{what} on {format_count(step.ranks, 'rank')} of {where}"
     sentence = f"{format_duration(step.step_s, 4)} a step{_rates(step, mfu)}: {what}; {_exposed(step)}"
     if disturbed:
         sentence = disturbed.headline(f"a step of {what}").removesuffix(".")

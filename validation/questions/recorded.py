@@ -26,7 +26,7 @@ from ringside.sim.training.memory.room import FITS, MemoryFit, fit_of
 from ringside.sim.training.step import StageTime
 from ringside.sim.workload.devices import Device
 from ringside.topologies.placement import placement_notes
-from ringside.topologies.units import format_count, format_duration
+from ringside.topologies.units import format_duration
 from ringside.validation.questions.launched import LaunchedTraining
 from ringside.validation.questions.priced import cost_figure, costing, headline_of
 
@@ -214,8 +214,8 @@ class StepOfRecording(AnswerOnDemand):
     @property
     def headline(self) -> str:
         """The step's time, and what the training costs."""
-        what = f"{self.step.workload} as recorded on {format_count(self.step.ranks, 'rank')} of {self.where}"
-        sentence = headline_of(self.step, what, band=None, fit=self.fit, disturbed=self.disturbed)
+        what = f"{self.step.workload} as recorded"
+        sentence = headline_of(self.step, what, self.where, band=None, fit=self.fit, disturbed=self.disturbed)
         return sentence + costing(self.question, [self.cost])
 
     @property

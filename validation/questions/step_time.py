@@ -30,7 +30,7 @@ from ringside.sim.training.parallel import (
 from ringside.sim.training.step import ParallelStep
 from ringside.topologies.catalogue import split
 from ringside.topologies.placement import PACKED, placement_notes
-from ringside.topologies.units import format_count, format_duration
+from ringside.topologies.units import format_duration
 from ringside.validation.questions.memory import allocated, kept_bytes, lighter, margin_of, savings
 from ringside.validation.questions.models import is_timed
 from ringside.validation.questions.priced import cost_figure, costing, headline_of
@@ -151,8 +151,8 @@ class StepTime(Disturbances, RecordedOrLaunched):
         disturbed: DisturbedTime | None,
         mfu: float | None = None,
     ) -> str:
-        what = f"{self.strategy} of {step.workload} on {format_count(step.ranks, 'rank')} of {self.where}"
-        return headline_of(step, what, band=self.band, mfu=mfu, fit=fit, disturbed=disturbed)
+        what = f"{self.strategy} of {step.workload}"
+        return headline_of(step, what, self.where, band=self.band, mfu=mfu, fit=fit, disturbed=disturbed)
 
     def _ask_layout(self, on_step: Callable[[str], None]) -> "StepUnderLayout":
         if self.global_batch is not None:

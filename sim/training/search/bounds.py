@@ -24,6 +24,9 @@ from ringside.sim.training.zero.partition import MASTER
 CLIPPED = 3
 """Passes over gradients that read them for their norm, and scale them."""
 
+SIZES = tuple(1 << power for power in range(21, 34, 3))
+"""Sizes whose pace bounds that of a collective that goes in parts: 2 MiB to 8 GiB."""
+
 
 class StageCost(NamedTuple):
     """Costs of a stage on one rank: seconds of a micro-batch's passes, bytes.
@@ -75,6 +78,7 @@ class Bounds:
     def __init__(self, libraries: Libraries) -> None:
         self._libraries = libraries
         self._times: dict[tuple[Mesh, tuple[str, ...]], CostModel] = {}
+        self._paces: dict[tuple[Mesh, tuple[str, ...], str], float] = {}
         self._hops: dict[tuple[int, int, int], float] = {}
         self._known: dict[int, _Cut] = {}
         self._costs: dict[tuple[object, ...], tuple[StageCost, ...]] = {}
@@ -114,9 +118,9 @@ class Bounds:
             known.stages[cut] = model.cut(count, job.layout.parts)
         groups = tuple(job.mesh.together(0, *dimensions) for dimensions in known.dimensions)
         hides = job.layout.overlap_experts
-        key = id(model), groups, cut, job.pace * job.factor, hides
+        key = id(model), groups, cut, job.pace * job.factor, job.costs.contention, hides
         if key not in self._costs:
-            costs = self._layers(model, job.mesh, job.pace * job.factor, hides=hides)
+            costs = self._layers(job)
             self._costs[key] = tuple(
                 self._receiving(_together([costs[number] for number in own]), job, stage)
                 for stage, own in enumerate(known.stages[cut])
@@ -125,31 +129,30 @@ class Bounds:
 
     def _receiving(self, cost: StageCost, job: ParallelJob, stage: int) -> StageCost:
         """Return the costs of a stage with what makes whole tensors of the parts that it gets."""
-        before_s, after_s = (self._pass_s(parts, job.mesh, 1.0) for parts in job.receives(stage))
+        before_s, after_s = (self._pass_s(parts, job, 1.0) for parts in job.receives(stage))
         return cost._replace(
             forward=cost.forward + before_s,
             backward=cost.backward + after_s,
             input_gradient=cost.input_gradient + after_s,
         )
 
-    def _layers(self, model: RankModel, mesh: Mesh, pace: float, *, hides: bool) -> list[StageCost]:
-        """Return the costs of each layer; a decoder's layers share their passes, which are timed once.
-
-        Where another micro-batch ``hides`` exchanges of experts, they take no time.
-        """
+    def _layers(self, job: ParallelJob) -> list[StageCost]:
+        """Return the costs of each layer; a decoder's layers share their passes, which are timed once."""
         known: dict[tuple[object, ...], StageCost] = {}
         costs = []
-        for layer in model.layers:
+        for layer in job.model.layers:
             same = layer.forward, layer.backward, layer.recomputed, layer.kept_nbytes, layer.nbytes
             if same not in known:
-                known[same] = self._layer(layer, mesh, pace, hides=hides)
+                known[same] = self._layer(layer, job)
             costs.append(known[same])
         return costs
 
-    def _layer(self, layer: RankLayer, mesh: Mesh, pace: float, *, hides: bool) -> StageCost:
+    def _layer(self, layer: RankLayer, job: ParallelJob) -> StageCost:
+        """Return a layer's costs. Exchanges of experts that another micro-batch hides take no time."""
+
         def alone(parts: Pass) -> float:
-            seen = tuple(part for part in parts if not (hides and is_of_experts(part)))
-            return self._pass_s(seen, mesh, pace)
+            seen = tuple(part for part in parts if not (job.layout.overlap_experts and is_of_experts(part)))
+            return self._pass_s(seen, job, job.pace * job.factor)
 
         again = alone(layer.recomputed)
         nbytes, most = layer.nbytes, layer.kept_nbytes + layer.recomputed_nbytes
@@ -159,14 +162,17 @@ class Bounds:
             nbytes if layer.wrapped else 0,
         )  # fmt: skip
 
-    def _pass_s(self, parts: Pass, mesh: Mesh, pace: float) -> float:
-        """Return the seconds of a pass without contention; work hides earlier exchanges that overlap."""
+    def _pass_s(self, parts: Pass, job: ParallelJob, pace: float) -> float:
+        """Return the seconds of a pass. Work hides earlier exchanges that overlap, which slow it."""
         now = beside = 0.0
+        taken = job.costs.contention
         for part in parts:
             if isinstance(part, Kernels):
-                now = max(now + part.seconds * pace, beside)
+                seconds = part.seconds * pace
+                slowed = min(seconds / (1 - taken), max(beside - now, 0.0))
+                now = max(now + seconds + taken * slowed, beside)
                 continue
-            beside = max(now, beside) + self._exchange_s(part, mesh)
+            beside = max(now, beside) + self._exchange_s(part, job.mesh)
             if not part.overlaps:
                 now = beside
         return max(now, beside)
@@ -181,6 +187,18 @@ class Bounds:
         if key not in self._times:
             self._times[key] = library_time(self._libraries.of(mesh.together(0, *dimensions)))
         return self._times[key]
+
+    def _parted_s(self, job: ParallelJob, dimensions: tuple[str, ...], kind: str, nbytes: int) -> float:
+        """Return the least seconds of a collective that goes at once or in parts, in any number of calls.
+
+        Measured times need not grow with sizes: parts may take less than all at once.
+        """
+        group = job.mesh.degree(*dimensions)
+        time = self._time(job.mesh, dimensions)
+        key = job.mesh, dimensions, kind
+        if key not in self._paces:
+            self._paces[key] = min(time(Collective(kind, group, size)) / size for size in SIZES)
+        return min(nbytes * self._paces[key], time(Collective(kind, group, nbytes)))
 
     def _walked(self, job: ParallelJob, costs: Sequence[StageCost]) -> list[float]:
         """Return when each rank of the pipeline has passed all micro-batches, in its order."""
@@ -220,18 +238,13 @@ class Bounds:
     def _all_reduce_s(self, job: ParallelJob, nbytes: int) -> float:
         if job.ddp.comm_hook not in (None, "allreduce") or not nbytes:
             return 0.0
-        ranks = job.mesh.degree(*DATA)
-        return self._time(job.mesh, DATA)(Collective("all_reduce", ranks, nbytes))
+        return self._parted_s(job, DATA, "all_reduce", nbytes)
 
     def _shared_s(self, job: ParallelJob, own: Sequence[StageCost]) -> float:
-        """Return the seconds of gathered parameters and reduced gradients on one communicator.
-
-        They go layer by layer, which takes at least as long as all at once.
-        """
-        layout, ranks = job.layout, job.holders
-        if ranks == 1:
+        """Return the seconds in which one communicator gathers parameters and reduces gradients."""
+        layout = job.layout
+        if job.holders == 1:
             return 0.0
-        time = self._time(job.mesh, job.dealt)
         nbytes, wrapped = sum(cost.nbytes for cost in own), sum(cost.wrapped_nbytes for cost in own)
         parts = [(1, nbytes)]
         if not layout.no_reshard and (job.mesh.pipeline == 1 or layout.strategy == "fsdp1"):
@@ -241,10 +254,10 @@ class Bounds:
             # backward frees nothing, so the part that each forward frees is gathered once
             parts.append((job.micro_batches, wrapped))
         gathers_s = sum(
-            times * time(Collective("all_gather", ranks, _computed_nbytes(job, gathered)))
+            times * self._parted_s(job, job.dealt, "all_gather", _computed_nbytes(job, gathered))
             for times, gathered in parts
         )
-        return gathers_s + _reduces(job) * time(Collective("reduce_scatter", ranks, nbytes))
+        return gathers_s + _reduces(job) * self._parted_s(job, job.dealt, "reduce_scatter", nbytes)
 
 
 def _updated_s(job: ParallelJob, costs: Sequence[StageCost]) -> float:

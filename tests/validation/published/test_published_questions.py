@@ -144,8 +144,7 @@ def test_a_layout_is_judged_by_no_more_than_train_answers(answered: Callable[...
     assert bound_s <= answered(question) <= 1.1 * bound_s
     iteration = korthikanti.iterations()[0]
     judged_s = korthikanti.predicted_s(iteration, 0.7)
-    # the bound leaves out what exchanges take from the compute beside them
-    assert judged_s * (1 - 1e-9) <= answered(korthikanti.training(iteration, 0.7)) <= 1.02 * judged_s
+    assert judged_s * (1 - 1e-9) <= answered(korthikanti.training(iteration, 0.7)) <= 1.01 * judged_s
 
 
 def test_a_job_is_made_in_one_file() -> None:

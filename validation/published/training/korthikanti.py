@@ -4,9 +4,8 @@ Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Mode
 5; layouts from github.com/calculon-ai/calculon (calculon/llm/validation.py @ caa4b11f8fe1). DGX A100,
 attention that writes its scores, no data parallelism. For each model the row with full checkpointing and no
 sequence parallelism sets the efficiency of products, and the row with selective checkpointing and sequence
-parallelism is judged. The prediction is the bound by which `train --search` prunes layouts, without what
-exchanges take from the compute beside them: hundreds of micro-batches on 64 stages are not simulated. The
-naive rule counts passes: full checkpointing takes 4 for 3.
+parallelism is judged. The prediction is the bound by which `train --search` prunes layouts: hundreds of
+micro-batches on 64 stages are not simulated. The naive rule counts passes: full checkpointing takes 4 for 3.
 """
 
 from functools import partial
