@@ -72,9 +72,9 @@ def is_timed(model: str | Decoder) -> bool:
     if isinstance(model, Decoder):
         return False
     path = Path(model)
-    if is_model(model) or is_job_file(model) or is_decoder_file(model):
+    if path.suffix not in (".json", ".yaml", ".yml") and not path.is_file():
         return False
-    return path.suffix in (".json", ".yaml", ".yml") or path.is_file()
+    return not (is_model(model) or is_job_file(model) or is_decoder_file(model))
 
 
 def find_model(text: str | Decoder) -> Architecture | Decoder:
