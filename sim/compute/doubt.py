@@ -27,7 +27,7 @@ WITHIN = 0.071
 ALIKE: Mapping[tuple[str, str], tuple[int, float]] = {
     ("aleph", "a100"): (1, 0.0002),
     ("aleph-rms", "a100"): (1, 0.0),
-    ("aleph-torch", "a100"): (1, 0.0105),
+    ("aleph-torch", "a100"): (1, 0.0103),
     ("compile", "a100"): (1, 0.0142),
     ("compile", "h100"): (1, 0.0),
     ("compile", "h100-96gb"): (1, 0.007),
@@ -39,7 +39,7 @@ ALIKE: Mapping[tuple[str, str], tuple[int, float]] = {
     ("fsdp1", "h100"): (1, 0.0031),
     ("internevo", "a100"): (1, 0.0008),
     ("jax", "h100"): (3, 0.0425),
-    ("megatron", "a100"): (6, 0.1356),
+    ("megatron", "a100"): (6, 0.1385),
     ("megatron", "v100"): (3, 0.024),
     ("nanotron", "h100"): (1, 0.0001),
     ("te", "a100"): (1, 0.0047),
