@@ -14,6 +14,7 @@ from ringside.sim.program.groups import CostModel, library_time
 from ringside.sim.program.libraries import Libraries
 from ringside.sim.training.job import ParallelJob, RankModel
 from ringside.sim.training.layers import Exchange, Kernels, Pass, RankLayer, is_of_experts
+from ringside.sim.training.memory.held import makes_gradients
 from ringside.sim.training.mesh import DATA, Mesh
 from ringside.sim.training.pipeline.actions import Kind
 from ringside.sim.training.search.walk import Moment, ends_of, moments, order_of
@@ -89,7 +90,9 @@ class Bounds:
         most = 0
         for place, every in moments(order_of(job.layout), job.micro_batches):
             own = [costs[stage] for stage in job.placement.of(place)]
-            most = max(most, _held(job, own) + max(_waiting(job, own, moment) for moment in every))
+            gradients = sum(cost.nbytes for cost in own) if makes_gradients(job) else 0
+            waiting = max(_waiting(job, own, moment) for moment in every)
+            most = max(most, _held(job, own) + max(waiting, gradients))
         return most
 
     def step_s(self, job: ParallelJob, *, walks: bool = True) -> float:
@@ -319,7 +322,8 @@ def _held(job: ParallelJob, costs: Sequence[StageCost]) -> int:
     if job.layout.strategy == "ddp":
         # experts without replicas are in no bucket
         shares = job.mesh.degree(*DATA) > 1 and not job.mesh.separates_experts
-        return (2 + states) * nbytes + (nbytes if shares and not job.ddp.gradient_as_bucket_view else 0)
+        has_buckets = shares and not job.ddp.gradient_as_bucket_view
+        return (1 + states + has_buckets + (not makes_gradients(job))) * nbytes
     return (1 + states) * nbytes // job.holders if job.layout.strategy in FSDP else 0
 
 
@@ -330,10 +334,11 @@ def _computed_nbytes(job: ParallelJob, nbytes: int) -> int:
 
 
 def _waiting(job: ParallelJob, costs: Sequence[StageCost], moment: Moment) -> int:
-    """Return a rank's transient bytes at a moment: activations, and gradients that FSDP has not reduced.
+    """Return a rank's transient bytes at a moment: activations, and gradients that each step makes again.
 
-    FSDP reduces gradients beside the last backward, or after it, as a pipeline's table defines. FSDP1 keeps
-    them in the type in which backward made them.
+    Gradients count from the second micro-batch on: the first one's backward makes them layer by layer. FSDP
+    reduces them beside the last backward, or after it, as a pipeline's table defines. FSDP1 keeps them in the
+    type in which backward made them.
     """
     now = costs[moment.stage]
     whole = sum(
@@ -341,9 +346,11 @@ def _waiting(job: ParallelJob, costs: Sequence[StageCost], moment: Moment) -> in
         for kept, halved, cost in zip(moment.kept, moment.halved, costs, strict=True)
     )
     backward = whole - now.kept_nbytes + now.most_nbytes if moment.whole else whole
-    if job.layout.strategy not in FSDP or job.layout.syncs_each:
-        return backward
     sums = sum(cost.nbytes for cost, summed in zip(costs, moment.summed, strict=True) if summed)
+    if job.layout.strategy not in FSDP:
+        return backward + (sums if makes_gradients(job) else 0)
+    if job.layout.syncs_each:
+        return backward
     if job.layout.strategy == "fsdp1":
         sums = _computed_nbytes(job, sums)
     if job.mesh.pipeline > 1:

@@ -76,6 +76,10 @@ def test_no_step_is_shorter_and_none_holds_less_than_its_bounds(
 @pytest.mark.parametrize(
     ("model", "words"),
     [
+        # the first backward makes gradients layer by layer, while it frees activations
+        (MODEL, {"micro_batch": 4}),
+        (MODEL, {"pp": 2, "micro_batch": 8}),
+        (MODEL, {"tp": 2, "pp": 4, "micro_batch": 32, "checkpointing": "full"}),
         # shards are dealt out among context-parallel ranks too
         (MODEL, {"strategy": "fsdp", "cp": 2, "micro_batch": 4}),
         # a stage is reduced before the rank's other stages have gone backward
