@@ -83,7 +83,8 @@ class Stored:
         if not self.rows:
             return f"no row of {self.machine}: what the sends of other machines have in common"
         nodes = f"{', '.join(map(str, self.nodes))} node{'s' if self.nodes != (1,) else ''}"
-        anchored = f", scaled by {len(self.anchor.splitlines())} rows of this site" if self.anchor else ""
+        known = len(self.anchor.splitlines())
+        anchored = f", scaled by {known} row{'s' if known > 1 else ''} of this site" if known else ""
         others = ", ".join(self.network) if len(self.network) < _MANY else f"{len(self.network)} machines"
         between = f"; between nodes as {others} on the same network" if self.network else ""
         return f"{self.machine}: {self.rows} rows of {', '.join(self.sites)} on {nodes}{anchored}{between}"
