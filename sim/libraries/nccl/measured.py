@@ -32,11 +32,12 @@ from ringside.sim.libraries.nccl.message_times import (
 
 Floats = NDArray[np.float64]
 
-PER_DOUBLING, PER_DOUBLING_OF_BYTES = 0.2, 0.06
+PER_DOUBLING, PER_DOUBLING_OF_BYTES, PER_DOUBLING_OF_BOTH = 0.2, 0.06, 0.2
 """Deviations in log time of a step to twice the measured nodes; steps are treated as independent.
 
 Of the part of a time that latencies take, which more hops add up to, and of the bytes' part: a node's cards
-carry about as many, however many nodes there are.
+carry about as many, however many nodes there are. How far one hides the other, and which protocol runs, is
+least certain where each takes half.
 """
 
 DEVIATIONS = 5
@@ -217,9 +218,7 @@ class MeasuredModel:
         corrected, uncertain = self.correction.predict(work)
         doublings = np.maximum(np.log2(work.nodes / max(self.nodes)), 0.0)
         latency = latency_share(work, self.values)
-        variance = (
-            self.noise**2 + doublings * (PER_DOUBLING * latency + PER_DOUBLING_OF_BYTES * (1 - latency)) ** 2
-        )
+        variance = self.noise**2 + doublings * _of_doubling(latency)
         mean = bare + corrected
         if self.anchor:
             shift, left = self._shift(self.anchor, work, slopes)
@@ -311,6 +310,14 @@ def site_deviations(work: TaskArrays, values: Mapping[str, float]) -> Floats:
             SITE_HOST * (1 - not_host),
         ]
     )
+
+
+def _of_doubling(latency: Floats) -> Floats:
+    """Return the variance of a step to twice the nodes, of times of which latencies take these parts."""
+    either = PER_DOUBLING * latency + PER_DOUBLING_OF_BYTES * (1 - latency)
+    both = PER_DOUBLING_OF_BOTH * 4 * latency * (1 - latency)
+    variance: Floats = either**2 + both**2
+    return variance
 
 
 def latency_share(work: TaskArrays, values: Mapping[str, float]) -> Floats:

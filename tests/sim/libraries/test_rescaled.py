@@ -130,7 +130,7 @@ def test_what_was_fitted_with_settings_is_scaled_from_these() -> None:
     found = shipped("dgx-h100")
     assert found
     slow = replace(found, settings={"nic": "25GB/s"})
-    asked = Collective("all_reduce", 16, 2**26, dtype="float32")
+    asked = Collective("all_reduce", 16, 2**24, dtype="float32")
 
     def time_s(nic: str, calibration: Calibration | str) -> float:
         return answer(find_library("nccl", "dgx-h100:2", {"nic": nic}, calibration=calibration), asked).time_s
@@ -138,8 +138,8 @@ def test_what_was_fitted_with_settings_is_scaled_from_these() -> None:
     assert time_s("400Gb/s", found) == time_s("50GB/s", "auto")
     ratio = time_s("25GB/s", found) / time_s("50GB/s", found)
     assert time_s("50GB/s", slow) == pytest.approx(time_s("25GB/s", slow) / ratio)
-    # by its other channels
-    assert time_s("200Gb/s", slow) == pytest.approx(time_s("50GB/s", found), rel=0.1)
+    # by its other channels; the slow cards limit larger sizes
+    assert time_s("200Gb/s", slow) == pytest.approx(time_s("50GB/s", found), rel=0.05)
 
 
 def _record(library: str, cluster: str, nodes: int, ranks: int, nbytes: int, time_s: float) -> Record:
