@@ -59,7 +59,7 @@ def priors(system: System) -> tuple[Prior, ...]:
         *_rates("between_rate", "GB/s of one message between nodes", (2.5, 0.37 * card, 0.48 * card)),
         *_rates("tree_rate", "GB/s of one channel's chunks behind each other in a tree", (1.5, 4.0, 8.0)),
         Prior("ring_own", 0.75, 0.3, "steps of a ring of one node for a GPU's own part"),
-        Prior("inside_gap_us", 0.006 / generation**0.65, 0.9, "gap between messages inside a node, a channel"),
+        Prior("inside_gap_us", 0.006 / generation**0.65, 0.9, "gap between messages in a node, a channel"),
         *_gaps("between_gap_us", "the same between messages on a card"),
         Prior("nvls", 0.7, 0.5, "factor on the latency of the switch's reduction"),
         Prior("nvls_loop_us", 6.0, 0.6, "one loop over the chunks of the switch's reduction"),

@@ -73,6 +73,24 @@ def test_a_site_that_names_no_release_is_dated_by_its_times():
     assert {row.comm.settings.version for row in found.rows if row.record.site != "superbench"} != {EARLY}
 
 
+@pytest.mark.parametrize("factor", [1.5, 2.0, 4.0])
+def test_one_slow_site_hardly_moves_the_machine(factor):
+    run = rows("dgx-a100", "aiconfigurator_a100_n1_r8_all_reduce*")
+
+    def at(site, factor):
+        records = [replace(row.record, site=site, time_s=factor * row.record.time_s) for row in run]
+        return [
+            replace(row, record=record, run=(site, row.run)) for row, record in zip(run, records, strict=True)
+        ]
+
+    def predicted(factor):
+        sites = [*at("first", 1.0), *at("second", 1.0), *at("third", 1.0), *at("fourth", factor)]
+        model = fit(sites, pooled=True).model
+        return model.predict(choose(run, model.facts).tasks).time_s
+
+    assert np.median(predicted(factor) / predicted(1.0)) < 1.05
+
+
 def test_the_answer_does_not_depend_on_the_order_of_the_rows():
     run = rows("abci-v100", "abci2_v100_all_reduce_n2_*", "abci2_v100_all_reduce_n1_*")
     there, back = fit(run), fit(run[::-1])
