@@ -1,8 +1,8 @@
 """The fit: priors of a machine's parameters, updated by its measurements (robust MAP).
 
-Log-normal priors, a soft-L1 loss of log time and of each site's deviations: most sites are near each other, a
-few far. Unknown graph facts are those that explain the rows best, and differ from the preset only for a large
-gain; then the correction of the residuals.
+Log-normal priors, and a soft-L1 loss of log time and of each site's deviations, since most sites agree and
+a few are far off. Unknown graph facts are those that explain the rows best, and differ from the preset only
+for a large gain; then the correction of the residuals.
 """
 
 from collections.abc import Sequence
@@ -181,17 +181,17 @@ def _descend(rows: _Rows, facts: SiteFacts, expected: Sequence[Prior], way: Sequ
 
         def residuals(x: Floats, scale: Floats = scale, by_site: Floats = by_site) -> Floats:
             off = (np.log(time_us(rows.work, values(x))) + by_site @ x[many:] - rows.log_us) / scale
-            apart = (x - centre) / sigma
-            apart[many:] = _soft(apart[many:])
-            return np.concatenate([rows.reach * _soft(off / rows.reach), apart])
+            of_prior = (x - centre) / sigma
+            of_prior[many:] = _soft(of_prior[many:])
+            return np.concatenate([rows.reach * _soft(off / rows.reach), of_prior])
 
         def slopes(x: Floats, scale: Floats = scale, by_site: Floats = by_site) -> Floats:
             times, by_value = log_form(rows.work, values(x), names)
             off = (times + by_site @ x[many:] - rows.log_us) / scale
             steep = _soft_slope(off / rows.reach) / scale
-            apart = 1 / sigma
-            apart[many:] *= _soft_slope(x[many:])
-            return np.vstack([np.hstack([by_value.T, by_site]) * steep[:, None], np.diag(apart)])
+            of_prior = 1 / sigma
+            of_prior[many:] *= _soft_slope(x[many:])
+            return np.vstack([np.hstack([by_value.T, by_site]) * steep[:, None], np.diag(of_prior)])
 
         solved = least_squares(
             residuals, x, slopes, method="lm", x_scale=sigma, ftol=_CLOSE, max_nfev=_TRIALS

@@ -1,8 +1,9 @@
 """The physical parameters of a machine's NCCL times, and their priors before any measurement.
 
 Each is positive; a prior is log-normal. Latencies are factors on the constants of NCCL's own tuner,
-bandwidths begin at the data sheet's. Microseconds and GB/s. Those inside a node are near the middle of what
-fits to V100, A100, H100 and B200 find, so rows of each had a part in them.
+bandwidths begin at the data sheet's. Microseconds and GB/s. Five for rings inside a node (links, hops,
+Simple's hops, gap, own part) were chosen near what fits to V100, A100, H100 and B200 find, by the errors of
+the scorecard.
 """
 
 from dataclasses import dataclass

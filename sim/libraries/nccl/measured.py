@@ -36,8 +36,8 @@ PER_DOUBLING, PER_DOUBLING_OF_BYTES, PER_DOUBLING_OF_BOTH = 0.2, 0.06, 0.2
 """Deviations in log time of a step to twice the measured nodes; steps are treated as independent.
 
 Of the part of a time that latencies take, which more hops add up to, and of the bytes' part: a node's cards
-carry about as many, however many nodes there are. How far one hides the other, and which protocol runs, is
-least certain where each takes half.
+carry about as many, however many nodes there are. The third applies where latency and bytes both count, in
+full where each takes half: the protocol and the overlap of the two are least certain there.
 """
 
 DEVIATIONS = 5
@@ -313,7 +313,7 @@ def site_deviations(work: TaskArrays, values: Mapping[str, float]) -> Floats:
 
 
 def _of_doubling(latency: Floats) -> Floats:
-    """Return the variance of a step to twice the nodes, of times of which latencies take these parts."""
+    """Return the variance of log time that each doubling of nodes adds, by the share of latency."""
     either = PER_DOUBLING * latency + PER_DOUBLING_OF_BYTES * (1 - latency)
     both = PER_DOUBLING_OF_BOTH * 4 * latency * (1 - latency)
     variance: Floats = either**2 + both**2
