@@ -17,6 +17,7 @@ from ringside.sim.libraries.nccl.communicator import Communicator
 from ringside.sim.libraries.nccl.constants import BASE_US, HOP_US
 from ringside.sim.libraries.nccl.device.p2p import send_columns
 from ringside.sim.libraries.nccl.graph.graph import PathClass
+from ringside.sim.libraries.nccl.graph.search import graphs
 from ringside.sim.libraries.nccl.send_times import (
     SEND_KINDS,
     SENDS,
@@ -160,16 +161,27 @@ def _row(task: Task) -> dict[str, float]:
     }
     if task.pair == SENDS:
         return row | send_columns(comm, task.kind, task.nbytes)
-    used = 1.0 if system.nvswitch or not system.nvlink else max(comm.gpus - 1, 1) / max(system.gpus - 1, 1)
     names = "channels", "message", "loops", "slices"
     return row | {
         **dict(zip(names, _messages(task), strict=True)),
         "half": 1.0 if task.kind == "all_reduce" else 0.5,
-        "used_inside": used,
+        "used_inside": _links_in_use(comm),
         "used_between": min(comm.gpus / system.gpus, 1.0),
         "filling": _loop_bytes(task),
         "line": system.nics * system.nic * 1e-6,
     }
+
+
+def _links_in_use(comm: Communicator) -> float:
+    """Return the share of a GPU's NVLinks that NCCL's rings use inside a node.
+
+    Without a switch it depends on the links between these GPUs: a DGX-1's first two share one of six.
+    """
+    system = comm.system
+    if system.nvswitch or not system.nvlink:
+        return 1.0
+    ring = graphs(system, 1, max(comm.gpus, 2), comm.settings.version).ring
+    return min(ring.channels * ring.bw_intra / system.nvlink, 1.0)
 
 
 def _loop_bytes(task: Task) -> float:

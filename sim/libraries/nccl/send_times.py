@@ -3,7 +3,9 @@
     launch + setup + max(inside, between)
 
 Inside a node there is a latency for each peer, the first chunk's copy into a buffer, and the slower of a part
-by its own channel and of all messages by the GPU's links. Small messages go by LL: no chunks, but slower.
+by its own channel and of all messages by the GPU's links. A channel is a thread block, which copies about as
+much on every generation of GPU, so it carries all of an NVLink before Blackwell and half of one there. Small
+messages go by LL: no chunks, but slower.
 Between nodes there is the network's latency, and one for each peer, because the host's proxy serves them one
 after another. Then counts the slower of two: one message by its channels' connections, where each further one
 adds less; or all messages by the cards, whose share falls with the number of nodes. Microseconds throughout.
@@ -24,7 +26,7 @@ SENDS = "p2p", "simple"
 
 SEND_PARAMETERS = (
     *("launch_us", "host_us", "thread_us", "torch_us", "call_us", "setup_us"),
-    *("peer_inside_us", "simple_us", "channel_inside", "first_inside", "inside", "channel_ll", "inside_ll"),
+    *("peer_inside_us", "simple_us", "channel_GBps", "first_inside", "inside", "channel_ll", "inside_ll"),
     *("net_us", "peer_between_us", "tiny_us", "connection_GBps", "connections", "cards", "growth"),
 )
 """The parameters of a machine's sends; `ringside.validation.nccl.priors` defines each."""
@@ -68,7 +70,7 @@ class SendArrays:
 def sends_us(work: SendArrays, values: Mapping[str, float | Floats]) -> Floats:
     """Return the microseconds after the launch."""
     part, whole = work.message, work.message * work.channels
-    link, lane = work.link * values["inside"], work.lane * values["channel_inside"]
+    link, lane = work.link * values["inside"], np.minimum(work.lane, values["channel_GBps"] * 1e3)
     active = np.minimum(work.channels * work.peers_inside, work.lanes)
     first = np.minimum(part, work.chunk)
     simple = (
@@ -76,9 +78,8 @@ def sends_us(work: SendArrays, values: Mapping[str, float | Floats]) -> Floats:
         + values["first_inside"] * np.maximum(first / lane, active * first / link)
         + np.maximum(part / lane, work.peers_inside * whole / link)
     )
-    low = np.maximum(
-        part / (lane * values["channel_ll"]), work.peers_inside * whole / (link * values["inside_ll"])
-    )
+    link_ll = link * values["inside_ll"] * lane / work.lane
+    low = np.maximum(part / (lane * values["channel_ll"]), work.peers_inside * whole / link_ll)
     inside = work.peers_inside * values["peer_inside_us"] + np.where(whole <= work.low, low, simple)
     # cards that a machine lacks carry nothing
     card = np.where(work.card > 0, work.card, 1.0) * values["cards"] * (2 / work.nodes) ** values["growth"]

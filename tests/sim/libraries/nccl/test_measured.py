@@ -1,6 +1,7 @@
 """Laws of the forms and the correction of NCCL's measured model, for any figures."""
 
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from ringside.sim.libraries.gaussian import EIGHTY
 from ringside.sim.libraries.nccl import SYSTEMS, Settings, communicator
 from ringside.sim.libraries.nccl.communicator import SiteFacts
 from ringside.sim.libraries.nccl.constants import HOP_US
+from ringside.sim.libraries.nccl.graph.graph import PathClass
+from ringside.sim.libraries.nccl.graph.system import nvlink_in_datasheet
 from ringside.sim.libraries.nccl.measured import (
     AMPLITUDE,
     LEAST_AMPLITUDE,
@@ -165,6 +168,27 @@ def test_what_has_no_form_is_said():
     assert ("all_reduce", ("ring", "ll")) in FORMS
     assert ("broadcast", ("ring", "ll")) not in FORMS
     assert ("all_gather", ("pat", "simple")) not in FORMS
+
+
+@pytest.mark.parametrize(
+    "machine", ["abci-v100", "alps-gh200", "dgx1-v100", "perlmutter-a100", "summit-v100"]
+)
+def test_no_ring_without_a_switch_is_faster_than_the_links_that_join_its_gpus(machine):
+    system = SYSTEMS[machine]
+    links = dict.fromkeys(permutations(range(system.gpus), 2), 0.0)
+    for a, b, count in system.mesh:
+        links[a, b] = links[b, a] = count * system.nvlink_datasheet_rate
+    if not system.mesh:
+        sheet = nvlink_in_datasheet(system.nvlink, system.compute_capability)
+        links = dict.fromkeys(links, sheet / (system.gpus - 1))
+    nbytes = 2**30
+    for gpus in range(2, system.gpus + 1):
+        comm = communicator(system, 1, gpus)
+        if comm.graphs.ring.type_intra is not PathClass.NVL:
+            continue
+        (taken,) = time_us(work_of([Task(comm, "all_reduce", nbytes, ("ring", "simple"))]), expected(machine))
+        own = [sum(links[gpu, other] for other in range(gpus) if other != gpu) for gpu in range(gpus)]
+        assert 2 * (gpus - 1) / gpus * nbytes / (taken * 1e-6) < min(own), gpus
 
 
 def bare(nodes, *, pooled):
