@@ -34,7 +34,7 @@ EXTRAPOLATED = 0.5
 CLEAR = 10.0
 """Minimum gain of a cause over similar machines in cost. No public run of a sound machine reaches it."""
 
-HINT = 6.0
+HINT = 9.0
 """The minimum gain where the rows are slow but their uncertainty is large."""
 
 ALIKE = 3.0
