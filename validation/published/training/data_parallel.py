@@ -9,7 +9,8 @@ which prints texts per second.
 Neither page states the data types, the lengths of texts, or what connects the TITAN RTX without the bridge,
 so only the order of strategies is judged; texts are taken to have 16 tokens, since those of 32 would take one
 V100 longer than it did, even at its peak. For TITAN RTX, DDP over NVLink sets the pace of compute; for V100,
-one GPU alone.
+one GPU alone. FSDP on V100 comes out faster than DDP, since the time that the host takes for its units is not
+known; it was slower.
 """
 
 from collections.abc import Iterator
