@@ -178,10 +178,10 @@ def _links_in_use(comm: Communicator) -> float:
     Without a switch it depends on the links between these GPUs: a DGX-1's first two share one of six.
     """
     system = comm.system
-    if system.nvswitch or not system.nvlink:
+    if system.nvswitch or not system.nvlink or comm.gpus == 1:
         return 1.0
-    ring = graphs(system, 1, max(comm.gpus, 2), comm.settings.version).ring
-    return min(ring.channels * ring.bw_intra / system.nvlink, 1.0)
+    inside = comm.graphs if comm.nodes == 1 else graphs(system, 1, comm.gpus, comm.settings.version)
+    return min(inside.ring.channels * inside.ring.bw_intra / system.nvlink, 1.0)
 
 
 def _loop_bytes(task: Task) -> float:

@@ -1,7 +1,7 @@
 """Laws of the forms and the correction of NCCL's measured model, for any figures."""
 
 from dataclasses import replace
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -189,6 +189,17 @@ def test_no_ring_without_a_switch_is_faster_than_the_links_that_join_its_gpus(ma
         (taken,) = time_us(work_of([Task(comm, "all_reduce", nbytes, ("ring", "simple"))]), expected(machine))
         own = [sum(links[gpu, other] for other in range(gpus) if other != gpu) for gpu in range(gpus)]
         assert 2 * (gpus - 1) / gpus * nbytes / (taken * 1e-6) < min(own), gpus
+
+
+@pytest.mark.parametrize(
+    "machine", [name for name, one in SYSTEMS.items() if one.nvlink and not one.nvswitch]
+)
+def test_any_gpus_without_a_switch_use_some_of_their_links_and_no_more(machine):
+    system = SYSTEMS[machine]
+    for nodes, gpus in product((1, 2) if system.nics else (1,), range(1, system.ranks + 1)):
+        if nodes * gpus > 1:
+            work = work_of([Task(communicator(system, nodes, gpus), "all_reduce", 2**20, ("ring", "simple"))])
+            assert 0 < work.used_inside[0] <= 1
 
 
 def bare(nodes, *, pooled):
