@@ -35,7 +35,7 @@ CLEAR = 10.0
 """Minimum gain of a cause over similar machines in cost. No public run of a sound machine reaches it."""
 
 HINT = 9.0
-"""The minimum gain where the rows are slow but their uncertainty is large."""
+"""The minimum gain where the rows are slow but their uncertainty is large; healthy public runs reach 8.7."""
 
 ALIKE = 3.0
 """Causes whose costs differ by less are indistinguishable."""
