@@ -14,6 +14,7 @@ from ringside.sim.libraries.nccl.measured import TaskTimes
 from ringside.sim.libraries.nccl.message_times import KINDS
 from ringside.sim.libraries.nccl.send_times import SEND_KINDS
 from ringside.sim.record import Record
+from ringside.validation.errors import ErrorSummary
 from ringside.validation.nccl.fit import fit
 from ringside.validation.nccl.networks import NOTHING, Learnt
 from ringside.validation.nccl.observed import NcclRow, choose, is_observable, observed
@@ -37,6 +38,9 @@ HALF = 4 * MIB
 
 _LEAST, _LOG = 4, 12
 """The minimum number of rows for a fit, and for a log."""
+
+_SEVERAL = 3
+"""The minimum number of sites for a score of a machine's own."""
 
 MORE = "more nodes"
 ANOTHER = "another site"
@@ -68,7 +72,8 @@ class SiteScore:
     """Errors at unseen sites, where each site counts once, independent of its number of rows.
 
     The figures are the median and the mean of the sites' medians; ``large`` is their median over rows of 128
-    MiB and more alone, NaN without any. ``mean`` is over all rows.
+    MiB and more alone, NaN without any. ``mean`` is over all rows. ``inside`` is the mean over sites of the
+    share of their rows in their intervals.
     """
 
     name: str
@@ -77,6 +82,7 @@ class SiteScore:
     mean_of_medians: float
     large: float
     mean: float
+    inside: float
 
 
 def collective_tables() -> list[JudgedTable]:
@@ -187,26 +193,37 @@ def collective_scores(rows: Sequence[JudgedRow]) -> list[Score]:
 
 
 def site_scores(rows: Sequence[JudgedRow]) -> list[SiteScore]:
-    """Score both splits by site, where there are any."""
-    scored = []
-    for name in (ANOTHER, ONE_KNOWN):
-        if own := [row for row in rows if row.part == name]:
-            medians, large = _medians(own), _medians([row for row in own if row.traits["size"] == SIZES[-1]])
-            scored.append(
-                SiteScore(
-                    *(name, len(medians), float(np.median(medians)), float(np.mean(medians))),
-                    *(float(np.median(large or [np.nan])), float(np.mean([abs(row.error) for row in own]))),
-                )
-            )
-    return scored
+    """Score both splits by site, where there are any, and unseen sites of each machine with three or more."""
+    unseen = [row for row in rows if row.part == ANOTHER]
+    groups = {name: [row for row in rows if row.part == name] for name in (ANOTHER, ONE_KNOWN)}
+    for machine in sorted({row.series for row in unseen}):
+        own = [row for row in unseen if row.series == machine]
+        if len({row.traits["site"] for row in own}) >= _SEVERAL:
+            groups[f"{ANOTHER} of {machine}"] = own
+    return [_site_score(name, own) for name, own in groups.items() if own]
 
 
-def _medians(rows: Sequence[JudgedRow]) -> list[float]:
-    """Return the median error of each site."""
-    sites: dict[tuple[str, str], list[float]] = {}
+def _site_score(name: str, rows: Sequence[JudgedRow]) -> SiteScore:
+    large = [one.median for one in _by_site([row for row in rows if row.traits["size"] == SIZES[-1]])]
+    sites = _by_site(rows)
+    medians = [one.median for one in sites]
+    return SiteScore(
+        name=name,
+        sites=len(sites),
+        median_of_medians=float(np.median(medians)),
+        mean_of_medians=float(np.mean(medians)),
+        large=float(np.median(large or [np.nan])),
+        mean=float(np.mean([abs(row.error) for row in rows])),
+        inside=float(np.mean([one.inside for one in sites])),
+    )
+
+
+def _by_site(rows: Sequence[JudgedRow]) -> list[ErrorSummary]:
+    """Return the errors of each site."""
+    sites: dict[tuple[str, str], list[JudgedRow]] = {}
     for row in rows:
-        sites.setdefault((row.series, row.traits["site"]), []).append(abs(row.error))
-    return [float(np.median(errors)) for errors in sites.values()]
+        sites.setdefault((row.series, row.traits["site"]), []).append(row)
+    return [score(machine, site, own).errors for (machine, site), own in sites.items()]
 
 
 def size_class(nbytes: int) -> str:

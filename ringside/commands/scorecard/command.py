@@ -297,9 +297,10 @@ def _beaten(score: "Score") -> str:
 def _site_line(site: "SiteScore") -> str:
     """Describe the error with each site counted once."""
     large = f", {site.large:.1%} for 128 MiB and more" if math.isfinite(site.large) else ""
+    inside = f"; {site.inside:.0%} inside their intervals" if math.isfinite(site.inside) else ""
     return (
         f"{site.name}: median of the medians of {site.sites} sites {site.median_of_medians:.1%}{large}; "
-        f"mean of the medians {site.mean_of_medians:.1%}, mean of all rows {site.mean:.1%}"
+        f"mean of the medians {site.mean_of_medians:.1%}, mean of all rows {site.mean:.1%}{inside}"
     )
 
 

@@ -62,6 +62,14 @@ The length is along the sizes of the row's pair.
 SHARED = 0.4
 """Share of the variance in latency that is common to all pairs of a site."""
 
+ALONE = 0.65
+"""Part of the deviation within which four of five sites' rows lie, where latency or bytes take all of the time.
+
+There the deviations of parameters and sites say too much: few sites are far off, most are near. Bytes between
+nodes are excepted, since fabrics do differ, and sends, whose deviations are their own. Chosen by the
+scorecard's rows of other sites, as those above.
+"""
+
 AMPLITUDE = 0.4
 """Largest standard deviation of residuals expected of the form, in log time."""
 
@@ -215,7 +223,7 @@ class MeasuredModel:
         work = work_of(tasks)
         mean, sigma = self.log_us(work)
         middle = np.exp(mean) * 1e-6
-        factor = np.exp(EIGHTY * sigma)
+        factor = np.exp(EIGHTY * sigma * _within(work, latency_share(work, self.values)))
         return TaskTimes(middle, middle / factor, middle * factor)
 
     def log_us(self, work: TaskArrays) -> tuple[Floats, Floats]:
@@ -317,6 +325,15 @@ def site_deviations(work: TaskArrays, values: Mapping[str, float]) -> Floats:
             SITE_HOST * (1 - not_host),
         ]
     )
+
+
+def _within(work: TaskArrays, latency: Floats) -> Floats:
+    """Return the part of each deviation that counts for an interval, by the share of latency."""
+    alone = (2 * latency - 1) ** 2
+    of_fabric = ~work.one & (latency < 0.5)
+    of_sends = work.pair == PAIRS.index(SENDS)
+    part: Floats = np.where(of_fabric | of_sends, 1.0, 1 - (1 - ALONE) * alone)
+    return part
 
 
 def _of_doubling(latency: Floats) -> Floats:

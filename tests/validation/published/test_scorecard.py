@@ -106,6 +106,21 @@ def test_each_site_counts_once_however_many_rows_it_has():
     assert site_scores([]) == []
 
 
+def test_the_coverage_of_a_machine_with_three_sites_counts_each_site_once():
+    rows = [
+        JudgedRow(
+            "dgx-b200", "", 1.0, 1.1, part=ANOTHER, low=low, high=1.2,
+            traits={"site": site, "size": size_class(8)},
+        )
+        for site, lows in (("a", [0.9] * 97), ("b", [0.9, 1.05]), ("c", [1.05]))
+        for low in lows
+    ]  # fmt: skip
+    both = {site.name: site for site in site_scores(rows)}
+    assert list(both) == [ANOTHER, f"{ANOTHER} of dgx-b200"]
+    assert [one.inside for one in both.values()] == pytest.approx([(1 + 0.5 + 0) / 3] * 2)
+    assert [site.name for site in site_scores(rows[:-1])] == [ANOTHER]
+
+
 def test_sound_logs_are_given_no_cause_and_slow_ones_are():
     few = [record for record in usable() if record.cluster == "abci-v100" and record.num_nodes in (1, 4)]
     score = log_score(few)

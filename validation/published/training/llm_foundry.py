@@ -2,7 +2,9 @@
 
 github.com/mosaicml/llm-foundry, scripts/train/benchmarking/README.md @ 8c8dd48f7216 (Apache-2.0), rows in
 bfloat16: GPT shapes with 50,368 tokens and learned positions, one FSDP unit per block, gradients reduced
-after each micro-batch. The table names the A100 machines' network (8 x 200 Gb/s); H100 machines are assumed
+after each micro-batch, the loss in one kernel (llmfoundry/models/mpt/modeling_mpt.py). Parameters are kept in
+float32 whatever the precision, which names the types of gathered and reduced ones (composer's
+``get_mixed_precision``); the benchmark's own script counts 16 bytes a parameter. The table names the A100 machines' network (8 x 200 Gb/s); H100 machines are assumed
 to be DGX. For each model and GPU the row with the fewest GPUs and sequences of 2,048 sets the efficiency of
 products, and those with more GPUs are judged. The time that Composer takes per step while GPUs wait (batches,
 schedules, the norm that it reads, records) is one number, fitted for each model on all others. The naive rule
@@ -48,7 +50,7 @@ HOST_S = (0.0, 0.005, 0.01, 0.015, 0.02)
 
 
 class MptRun(NamedTuple):
-    """A row; ``precision`` is default, with parameters in float32, or pure, with all in bfloat16."""
+    """A row; ``precision`` is Composer's for FSDP, default or pure."""
 
     gpu: str
     model: str
@@ -116,7 +118,7 @@ def training(row: MptRun, efficiency: float | None, micro_batches: int) -> StepT
     return StepTime(
         model=row.model_text, cluster=f"{row.cluster}:{row.gpus // 8}",
         device=GPUS[row.gpu], precision="bf16",
-        dtype="bf16" if row.precision == "pure" else "fp32", reduce_dtype=row.reduced,
+        dtype="fp32", reduce_dtype=row.reduced, loss="fused",
         compute_efficiency=efficiency, stack="fsdp1", strategy="fsdp1", clip=True,
         checkpointing=row.checkpointing,
         batch=micro_batches * row.micro_batch, micro_batch=row.micro_batch,

@@ -64,12 +64,12 @@ def runs() -> list[TorchtitanRun]:
 
 
 def training(row: TorchtitanRun, efficiency: float | None, spread: float | None = None) -> StepTime:
-    """Return the training with products at this share of bfloat16's peak, None for one by kernels."""
+    """Return the training with products at this share of the peak, None for one by kernels."""
     return StepTime(
         model=f"{row.model}:{row.sequence},longest={max(row.sequence, 8192)}",
         cluster=f"dgx-{row.gpu}:{row.gpus // 8}",
         device="h100-96gb" if row.gpu == "h100" else row.gpu, compute_efficiency=efficiency,
-        precision="fp8" if efficiency is None and row.series.startswith(("float8", "long")) else "bf16",
+        precision="fp8" if row.series.startswith(("float8", "long")) else "bf16",
         stack="eager" if row.series in ("eager", "A100") else "compile",
         attention_efficiency=None if efficiency is None else ATTENTION, spread=spread,
         strategy="fsdp", param_dtype="float8_e4m3fn" if row.float8_gather else None,

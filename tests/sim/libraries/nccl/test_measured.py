@@ -15,6 +15,7 @@ from ringside.sim.libraries.nccl.constants import HOP_US
 from ringside.sim.libraries.nccl.graph.graph import PathClass
 from ringside.sim.libraries.nccl.graph.system import nvlink_in_datasheet
 from ringside.sim.libraries.nccl.measured import (
+    ALONE,
     AMPLITUDE,
     LEAST_AMPLITUDE,
     SITE_LATENCY,
@@ -226,7 +227,31 @@ def test_intervals_grow_with_the_distance_from_what_was_measured():
     task = Task(communicator("dgx-h100", 2), "all_reduce", 8, ("ring", "ll"))
     alone, sited = (bare((2,), pooled=pooled).predict([task]) for pooled in (False, True))
     widths = [np.log(one.hi_s / one.lo_s) / (2 * EIGHTY) for one in (alone, sited)]
-    assert np.sqrt(widths[1] ** 2 - widths[0] ** 2) == pytest.approx(SITE_LATENCY, rel=0.05)
+    assert np.sqrt(widths[1] ** 2 - widths[0] ** 2) == pytest.approx(
+        ALONE * SITE_LATENCY, rel=0.05
+    )
+
+
+def test_an_interval_is_narrower_where_latency_or_bytes_alone_count():
+    values = expected("dgx-h100")
+    model = replace(bare((1,), pooled=True), covariance=0.04 * np.eye(len(values)))
+
+    def part(nodes, nbytes, model=model, pair=("ring", "simple"), kind="all_reduce"):
+        task = Task(communicator("dgx-h100", nodes), kind, nbytes, pair)
+        answer, (_, sigma) = model.predict([task]), model.log_us(work_of([task]))
+        return float(np.log(answer.hi_s / answer.lo_s)[0] / (2 * EIGHTY * sigma[0]))
+
+    sizes = [2**power for power in range(3, 36)]
+    inside = [part(1, nbytes) for nbytes in sizes]
+    assert inside[0] == pytest.approx(ALONE, rel=0.02)
+    assert inside[-1] == pytest.approx(ALONE, rel=0.02)
+    assert max(inside) > 0.99
+    assert part(2, 8) == pytest.approx(ALONE, rel=0.02)
+    assert part(2, 2**35) == pytest.approx(1.0)  # bytes between nodes: fabrics differ
+    known = {prior.name: prior.value for prior in send_priors()}
+    of_sends = replace(model, values=known, covariance=0.04 * np.eye(len(known)))
+    exchanged = [part(1, nbytes, of_sends, SENDS, "alltoall") for nbytes in (8, 2**35)]
+    assert exchanged == pytest.approx([1.0, 1.0])
 
 
 def test_the_order_of_a_sites_rows_changes_nothing():
