@@ -63,11 +63,10 @@ SHARED = 0.4
 """Share of the variance in latency that is common to all pairs of a site."""
 
 ALONE = 0.65
-"""Part of the deviation within which four of five sites' rows lie, where latency or bytes take all of the time.
+"""Part of its deviation within which a row's interval lies where latency or bytes alone take the time.
 
-There the deviations of parameters and sites say too much: few sites are far off, most are near. Bytes between
-nodes are excepted, since fabrics do differ, and sends, whose deviations are their own. Chosen by the
-scorecard's rows of other sites, as those above.
+Few sites are far off there, most are near. Bytes between nodes are excepted, since fabrics do differ, and
+sends, whose deviations are their own. Chosen by the scorecard's rows of other sites, as those above.
 """
 
 AMPLITUDE = 0.4
@@ -221,28 +220,34 @@ class MeasuredModel:
     def predict(self, tasks: Iterable[Task]) -> TaskTimes:
         """Return the times of the tasks, each for its own pair."""
         work = work_of(tasks)
-        mean, sigma = self.log_us(work)
+        mean, of_growth, others, latency = self._log_us(work)
         middle = np.exp(mean) * 1e-6
-        factor = np.exp(EIGHTY * sigma * _within(work, latency_share(work, self.values)))
+        factor = np.exp(EIGHTY * np.sqrt(of_growth + _within(work, latency) ** 2 * others))
         return TaskTimes(middle, middle / factor, middle * factor)
 
     def log_us(self, work: TaskArrays) -> tuple[Floats, Floats]:
         """Return the log of microseconds and its standard deviation."""
+        mean, of_growth, others, _ = self._log_us(work)
+        return mean, np.sqrt(of_growth + others)
+
+    def _log_us(self, work: TaskArrays) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return the log of microseconds, its variance by more nodes and by all else, the latency's share."""
         bare, slopes = log_form(work, self.values)
         corrected, uncertain = self.correction.predict(work)
         doublings = np.maximum(np.log2(work.nodes / max(self.nodes)), 0.0)
         latency = latency_share(work, self.values)
-        variance = self.noise**2 + doublings * _of_doubling(latency)
+        of_growth = doublings * _of_doubling(latency)
         mean = bare + corrected
         if self.anchor:
             shift, left = self._shift(self.anchor, work, slopes)
-            return mean + shift, np.sqrt(variance + left)
+            return mean + shift, of_growth, self.noise**2 + left, latency
         # near its rows the correction absorbs the parameters' uncertainties, so these are not added
-        variance += np.maximum(uncertain**2, np.sum(slopes * (self.covariance @ slopes), axis=0))
+        of_fit = np.maximum(uncertain**2, np.sum(slopes * (self.covariance @ slopes), axis=0))
+        others = self.noise**2 + of_fit
         if self.pooled:
             traits = self.traits(work)
-            variance += np.diag(_of_site(traits, traits))
-        return mean, np.sqrt(variance)
+            others += np.diag(_of_site(traits, traits))
+        return mean, of_growth, others, latency
 
     def has_near_rows(self, work: TaskArrays) -> NDArray[np.bool_]:
         """Return which tasks were measured or nearly: with a similar place, on as many nodes."""
@@ -328,7 +333,7 @@ def site_deviations(work: TaskArrays, values: Mapping[str, float]) -> Floats:
 
 
 def _within(work: TaskArrays, latency: Floats) -> Floats:
-    """Return the part of each deviation that counts for an interval, by the share of latency."""
+    """Return `ALONE`, or the part nearer to 1 the more of latency and bytes both count."""
     alone = (2 * latency - 1) ** 2
     of_fabric = ~work.one & (latency < 0.5)
     of_sends = work.pair == PAIRS.index(SENDS)

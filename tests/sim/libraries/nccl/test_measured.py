@@ -227,14 +227,12 @@ def test_intervals_grow_with_the_distance_from_what_was_measured():
     task = Task(communicator("dgx-h100", 2), "all_reduce", 8, ("ring", "ll"))
     alone, sited = (bare((2,), pooled=pooled).predict([task]) for pooled in (False, True))
     widths = [np.log(one.hi_s / one.lo_s) / (2 * EIGHTY) for one in (alone, sited)]
-    assert np.sqrt(widths[1] ** 2 - widths[0] ** 2) == pytest.approx(
-        ALONE * SITE_LATENCY, rel=0.05
-    )
+    assert np.sqrt(widths[1] ** 2 - widths[0] ** 2) == pytest.approx(ALONE * SITE_LATENCY, rel=0.05)
 
 
 def test_an_interval_is_narrower_where_latency_or_bytes_alone_count():
     values = expected("dgx-h100")
-    model = replace(bare((1,), pooled=True), covariance=0.04 * np.eye(len(values)))
+    model = replace(bare((2,), pooled=True), covariance=0.04 * np.eye(len(values)))
 
     def part(nodes, nbytes, model=model, pair=("ring", "simple"), kind="all_reduce"):
         task = Task(communicator("dgx-h100", nodes), kind, nbytes, pair)
