@@ -9,7 +9,6 @@ import pytest
 from ringside.sim.calibration import shipped
 from ringside.sim.collective import Collective
 from ringside.sim.libraries.find import Options, find_library
-from ringside.sim.libraries.gaussian import EIGHTY
 from ringside.sim.libraries.nccl.communicator import Settings, communicator
 from ringside.sim.libraries.nccl.graph.system import SYSTEMS
 from ringside.sim.libraries.nccl.library import Nccl
@@ -250,11 +249,11 @@ def test_a_machine_with_other_cards_is_laid_beside_what_simulate_says_of_it() ->
     for values in ({}, {"nic": "12.5GB/s"}, {"nic": "50GB/s"}):
         family = NcclFamily(records, "dgx-a100", values, model, {})
         library = find_library("nccl", "dgx-a100:2", values)
-        for one, log_s, sigma in zip(records, family.as_family.mean, family.as_family.sigma, strict=True):
+        for one, log_s, half in zip(records, family.as_family.mean, family.as_family.half, strict=True):
             asked = Collective("all_reduce", 16, one.nbytes, dtype="float32")
             candidate = replace(library.choose(asked), rivals=())
             found = library.time(asked, candidate)
             if found.time_lo_s > library.bound(asked, candidate) * 1.000001:
-                ends = (log_s, log_s - EIGHTY * sigma, log_s + EIGHTY * sigma)
+                ends = (log_s, log_s - half, log_s + half)
                 want = np.log([found.time_s, found.time_lo_s, found.time_hi_s])
                 assert ends == pytest.approx(want, abs=1e-9)

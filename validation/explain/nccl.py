@@ -118,7 +118,7 @@ class NcclFamily:
             return self._scaled({cause.key: float(value)})
         if cause.key == WAIT.key:
             later = np.logaddexp(self.as_family.mean, np.log(float(value) * 1e-6))
-            return LogPrediction(later, self.as_family.sigma)
+            return replace(self.as_family, mean=later)
         if cause.key == PROCESS.key:
             launch = Launch(gpus=int(value))
             return self._ask([replace(row, launch=launch) for row in self._rows], model)
@@ -178,18 +178,19 @@ class NcclFamily:
 
     def _ask(self, rows: Sequence[NcclRow], model: MeasuredModel) -> LogPrediction:
         chosen = choose(rows, model.facts)
-        mean, sigma = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+        mean, sigma, half = np.full((3, len(rows)), np.nan)
         if chosen.kept:
             comms = [rows[place].comm for place in chosen.kept]
             before = [
                 as_before(task, self._before[comm], model)
                 for task, comm in zip(chosen.tasks, comms, strict=True)
             ]
-            logs, deviation = model.log_us(work_of([task for task, _ in before]))
+            logs, deviation, wide = model.log_us(work_of([task for task, _ in before]))
             change = np.log([ratio for _, ratio in before])
             mean[chosen.kept] = logs + np.log(1e-6) + change
             sigma[chosen.kept] = np.hypot(deviation, OPEN / EIGHTY * change)
-        return LogPrediction(mean, sigma)
+            half[chosen.kept] = np.hypot(wide, OPEN * change)
+        return LogPrediction(mean, sigma, half)
 
 
 def _at_most(facts: SiteFacts, channels: int) -> SiteFacts:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from ringside.sim.calibration import Calibration
+from ringside.sim.libraries.gaussian import EIGHTY
 from ringside.sim.libraries.scheduled import evaluate
 from ringside.sim.parameters import Parameters
 from ringside.sim.record import Record, RecordError
@@ -53,7 +54,7 @@ class ScheduleFamily:
         factor = float(value)  # type: ignore[arg-type]
         if cause is WAIT:
             later = np.logaddexp(self.as_family.mean, np.log(factor * 1e-6))
-            return LogPrediction(later, self._sigma)
+            return replace(self.as_family, mean=later)
         if cause is MESSAGE:
             return self._ask(alpha=factor)
         return self._ask(share=factor, hosts=1 if cause is HOST_LINKS else None)
@@ -69,7 +70,7 @@ class ScheduleFamily:
             graph = later.on(row.placed.graph, row.placed.routes)
             slow = _with_slow_links(graph, share, hosts)
             seconds.append(evaluate(row.schedule, slow, later, "simpy", routes=row.placed.routes)[0])
-        return LogPrediction(np.log(seconds), self._sigma)
+        return LogPrediction(np.log(seconds), self._sigma, EIGHTY * self._sigma)
 
 
 def _with_slow_links(graph: Topology, share: float, hosts: int | None) -> Topology:

@@ -51,10 +51,14 @@ _LEAST_SIGMA = 0.05
 
 @dataclass(frozen=True, eq=False, slots=True)
 class LogPrediction:
-    """Log seconds of each row, and their uncertainty; NaN where the row cannot run."""
+    """Log seconds of each row, and their uncertainty; NaN where the row cannot run.
+
+    ``sigma`` is the standard deviation, ``half`` half of the 80 % interval.
+    """
 
     mean: Floats
     sigma: Floats
+    half: Floats
 
 
 class Family(Protocol):
@@ -140,7 +144,7 @@ class LogVerdict:
 def judge(family: Family) -> LogVerdict:
     """Try every cause on all rows."""
     measured = np.log([record.time_s for record in family.records])
-    expected, sigma = family.as_family, _sigma(family)
+    expected = family.as_family
     over = measured - expected.mean
     slow = slow_rows(family)
     slower = float(np.median(over[slow])) if len(slow) else 0.0
@@ -156,7 +160,7 @@ def judge(family: Family) -> LogVerdict:
     distinct = tried[0].cost + max(ALIKE, ALIKE_PART * gain) if clear or departs else -np.inf
     named = [one for one in tried if one.cost <= min(distinct, cost - least)]
     named.sort(key=lambda one: one.cause.key not in family.shown)
-    wide = EIGHTY * sigma
+    wide = _half(family)
     return LogVerdict(
         tuple(family.records),
         *(_seconds(expected.mean), _seconds(expected.mean - wide), _seconds(expected.mean + wide)),
@@ -177,7 +181,12 @@ def judge(family: Family) -> LogVerdict:
 def slow_rows(family: Family) -> Places:
     """Return the rows beyond their 80 % intervals, of those whose neighbours in size are too."""
     over = np.log([record.time_s for record in family.records]) - family.as_family.mean
-    return _with_neighbours(family.records, over > EIGHTY * _sigma(family))
+    return _with_neighbours(family.records, over > _half(family))
+
+
+def _half(family: Family) -> Floats:
+    half = np.maximum(family.as_family.half, EIGHTY * _LEAST_SIGMA)
+    return np.where(family.measured, half, np.hypot(half, EIGHTY * EXTRAPOLATED))
 
 
 def _sigma(family: Family) -> Floats:

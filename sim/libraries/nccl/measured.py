@@ -219,35 +219,30 @@ class MeasuredModel:
 
     def predict(self, tasks: Iterable[Task]) -> TaskTimes:
         """Return the times of the tasks, each for its own pair."""
-        work = work_of(tasks)
-        mean, of_growth, others, latency = self._log_us(work)
-        middle = np.exp(mean) * 1e-6
-        factor = np.exp(EIGHTY * np.sqrt(of_growth + _within(work, latency) ** 2 * others))
+        mean, _, half = self.log_us(work_of(tasks))
+        middle, factor = np.exp(mean) * 1e-6, np.exp(half)
         return TaskTimes(middle, middle / factor, middle * factor)
 
-    def log_us(self, work: TaskArrays) -> tuple[Floats, Floats]:
-        """Return the log of microseconds and its standard deviation."""
-        mean, of_growth, others, _ = self._log_us(work)
-        return mean, np.sqrt(of_growth + others)
-
-    def _log_us(self, work: TaskArrays) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return the log of microseconds, its variance by more nodes and by all else, the latency's share."""
+    def log_us(self, work: TaskArrays) -> tuple[Floats, Floats, Floats]:
+        """Return the log of microseconds, its standard deviation, and half of its 80 % interval."""
         bare, slopes = log_form(work, self.values)
         corrected, uncertain = self.correction.predict(work)
-        doublings = np.maximum(np.log2(work.nodes / max(self.nodes)), 0.0)
-        latency = latency_share(work, self.values)
-        of_growth = doublings * _of_doubling(latency)
         mean = bare + corrected
+        latency = latency_share(work, self.values)
+        doublings = np.maximum(np.log2(work.nodes / max(self.nodes)), 0.0)
+        of_growth = doublings * _of_doubling(latency)
         if self.anchor:
             shift, left = self._shift(self.anchor, work, slopes)
-            return mean + shift, of_growth, self.noise**2 + left, latency
-        # near its rows the correction absorbs the parameters' uncertainties, so these are not added
-        of_fit = np.maximum(uncertain**2, np.sum(slopes * (self.covariance @ slopes), axis=0))
-        others = self.noise**2 + of_fit
-        if self.pooled:
-            traits = self.traits(work)
-            others += np.diag(_of_site(traits, traits))
-        return mean, of_growth, others, latency
+            mean += shift
+        else:
+            # near its rows the correction absorbs the parameters' uncertainties, so these are not added
+            left = np.maximum(uncertain**2, np.sum(slopes * (self.covariance @ slopes), axis=0))
+            if self.pooled:
+                traits = self.traits(work)
+                left += np.diag(_of_site(traits, traits))
+        others = self.noise**2 + left
+        half = EIGHTY * np.sqrt(of_growth + _within(work, latency) ** 2 * others)
+        return mean, np.sqrt(of_growth + others), half
 
     def has_near_rows(self, work: TaskArrays) -> NDArray[np.bool_]:
         """Return which tasks were measured or nearly: with a similar place, on as many nodes."""

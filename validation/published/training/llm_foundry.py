@@ -3,13 +3,14 @@
 github.com/mosaicml/llm-foundry, scripts/train/benchmarking/README.md @ 8c8dd48f7216 (Apache-2.0), rows in
 bfloat16: GPT shapes with 50,368 tokens and learned positions, one FSDP unit per block, gradients reduced
 after each micro-batch, the loss in one kernel (llmfoundry/models/mpt/modeling_mpt.py). Parameters are kept in
-float32 whatever the precision, which names the types of gathered and reduced ones (composer's
-``get_mixed_precision``); the benchmark's own script counts 16 bytes a parameter. The table names the A100 machines' network (8 x 200 Gb/s); H100 machines are assumed
-to be DGX. For each model and GPU the row with the fewest GPUs and sequences of 2,048 sets the efficiency of
-products, and those with more GPUs are judged. The time that Composer takes per step while GPUs wait (batches,
-schedules, the norm that it reads, records) is one number, fitted for each model on all others. The naive rule
-is a constant utilization. Gradients are clipped and layers checkpointed without reentry, as the recipes of
-the same repository do (scripts/train/yamls/pretrain).
+float32 whatever the precision, which names the types of what is gathered and reduced (Composer's
+``get_mixed_precision``); the benchmark's own script counts 16 bytes per parameter. The table names the A100
+machines' network (8 x 200 Gb/s); H100 machines are assumed to be DGX. For each model and GPU the row with the
+fewest GPUs and sequences of 2,048 sets the efficiency of products, and those with more GPUs are judged. The
+time that Composer takes per step while GPUs wait (batches, schedules, the norm that it reads, records) is one
+number, fitted for each model on all others. The naive rule is a constant utilization. Gradients are clipped
+and layers checkpointed without reentry, as the recipes of the same repository do
+(scripts/train/yamls/pretrain).
 """
 
 from collections.abc import Iterator

@@ -236,7 +236,7 @@ def test_an_interval_is_narrower_where_latency_or_bytes_alone_count():
 
     def part(nodes, nbytes, model=model, pair=("ring", "simple"), kind="all_reduce"):
         task = Task(communicator("dgx-h100", nodes), kind, nbytes, pair)
-        answer, (_, sigma) = model.predict([task]), model.log_us(work_of([task]))
+        answer, (_, sigma, _) = model.predict([task]), model.log_us(work_of([task]))
         return float(np.log(answer.hi_s / answer.lo_s)[0] / (2 * EIGHTY * sigma[0]))
 
     sizes = [2**power for power in range(3, 36)]
