@@ -5,7 +5,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# how long an example takes is not what properties are about, and a busy machine takes longer
+hypothesis.settings.register_profile("ringside", deadline=None)
+hypothesis.settings.load_profile("ringside")
 
 collect_ignore = ["real/scripts"]
 """Programs that tests run."""

@@ -27,7 +27,7 @@ def counted(plan: Schedule) -> tuple[int, int]:
 
 
 @given(st.sampled_from(PAIRS), st.integers(1, 24), st.integers(0, 10**7))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_few_transfers_are_never_taken_for_fewer(pair: tuple[str, str], ranks: int, nbytes: int) -> None:
     plan = schedule(pair[0], Collective(pair[1], ranks, nbytes))
     transfers, connections = counted(plan)

@@ -17,7 +17,7 @@ from ringside.topologies import Routes, make, star
     st.sampled_from([0, 1, 1 << 10, 100_003, 1 << 20]),
     st.sampled_from(["leaf-spine", "torus", "fat-tree"]),
 )
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_links_carry_what_their_routes_bring(algorithm: str, ranks: int, nbytes: int, name: str) -> None:
     graph = make(name, ranks)
     plan = schedule(algorithm, Collective("all_reduce", ranks, nbytes))

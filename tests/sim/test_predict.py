@@ -99,7 +99,7 @@ def test_gloos_first_message_waits_for_its_announcement() -> None:
 
 
 @given(st.integers(1, 16), st.integers(0, MIB), st.sampled_from(["ideal", "gloo"]))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_any_size_on_any_count_has_a_time_and_bandwidths(ranks: int, nbytes: int, library: str) -> None:
     found = predict(Collective("all_reduce", ranks, nbytes), star(16), library=library)
     assert (found.time_s > 0) == (ranks > 1)

@@ -245,14 +245,14 @@ def check_best(graph: Topology, ways: list[list[str]]) -> None:
 
 
 @given(networks(tiers=False))
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_without_tiers_the_route_is_one_of_the_widest_of_the_shortest(graph: Topology) -> None:
     assume(nx.has_path(graph, "g0", "g1"))
     check_best(graph, list(nx.all_shortest_paths(graph, "g0", "g1")))
 
 
 @given(networks(tiers=True))
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_with_tiers_the_route_is_one_of_the_widest_of_the_shortest_up_and_down(graph: Topology) -> None:
     ways = [way for way in nx.all_simple_paths(graph, "g0", "g1") if is_up_and_down(graph, way)]
     assume(ways)

@@ -61,7 +61,7 @@ def fabrics(draw: st.DrawFn) -> Topology:
 
 
 @given(fabrics(), st.data())
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_routes_are_shortest_walks_in_the_graph(graph: Topology, data: st.DataObject) -> None:
     count = len(ranks(graph))
     src = data.draw(st.integers(0, count - 1))

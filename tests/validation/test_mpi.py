@@ -226,7 +226,7 @@ def width(model: MpiModel, nodes: int, tasks: int, size: int) -> float:
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.sampled_from(["leonardo", "mare-nostrum"]), st.integers(0, 5), st.integers(0, 5), st.integers(6, 28)
 )
@@ -239,7 +239,6 @@ def test_the_band_never_narrows_farther_from_what_was_measured(
 
 
 @pytest.mark.slow
-@settings(deadline=None)
 @given(st.sampled_from(["leonardo", "mare-nostrum"]), st.integers(6, 28), st.integers(0, 4))
 def test_the_band_widens_with_tasks_beyond_those_measured(machine: str, size: int, doublings: int) -> None:
     model = shipped_mpi(machine)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ringside.real.questions.recording import ScriptRecording
@@ -62,7 +62,6 @@ class Loop:
 STEPS = st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=4)
 
 
-@settings(deadline=None)
 @given(STEPS, st.text("xyz", max_size=4))
 def test_a_step_ends_with_the_loop_and_holds_each_optimizer(operators, warmup):
     with pytest.MonkeyPatch.context() as patch:

@@ -43,7 +43,7 @@ def test_an_even_share_differs_by_one_where_there_is_room_and_packing_fills(
 
 @pytest.mark.slow
 @given(st.sampled_from(sorted(MACHINES)), st.integers(2, 3), st.integers(1, 8), st.integers(8, 25))
-@settings(deadline=None, max_examples=25, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=25, phases=(Phase.explicit, Phase.generate))
 def test_even_is_as_many_ranks_on_every_machine_to_every_library(
     name: str, machines: int, each: int, power: int
 ) -> None:
@@ -65,7 +65,7 @@ def test_even_is_as_many_ranks_on_every_machine_to_every_library(
 @given(
     st.sampled_from(sorted(MACHINES)), st.integers(1, 2), st.sampled_from(["ideal", "gloo", "nccl", "mpi"])
 )
-@settings(deadline=None, max_examples=25, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=25, phases=(Phase.explicit, Phase.generate))
 def test_packed_ranks_that_fill_machines_are_those_machines(name: str, machines: int, library: str) -> None:
     count = machines * MACHINES[name]
     whole = time_of(library, f"{name}:{machines}", None, EVEN)

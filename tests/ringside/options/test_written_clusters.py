@@ -81,7 +81,7 @@ def told(ask: Callable[[], Any]) -> Any:
 
 
 QUICK = settings(
-    deadline=None, phases=(Phase.explicit, Phase.generate), max_examples=20,
+    phases=(Phase.explicit, Phase.generate), max_examples=20,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 

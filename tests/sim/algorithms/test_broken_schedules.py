@@ -68,7 +68,7 @@ def sums_right(plan: Schedule) -> bool:
 
 @pytest.mark.slow
 @given(broken())
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 def test_a_broken_schedule_is_refused_and_says_whose_contribution_is_wrong(
     case: tuple[str, Schedule],
 ) -> None:
@@ -80,7 +80,6 @@ def test_a_broken_schedule_is_refused_and_says_whose_contribution_is_wrong(
 
 
 @given(broken())
-@settings(deadline=None)
 def test_what_is_proved_sums_right(case: tuple[str, Schedule]) -> None:
     _, plan = case
     proved = True

@@ -151,7 +151,7 @@ def test_an_order_that_another_chunk_makes_certain_is_no_race() -> None:
     st.sampled_from([{}, {"segment": 1000, "window": 3000}]),
     st.lists(st.floats(0.1, 10), min_size=24, max_size=24),
 )
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_the_simulated_world_lets_the_transfers_of_a_connection_arrive_in_order(
     algorithm: str, nbytes: int, transport: dict[str, int], factors: list[float]
 ) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ringside.sim.algorithms import ALGORITHMS, algorithms_for, schedule
@@ -47,7 +47,6 @@ collectives = st.builds(
 
 
 @given(collectives)
-@settings(deadline=None)
 def test_any_size_and_any_root_is_proved_and_no_element_is_torn(case: tuple[str, Collective]) -> None:
     algorithm, collective = case
     plan = schedule(algorithm, collective)
@@ -62,7 +61,6 @@ def test_any_size_and_any_root_is_proved_and_no_element_is_torn(case: tuple[str,
 
 
 @given(st.integers(1, 12), st.one_of(st.integers(0, 99), st.integers(0, 20 << 20)), st.sampled_from([1, 4]))
-@settings(deadline=None)
 def test_gloos_ring_is_proved_and_its_segments_are_as_documented(ranks: int, count: int, item: int) -> None:
     plan = gloo.all_reduce(Collective("all_reduce", ranks, count * item, item))
     prove(plan)

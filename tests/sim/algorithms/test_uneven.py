@@ -25,7 +25,6 @@ def uneven(draw: st.DrawFn, most: int = 9) -> Collective:
 
 
 @given(uneven())
-@settings(deadline=None)
 def test_every_way_of_an_all_to_all_is_proved_and_moves_the_splits(collective: Collective) -> None:
     plans = [schedule(name, collective) for name in algorithms_for("all_to_all")]
     for plan in [*plans, gloo.all_to_all(collective)]:
@@ -43,7 +42,7 @@ def test_every_way_of_an_all_to_all_is_proved_and_moves_the_splits(collective: C
 
 
 @given(uneven(), st.sampled_from(["direct", "pairwise", "bruck"]))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_both_engines_agree_and_keep_the_laws(collective: Collective, algorithm: str) -> None:
     pytest.importorskip("numba")
     graph, plan = star(collective.ranks), schedule(algorithm, collective)

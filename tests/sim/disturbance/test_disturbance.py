@@ -70,7 +70,7 @@ def test_the_mean_of_the_slowest_of_n_ranks_is_that_of_order_statistics() -> Non
 @given(
     slow=st.floats(1.0, 3.0), sigma=st.floats(0.01, 0.5), late=st.floats(0.0, 0.2), seed=st.integers(0, 1000)
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_step_takes_as_long_as_its_slowest_rank(slow: float, sigma: float, late: float, seed: int) -> None:
     disturbance = Disturbance(slow_ranks={1: slow}, jitter=Lognormal(sigma), late={2: late})
     draw = Draw(disturbance, seed, 0)

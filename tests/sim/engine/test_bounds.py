@@ -93,7 +93,7 @@ def longest_chain(plan: Schedule, graph: Topology) -> float:
 
 @pytest.mark.slow
 @given(st.data(), networks(), st.sampled_from([0.0, 1e-9]))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_no_schedule_on_any_network_is_quicker_than_its_bounds(
     data: st.DataObject, graph: Topology, gamma: float
 ) -> None:
@@ -104,7 +104,6 @@ def test_no_schedule_on_any_network_is_quicker_than_its_bounds(
 
 
 @given(st.data(), networks(), st.integers(1, 8))
-@settings(deadline=None)
 def test_chunks_that_are_not_followed_make_a_bound_weak_and_not_false(
     data: st.DataObject, graph: Topology, tracked: int
 ) -> None:

@@ -88,7 +88,7 @@ def test_gloos_ring_costs_what_the_reference_says(ranks: int) -> None:
     credits=st.integers(1, 9),
     gamma=st.sampled_from([0.0, 1e-10, 1e-9]),
 )
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_any_tree_of_switches_costs_what_the_reference_says(
     graph: Topology, pair: tuple[str, str], nbytes: int, root: int, credits: int, gamma: float
 ) -> None:

@@ -42,7 +42,7 @@ def plan_of(pair: tuple[str, str], ranks: int, nbytes: int, root: int, credits: 
     credits=st.integers(0, 9),
     gamma=st.sampled_from([0.0, 1e-10, 1e-9]),
 )
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_any_tree_of_switches_costs_what_simpy_says(
     graph: Topology, pair: tuple[str, str], nbytes: int, root: int, credits: int, gamma: float
 ) -> None:
@@ -61,7 +61,7 @@ def test_any_tree_of_switches_costs_what_simpy_says(
     channels=st.integers(1, 3),
     chance=st.integers(0, 9999),
 )
-@settings(deadline=None, max_examples=120)
+@settings(max_examples=120)
 def test_segments_in_windows_cost_what_simpy_says(
     graph: Topology,
     pair: tuple[str, str],
@@ -112,7 +112,7 @@ speeds = st.lists(st.floats(0.2, 3.0), min_size=4, max_size=4)
     credits=st.integers(0, 9),
     gamma=st.sampled_from([0.0, 1e-11, 1e-9]),
 )
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_rings_by_recurrence_cost_what_simpy_says_with_and_without_numba(
     ranks: int, nbytes: int, kind: str, speeds: list[float], credits: int, gamma: float
 ) -> None:

@@ -44,7 +44,7 @@ def star_of(plan: Schedule, graph: Topology, gamma: float = 0.0) -> rounds.Star 
     bandwidth=st.sampled_from([1e9, 3e9, 25e9]),
     latency=st.sampled_from([1e-7, 3e-7, 7e-7, 2.5e-6, 1e-4]),
 )
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_a_pipeline_on_a_star_takes_what_the_loop_says_to_the_last_bit_and_simpy_too(
     pair: tuple[str, str],
     ranks: int,

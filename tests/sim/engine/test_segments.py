@@ -49,7 +49,7 @@ def test_segments_as_large_as_any_message_change_nothing(algorithm: str, kind: s
 
 
 @given(nbytes=st.integers(0, 10**6), segment=st.integers(100, 10**5), room=st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_message_alone_takes_as_long_in_segments_as_whole(nbytes: int, segment: int, room: int) -> None:
     # the window holds all that one latency lets through, so that it never runs dry
     window = 2 * segment + int(BANDWIDTH * LATENCY) + room

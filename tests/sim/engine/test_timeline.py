@@ -44,7 +44,7 @@ def names(trace: dict[str, Any]) -> dict[tuple[int, int], str]:
 
 
 @given(st.sampled_from(GRAPHS), st.sampled_from(PAIRS), st.sampled_from([0, 1, 1000, 300_001]))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_no_two_spans_of_a_track_overlap(graph: Topology, pair: tuple[str, str], nbytes: int) -> None:
     trace = traced(graph, *pair, nbytes=nbytes).chrome_trace()
     for spans in tracks(trace).values():

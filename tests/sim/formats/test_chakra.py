@@ -156,7 +156,7 @@ def graphs(draw, rank):
     return nodes
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.tuples(graphs(0), graphs(1), graphs(2)))
 def test_file_program_file_keeps_nodes_edges_and_sizes(ranks):
     groups = {"1": [1, 2]}
@@ -176,13 +176,13 @@ def read_again(program):
 
 
 @pytest.mark.parametrize("library", ["ideal", "gloo"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.one_of(programs(asynchronous=False, messages=False), programs(calls=False)))
 def test_a_program_takes_as_long_as_its_traces(library, program):
     assert makespan(read_again(program), library) == pytest.approx(makespan(program, library), rel=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(programs())
 def test_a_program_with_messages_ends_as_its_traces_and_keeps_its_nodes(program):
     read_again(program)
@@ -197,7 +197,7 @@ def test_a_message_does_not_wait_until_it_is_received():
     assert makespan(again([sent, late], {})) == 1.0
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(programs(library="nccl"))
 def test_what_nccls_streams_order_the_traces_order(program):
     ranks, groups = nodes_of(program)
@@ -319,7 +319,7 @@ def test_a_length_beyond_all_measure_is_refused(data):
         loads(data, "x")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.randoms(use_true_random=False))
 def test_a_damaged_file_is_read_or_refused(chance: random.Random):
     data = bytearray((DATA / "astra_custom_allreduce.0.et").read_bytes()[26_700:])

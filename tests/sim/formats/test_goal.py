@@ -59,7 +59,7 @@ def graphs(draw):
     return nodes
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(graphs(), min_size=3, max_size=3))
 def test_file_program_file_keeps_nodes_edges_and_sizes(ranks):
     text = dumps(ranks)
@@ -67,7 +67,7 @@ def test_file_program_file_keeps_nodes_edges_and_sizes(ranks):
     assert dumps(of_program(read(text), of_gloo)) == text
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(programs())
 def test_a_program_becomes_messages_that_end_too(program):
     text = dumps(of_program(program, of_gloo))
@@ -114,14 +114,14 @@ def test_any_schedule_takes_as_long_as_its_goal_but_for_what_is_said_to_be_lost(
     assert found == pytest.approx(engine(free, load(f"star:{ranks}")).time_s, rel=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(programs(calls=False, least=EAGER + 1))
 def test_large_messages_take_as_long_as_their_goal(program):
     again = read(dumps(of_program(program, of_gloo)))
     assert makespan(again) == pytest.approx(makespan(program), rel=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(programs(calls=False))
 def test_small_messages_leave_no_later_by_goal(program):
     again = read(dumps(of_program(program, of_gloo)))
@@ -287,7 +287,7 @@ def test_a_malformed_file_is_refused_with_the_line(text, message):
         loads(text, "x.goal")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.randoms(use_true_random=False))
 def test_a_damaged_file_is_read_or_refused(chance: random.Random):
     text = SAMPLE[:600] + "}\n"

@@ -148,7 +148,7 @@ def test_a_cycle_of_dependencies_is_told_as_such():
         read(text)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.randoms(use_true_random=False), st.integers(1, 4))
 def test_a_damaged_file_is_read_or_refused(chance: random.Random, times):
     text = RING

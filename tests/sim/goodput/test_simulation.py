@@ -185,7 +185,7 @@ def test_the_same_seed_lives_the_same_lives_and_another_does_not():
     assert study(one, HOUR, trials=10, seed=3) != study(one, HOUR, trials=10, seed=4)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     mtbf=st.floats(600.0, 1e5), interval=st.floats(60.0, 5000.0), write=st.floats(0.0, 60.0),
     persist=st.floats(0.0, 60.0), spares=st.integers(0, 4), replica=st.sampled_from([None, 1, 2, 4]),

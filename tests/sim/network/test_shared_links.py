@@ -155,7 +155,7 @@ def networks(draw: st.DrawFn) -> Topology:
 
 
 @given(graph=networks(), pair=st.sampled_from(PAIRS), nbytes=st.integers(1, 4 * MIB))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_nothing_is_delivered_before_fluid_links_would_have_carried_it(
     graph: Topology, pair: tuple[str, str], nbytes: int
 ) -> None:

@@ -49,7 +49,7 @@ def made(*waves, ranks=2, switches=1):
 
 
 @given(st.integers(2, 96))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_reduction_in_a_switch_is_right_for_any_number_of_ranks(ranks):
     prove(in_switch(ranks))
 

@@ -121,7 +121,7 @@ def follow(steps: list[tuple[Any, ...]]) -> Main:
     return main
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(scripts(), st.sampled_from(["gloo", "ideal", "nccl"]))
 def test_proved_programs_end_and_nothing_is_quicker_than_its_parts(
     script: tuple[int, list[tuple[Any, ...]]], library: str
@@ -272,7 +272,7 @@ def test_two_jobs_on_one_uplink_are_twice_as_slow() -> None:
 
 
 @given(st.integers(2, 4), st.integers(2, 4), st.integers(1, 4))
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 def test_one_of_each_role_stands_for_all(stages: int, width: int, batches: int) -> None:
     ranks = stages * width
 

@@ -38,7 +38,7 @@ def job(posted: list[tuple[float | None, str]]):
 
 
 @given(st.lists(st.tuples(st.one_of(US, US, st.none()), st.sampled_from(["compute", "other"])), min_size=1))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_a_step_is_that_of_its_host_and_its_lanes(posted: list[tuple[float | None, str]]) -> None:
     own = replace(training(job(posted)), launch_s=LAUNCH_S)
     assert own.step().step_s == pytest.approx(step_s(posted), abs=1e-12)

@@ -76,7 +76,7 @@ def training(job: RecordedJob) -> RecordedTraining:
 
 
 @given(jobs())
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_a_job_that_is_written_and_read_answers_the_same(tmp_path_factory, job: RecordedJob) -> None:
     path: Path = tmp_path_factory.mktemp("jobs") / "job.json"
     write_job(job, path)
@@ -87,7 +87,7 @@ def test_a_job_that_is_written_and_read_answers_the_same(tmp_path_factory, job: 
 
 
 @given(jobs())
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_every_rank_plays_what_its_representative_does(job: RecordedJob) -> None:
     program = training(job).program
     assert check(replace(program, role=None)).verdict == check(program).verdict == PROVED
@@ -102,7 +102,7 @@ def test_every_rank_plays_what_its_representative_does(job: RecordedJob) -> None
 
 
 @given(jobs())
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_a_wait_that_a_lane_implies_changes_nothing(job: RecordedJob) -> None:
     recorded = []
     for one in job.recorded:
@@ -118,7 +118,7 @@ def test_a_wait_that_a_lane_implies_changes_nothing(job: RecordedJob) -> None:
 
 
 @given(jobs())
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_one_rank_stands_for_all_where_groups_share_no_links(job: RecordedJob) -> None:
     one = training(job)
     every = PlacedProgram(one.program, tuple(range(job.ranks)))
@@ -128,7 +128,7 @@ def test_one_rank_stands_for_all_where_groups_share_no_links(job: RecordedJob) -
 
 
 @given(jobs())
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_parts_of_a_step_add_up_to_it(job: RecordedJob) -> None:
     step = training(job).step()
     assert sum(stage.ranks for stage in step.stages) == job.ranks
@@ -137,7 +137,7 @@ def test_parts_of_a_step_add_up_to_it(job: RecordedJob) -> None:
 
 
 @given(jobs())
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_memory_ends_with_what_was_held_and_all_changes(job: RecordedJob) -> None:
     step = training(job).step()
     one = next(one for one in job.recorded if step.stages[0].rank in one.alike)

@@ -32,7 +32,7 @@ def tensors(counts: list[tuple[int, str]]) -> list[Tensor]:
     return [Tensor(str(index), count, dtype) for index, (count, dtype) in enumerate(counts)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(COUNTS)
 def test_gradients_are_summed_in_torchs_own_chunks(counts: list[tuple[int, str]]) -> None:
     light = [torch.empty(1, dtype=getattr(torch, dtype)).expand(count) for count, dtype in counts]
@@ -40,7 +40,7 @@ def test_gradients_are_summed_in_torchs_own_chunks(counts: list[tuple[int, str]]
     assert sorted(nbytes for nbytes, _ in reduce_chunks(tensors(counts))) == sorted(own)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(COUNTS)
 def test_parameters_are_broadcast_once_each_in_chunks_of_one_type(counts: list[tuple[int, str]]) -> None:
     found = list(broadcast_chunks(tensors(counts)))

@@ -129,7 +129,6 @@ def test_exposed_communication_is_what_outlasts_backward() -> None:
     assert step.step_s == pytest.approx(step.compute_s + step.exposed_s, rel=EXACT)
 
 
-@settings(deadline=None)
 @given(workloads(), jobs(), costs(), st.integers(1, 3))
 def test_laws_hold_on_every_step(workload: Workload, ddp: DataParallel, costs: Costs, workers: int) -> None:
     step = simulate_step(workload, linear(beta=2e-9, workers=workers), ddp, costs)
@@ -146,7 +145,7 @@ def test_laws_hold_on_every_step(workload: Workload, ddp: DataParallel, costs: C
             assert earlier.end <= later.start
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(workloads(buffers=False), caps, st.integers(1, 5))
 def test_laws_hold_with_simulated_transfers(workload: Workload, cap: float | None, ranks: int) -> None:
     group = SimulatedGroup(star(ranks, bandwidth=1e9, latency=1e-5), ranks, "gloo", workers=GLOO.workers)

@@ -109,7 +109,7 @@ def test_buffers_are_broadcast_before_forward_and_once_a_step() -> None:
 
 
 @given(st.integers(1, 4), st.booleans(), st.booleans(), st.sampled_from([None, 25.0, 1.0]))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_unless_told_otherwise_a_step_is_its_passes_one_after_another(
     passes: int, unused: bool, views: bool, cap: float | None
 ) -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ringside.sim.program import Call
@@ -53,7 +53,6 @@ def test_megatron_gathers_the_next_bucket_when_one_is_used_and_reduces_early() -
     assert after == ["layer 1, micro-batch 1", "layer 0, micro-batch 1"]
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from([1, 2, 4]), st.sampled_from([None, "bfloat16"]), st.booleans(),
     st.sampled_from([{}, {"pp": 2}, {"tp": 2, "sequence_parallel": True}]),
@@ -89,7 +88,6 @@ def test_megatron_in_float32_has_no_copies() -> None:
     assert found == {"parameters": 4 * count, "gradients": 4 * count, "optimizer": 8 * count}
 
 
-@settings(deadline=None)
 @given(st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2]), st.booleans())
 def test_instances_of_the_distributed_optimizer_divide_it_within_and_sum_across(
     shard: int, context: int, early: bool

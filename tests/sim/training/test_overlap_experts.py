@@ -43,7 +43,7 @@ def work(question: StepTime, rank: int) -> tuple[float, Counter[tuple[str, int, 
     return seconds, calls, pools
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(st.sampled_from(LAYOUTS), st.sampled_from([4, 8, 12]), st.sampled_from(["alltoall", "deepep"]))
 def test_the_same_work_takes_no_longer(words, micro_batches, dispatcher) -> None:
     words = {**words, "dispatcher": dispatcher, "precision": "bf16"}

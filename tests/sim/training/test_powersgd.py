@@ -110,7 +110,7 @@ SHAPES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SHAPES, st.integers(1, 6), st.sampled_from([0.5, 1.0, 2.0, 5.0]), *[st.booleans()] * 3)
 def test_a_bucket_is_compressed_as_by_torch(
     shapes: list[tuple[int, ...]], rank: int, min_rate: float, feedback: bool, warm: bool, batched: bool

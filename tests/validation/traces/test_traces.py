@@ -130,7 +130,7 @@ def written(folder, ranks, calls, clocks, in_args, numbered):
         rank.write(folder)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(jobs())
 def test_what_is_written_is_read_back(job):
     _, calls, *_ = job
@@ -149,7 +149,7 @@ def test_what_is_written_is_read_back(job):
     assert as_recorded(traced).makespan_s == pytest.approx(traced.recorded_s, abs=1e-7)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.lists(
         st.tuples(st.integers(0, 5000), st.integers(0, 800), st.integers(0, 600), st.integers(0, 3)),
@@ -263,7 +263,7 @@ def test_groups_of_some_ranks_meet_apart(tmp_path):
     assert replay(traced, "dgx-h100:1", "nccl").timeline.makespan_s > 0
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.sampled_from(("all_gather", "reduce_scatter")), st.integers(1, 8), st.integers(1, 4),
     st.integers(1, 1000), st.booleans(),

@@ -105,7 +105,7 @@ def test_what_crosses_links_in_closed_form() -> None:
     assert inside == pytest.approx(8 * nbytes * (1 / 2 - 1 / 16) / ports.nvlink)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(WHERE, EXCHANGES, FITTED, st.sampled_from(["tokens", "hidden", "topk", "imbalance"]))
 def test_more_is_never_faster(
     where: tuple[str, int | None], exchange: ExpertTokens, by: str, more: str
@@ -118,7 +118,7 @@ def test_more_is_never_faster(
         assert getattr(one, phase).time_s <= getattr(other, phase).time_s * (1 + 1e-9)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(WHERE, EXCHANGES, FITTED)
 def test_wider_types_are_never_faster(where: tuple[str, int | None], exchange: ExpertTokens, by: str) -> None:
     assume(runs(where, by))
@@ -129,7 +129,7 @@ def test_wider_types_are_never_faster(where: tuple[str, int | None], exchange: E
     assert times == sorted(times)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(WHERE, EXCHANGES, BY, st.sampled_from(CALLERS))
 def test_no_answer_beats_its_traffic(
     where: tuple[str, int | None], exchange: ExpertTokens, by: str, caller: str

@@ -77,7 +77,7 @@ FLAT_SHARD = st.builds(
 MESHES = st.builds(Mesh, shard=st.integers(1, 4), replicate=st.integers(1, 2), tensor=st.integers(1, 2))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(models(), FULLY_SHARD | FLAT_SHARD, MESHES, st.integers(1, 3), st.booleans())
 @example(
     [
@@ -115,7 +115,7 @@ def test_every_step_ends_gives_back_what_it_takes_and_is_no_shorter_than_its_par
             assert moments[-1][1] == 0, pool
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(models(), FULLY_SHARD, st.sampled_from([2, 3, 4]), st.integers(1, 2))
 def test_on_gloo_nothing_overlaps(
     layers: list[RankLayer], policy: FullyShardPolicy, ranks: int, micro_batches: int
@@ -230,7 +230,7 @@ def test_more_buffers_let_backward_run_ahead_of_slow_reduce_scatters() -> None:
 
 
 @given(models(), st.sampled_from([None, "bfloat16"]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_rank_alone_computes_and_copies(layers: list[RankLayer], param_dtype: str | None) -> None:
     policy = FullyShardPolicy(memory_bandwidth=100.0, param_dtype=param_dtype)
     made = program(layers, policy, Mesh())

@@ -239,7 +239,7 @@ layouts = st.builds(
 
 @pytest.mark.slow
 @given(layouts, st.sampled_from([2, 4]), st.sampled_from([4, 8]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_stage_computes_waits_or_stands_still_all_the_time(layout: Layout, data: int, batch: int) -> None:
     made = job(layout, layout.tp * layout.pp * data, batch)
     found = simulated(made)

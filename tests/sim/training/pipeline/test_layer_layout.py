@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ringside.sim.compute.prices import StackOnGpu, prices_on
@@ -122,7 +122,6 @@ def test_further_predictions_and_a_copy_of_the_embedding_are_on_the_last_stage(t
     assert len(both) == 1
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 6), min_size=4, max_size=4).filter(lambda counts: sum(counts) <= 8),
     st.sampled_from([("1f1b", 4), ("interleaved1f1b", 2)]), st.sampled_from(["ddp", "distributed_optimizer"]),

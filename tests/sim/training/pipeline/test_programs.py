@@ -119,7 +119,7 @@ def test_every_program_of_every_schedule_ends_at_length(schedule, whose, stages_
                 assert check(made).verdict == PROVED, (ranks, count, micro_batches)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(2, 4), st.integers(2, 3), st.integers(2, 12), st.integers(2, 8), st.booleans())
 def test_megatrons_short_last_group_ends_too(ranks, stages_a_rank, micro_batches, group, overlap):
     whose = "megatron-overlap" if overlap else "megatron"
@@ -130,7 +130,7 @@ def test_megatrons_short_last_group_ends_too(ranks, stages_a_rank, micro_batches
     assert check(made).verdict == PROVED
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.sampled_from(sorted(SCHEDULES)),
     st.integers(1, 4),
@@ -174,7 +174,7 @@ def test_ranks_keep_what_the_formulas_say(ranks, micro_batches):
 
 @pytest.mark.slow
 @given(st.integers(2, 12), st.integers(0, 30), st.floats(0.0, 0.5))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_1f1b_has_a_closed_form(ranks, more, message_s):
     micro_batches = ranks * (1 + more % 4)
     hops = 2 * (ranks - 1) * micro_batches / ranks + 2 * (ranks - 2)
@@ -216,7 +216,7 @@ def test_megatron_refuses_fewer_micro_batches_than_ranks(whose):
 @pytest.mark.parametrize("library", ["nccl", "gloo"])
 @pytest.mark.parametrize("whose", ["torch", "megatron"])
 @given(ranks=st.integers(2, 9), micro_batches=st.integers(1, 9), message_s=st.floats(0.0, 0.5))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_1f1b_ends_with_any_number_of_micro_batches(whose, library, ranks, micro_batches, message_s):
     """It ends, in no less than the micro-batches need to pass all ranks there and back, and keeps no more."""
     made = program("1f1b", ranks, 1, micro_batches, whose, library=library)
@@ -248,7 +248,7 @@ def test_what_stages_send_is_held_as_torch_holds_it(schedule, stages, library, f
     assert [peak(made, rank, "messages") / NBYTES for rank in range(2)] == [first, last]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.sampled_from(sorted(SCHEDULES)),
     st.integers(2, 4),

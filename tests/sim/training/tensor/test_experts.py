@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ringside.sim.compute.prices import Prices, StackOnGpu
@@ -56,7 +56,6 @@ def seconds(one: Pass) -> float:
     return sum(part.seconds for part in one if isinstance(part, Kernels))
 
 
-@settings(deadline=None)
 @given(MODELS, st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4]), st.sampled_from([None, 1, 2, 8]))
 def test_ranks_together_have_the_model_and_copies_of_what_is_not_cut(
     model: Decoder, degree: int, tensor: int, sharing: int | None
@@ -74,7 +73,6 @@ def test_ranks_together_have_the_model_and_copies_of_what_is_not_cut(
         assert [bool(layer.experts) for layer in layers[1:-1]] == [True, False, True, False, True]
 
 
-@settings(deadline=None)
 @given(MODELS, st.sampled_from([1, 2, 8]), st.sampled_from([1, 2]))
 def test_products_are_shared_out_and_none_is_added(model: Decoder, degree: int, tensor: int) -> None:
     arithmetic = StackOnGpu(Prices(roofline=Roofline(1.0, 1e300, 2)))
@@ -112,7 +110,6 @@ def test_full_checkpointing_sends_again() -> None:
 MODULE_SETS = st.lists(st.sampled_from(MODULES), min_size=1, unique=True).map(tuple)
 
 
-@settings(deadline=None)
 @given(MODELS, MODULE_SETS)
 def test_selective_checkpointing_recomputes_the_modules_that_it_is_given(
     model: Decoder, modules: tuple[str, ...]
@@ -132,7 +129,6 @@ def test_selective_checkpointing_recomputes_the_modules_that_it_is_given(
     assert all(layer.kept_nbytes <= most for layer, most in zip(again(recompute=modules), kept, strict=True))
 
 
-@settings(deadline=None)
 @given(MODELS)
 def test_modules_that_hold_no_products_take_time_all_the_same(model: Decoder) -> None:
     for module in ("layernorm", "moe_act"):
@@ -196,7 +192,6 @@ def test_deepep_sends_a_token_once_and_adds_up_what_returns() -> None:
         made(MIXTURE, experts, tensor=2)
 
 
-@settings(deadline=None)
 @given(MODELS, st.sampled_from([1, 2]))
 def test_words_that_change_nothing_change_nothing(model: Decoder, tensor: int) -> None:
     plain = made(model, ExpertParallel(degree=4), tensor)
@@ -215,7 +210,6 @@ def test_one_rank_sends_nothing_and_waits_for_no_counts() -> None:
     assert not any(sent(one) for layer in layers for one in (layer.forward, layer.backward))
 
 
-@settings(deadline=None)
 @given(MODELS, st.floats(1, 4), st.floats(1, 4))
 def test_the_busiest_rank_sends_computes_and_keeps_no_less_where_it_gets_more(
     model: Decoder, one: float, other: float

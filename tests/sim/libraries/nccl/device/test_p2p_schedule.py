@@ -31,7 +31,7 @@ def ways(comm):
     return MachineRoutes(comm, Hops.of(comm, "ring", "all_to_all"))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from(["dgx-h100", "dgx1-v100", "a100-pcie4"]),
     st.integers(1, 6),
@@ -47,7 +47,7 @@ def test_every_shape_and_size_is_right(machine, nodes, gpus, kind, nbytes, items
 
 @pytest.mark.slow
 @given(st.integers(1, 40), st.integers(1, 8))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_every_rank_meets_every_other_once(nodes, gpus):
     comm = communicator("dgx-h100", nodes + 1, gpus)
     found = rounds(comm)

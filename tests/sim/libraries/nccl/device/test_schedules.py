@@ -27,7 +27,7 @@ def collective(comm, kind, nbytes, itemsize=4, root=0):
     return Collective(kind, comm.ranks, nbytes, itemsize, root)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.sampled_from(["dgx-a100", "dgx-h100", "dgx1-v100"]),
     st.integers(1, 8),

@@ -40,7 +40,7 @@ def collective(comm, kind, nbytes, itemsize=4):
     return Collective(kind, comm.ranks, nbytes, itemsize)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.sampled_from(CASES),
     st.integers(1, 5),
@@ -68,7 +68,7 @@ def test_a_chain_to_the_network_is_right_where_nothing_but_the_network_adds(mach
     prove(schedule(comm, collective(comm, "all_reduce", M), "collnet_chain", "simple"))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from(["all_gather", "reduce_scatter"]), st.integers(2, 70), st.integers(0, 4 * M))
 def test_pat_is_right_for_any_number_of_ranks(kind, ranks, nbytes):
     comm = communicator("h100-1gpu", ranks)

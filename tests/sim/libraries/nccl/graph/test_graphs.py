@@ -150,7 +150,7 @@ systems = st.builds(
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(systems, st.integers(1, 64), st.data())
 def test_any_machine_has_graphs_and_a_choice_and_stays_within_its_cards(system, nodes, data):
     gpus = data.draw(st.integers(2, system.gpus))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ringside.sim.libraries.nccl import SYSTEMS, Pins, Settings, communicator, cost_table
@@ -218,7 +218,6 @@ node_counts = st.sampled_from([1, 2, 3, 7, 16, 100, 512])
 sizes = st.integers(0, 8 * G)
 
 
-@settings(deadline=None)
 @given(machines, node_counts, st.sampled_from(sorted(FUNCTIONS)), sizes, st.integers(0, G))
 def test_times_are_positive_and_more_bytes_never_take_less(machine, nodes, kind, nbytes, more):
     if machine == "h100-1gpu" and nodes == 1:
@@ -233,7 +232,6 @@ def test_times_are_positive_and_more_bytes_never_take_less(machine, nodes, kind,
     assert math.isfinite(table.choose(nbytes).time_us)
 
 
-@settings(deadline=None)
 @given(machines, st.sampled_from([2, 3, 16, 512]), sizes)
 def test_a_vector_of_sizes_gives_what_each_size_gives(machine, nodes, nbytes):
     table = cost_table(communicator(machine, nodes), "all_reduce")
