@@ -185,13 +185,17 @@ def slow_rows(family: Family) -> Places:
 
 
 def _half(family: Family) -> Floats:
-    half = np.maximum(family.as_family.half, EIGHTY * _LEAST_SIGMA)
-    return np.where(family.measured, half, np.hypot(half, EIGHTY * EXTRAPOLATED))
+    return _at_least(family, family.as_family.half, EIGHTY)
 
 
 def _sigma(family: Family) -> Floats:
-    sigma = np.maximum(family.as_family.sigma, _LEAST_SIGMA)
-    return np.where(family.measured, sigma, np.hypot(sigma, EXTRAPOLATED))
+    return _at_least(family, family.as_family.sigma, 1.0)
+
+
+def _at_least(family: Family, width: Floats, unit: float) -> Floats:
+    """Return a width of each row in units of deviations, no less than is ever known."""
+    width = np.maximum(width, unit * _LEAST_SIGMA)
+    return np.where(family.measured, width, np.hypot(width, unit * EXTRAPOLATED))
 
 
 def _with_neighbours(records: Sequence[Record], slow: NDArray[np.bool_]) -> Places:

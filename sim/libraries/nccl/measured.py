@@ -65,8 +65,9 @@ SHARED = 0.4
 ALONE = 0.65
 """Part of its deviation within which a row's interval lies where latency or bytes alone take the time.
 
-Few sites are far off there, most are near. Bytes between nodes are excepted, since fabrics do differ, and
-sends, whose deviations are their own. Chosen by the scorecard's rows of other sites, as those above.
+The deviations of parameters and pooled sites are too large there. Excepted are bytes between nodes, nodes
+beyond the measured ones, and sends. The part and the exceptions were chosen by the scorecard's rows of other
+sites, as those above.
 """
 
 AMPLITUDE = 0.4
@@ -241,7 +242,8 @@ class MeasuredModel:
                 traits = self.traits(work)
                 left += np.diag(_of_site(traits, traits))
         others = self.noise**2 + left
-        half = EIGHTY * np.sqrt(of_growth + _within(work, latency) ** 2 * others)
+        part = _within(work, latency) if self.pooled else 1.0
+        half = EIGHTY * np.sqrt(of_growth + part**2 * others)
         return mean, np.sqrt(of_growth + others), half
 
     def has_near_rows(self, work: TaskArrays) -> NDArray[np.bool_]:

@@ -227,7 +227,7 @@ def test_intervals_grow_with_the_distance_from_what_was_measured():
     task = Task(communicator("dgx-h100", 2), "all_reduce", 8, ("ring", "ll"))
     alone, sited = (bare((2,), pooled=pooled).predict([task]) for pooled in (False, True))
     widths = [np.log(one.hi_s / one.lo_s) / (2 * EIGHTY) for one in (alone, sited)]
-    assert np.sqrt(widths[1] ** 2 - widths[0] ** 2) == pytest.approx(ALONE * SITE_LATENCY, rel=0.05)
+    assert np.sqrt((widths[1] / ALONE) ** 2 - widths[0] ** 2) == pytest.approx(SITE_LATENCY, rel=0.05)
 
 
 def test_an_interval_is_narrower_where_latency_or_bytes_alone_count():
@@ -247,6 +247,8 @@ def test_an_interval_is_narrower_where_latency_or_bytes_alone_count():
     assert part(2, 8) == pytest.approx(ALONE, rel=0.02)
     assert part(2, 2**35) == pytest.approx(1.0)  # bytes between nodes: fabrics differ
     known = {prior.name: prior.value for prior in send_priors()}
+    of_one_site = replace(model, pooled=False)
+    assert [part(1, nbytes, of_one_site) for nbytes in (8, 2**35)] == pytest.approx([1.0, 1.0])
     of_sends = replace(model, values=known, covariance=0.04 * np.eye(len(known)))
     exchanged = [part(1, nbytes, of_sends, SENDS, "alltoall") for nbytes in (8, 2**35)]
     assert exchanged == pytest.approx([1.0, 1.0])
