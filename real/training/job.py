@@ -168,7 +168,8 @@ class TrainingJob(RankJob):
     rows, by ``context_method``; FSDP shards along them too. Otherwise ``micro_batches`` are accumulated, and
     their gradients reduced in every backward, or with ``no_sync`` in the last only. ``reshard`` is FSDP2's
     ``reshard_after_forward`` of layers. ``expert`` neighbours among ``replicate`` ranks shard `ExpertLayers`.
-    ``realtime`` as `ringside.real.ddp.job.DdpJob`'s.
+    ``realtime`` as `ringside.real.ddp.job.DdpJob`'s. Where it ``moves`` nothing, communication has no effect
+    and takes no time.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -193,6 +194,7 @@ class TrainingJob(RankJob):
     iterations: int = 5
     warmup: int = 2
     realtime: bool = False
+    moves: bool = True
     expert: int = 1
 
     def __post_init__(self) -> None:
@@ -229,6 +231,11 @@ class TrainingJob(RankJob):
             tensor=self.tensor, context=self.context, shard=self.shard, replicate=self.replicate,
             pipeline=self.pipeline, expert=self.expert,
         )  # fmt: skip
+
+    @property
+    def reads_nothing(self) -> bool:
+        """Whether no received value decides what a rank does: a pipeline receives shapes, experts counts."""
+        return self.pipeline == 1 and not isinstance(self.model, ExpertLayers)
 
     @property
     def shared(self) -> ContextParallel:

@@ -64,9 +64,10 @@ def trainee(job: TrainingJob, device: SimulatedDevice) -> Trainee:
     if isinstance(job.model, ExpertLayers):
         return Dispatched(job, device)
     degrees = tuple(getattr(job, name) for name in _DIMENSIONS)
-    mesh = init_device_mesh("cpu", degrees, mesh_dim_names=_DIMENSIONS)
+    moved_by: Any = None if job.moves else dict.fromkeys(_DIMENSIONS, "fake")
+    mesh = init_device_mesh("cpu", degrees, mesh_dim_names=_DIMENSIONS, backend_override=moved_by)
     if job.strategy in COPIES:
-        return Copied(job, device)
+        return Copied(job, device, mesh["replicate"].get_group())
     return Pipelined(job, device, mesh) if job.pipeline > 1 else Whole(job, device, mesh)
 
 
@@ -99,15 +100,15 @@ class Whole:
 class Copied:
     """The whole model under DistributedDataParallel; its optimizer may be sharded, as part of the step."""
 
-    def __init__(self, job: TrainingJob, device: SimulatedDevice) -> None:
+    def __init__(self, job: TrainingJob, device: SimulatedDevice, group: dist.ProcessGroup) -> None:
         self._inputs = _all_inputs(job)
         self._no_sync = job.no_sync
         part = _module(job, range(job.model.layers), device)
-        self._model = DistributedDataParallel(part)
-        if dist.get_backend() == "fake":
-            self._model.register_comm_hook(None, _unsummed)
+        self._model = DistributedDataParallel(part, process_group=group)
+        if dist.get_backend(group) == "fake":
+            self._model.register_comm_hook(group, _unsummed)
         self._optimizer = (
-            ZeroRedundancyOptimizer(part.parameters(), torch.optim.SGD, lr=1e-3)
+            ZeroRedundancyOptimizer(part.parameters(), torch.optim.SGD, process_group=group, lr=1e-3)
             if job.strategy == "zero_redundancy"
             else None
         )
@@ -132,8 +133,9 @@ class Copied:
         return list(self._model.parameters())
 
 
-def _unsummed(_: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
+def _unsummed(group: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
     """Return a bucket unchanged: the all-reduce of a process group that moves nothing has no result."""
+    dist.all_reduce(bucket.buffer(), group=group)
     future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     future.set_result(bucket.buffer())
     return future
@@ -180,7 +182,8 @@ def _data(job: TrainingJob, mesh: DeviceMesh) -> DeviceMesh:
     sharded = "shard"
     if job.context > 1:
         sharded = "shard_context"
-        mesh["shard", "context"]._flatten(sharded)
+        backend = dist.get_backend(mesh["shard"].get_group())
+        mesh["shard", "context"]._flatten(sharded, backend_override=backend)
     return mesh["replicate", sharded] if job.replicate > 1 else mesh[sharded]
 
 

@@ -70,7 +70,11 @@ def _in_todays_words(job: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRecord:
-    """Steps of one job, and the environment; ``wires`` where the network was emulated."""
+    """Steps of one job, and the environment; ``wires`` where the network was emulated.
+
+    ``host_steps`` are steps in which communication moves nothing and takes no time: there the ranks only
+    sleep and do the host's own work.
+    """
 
     __pydantic_config__: ClassVar = ConfigDict(allow_inf_nan=False)
 
@@ -78,6 +82,7 @@ class TrainingRecord:
     steps: tuple[Step, ...]
     fingerprint: dict[str, str]
     wires: MeasuredNetwork | None = None
+    host_steps: tuple[Step, ...] = ()
 
     @property
     def median(self) -> Step:
@@ -108,7 +113,8 @@ _ADAPTER = TypeAdapter(TrainingRecord)
 def read(path: Path) -> TrainingRecord:
     """Read a record; raise `ringside.sim.record.RecordError` with everything that is wrong with it."""
     record = read_steps(path, TRAINING_SCHEMA, _ADAPTER, "ringside measure train")
-    if not record.steps or any(len(step) != record.job.mesh.ranks for step in record.steps):
+    steps = (*record.steps, *record.host_steps)
+    if not record.steps or any(len(step) != record.job.mesh.ranks for step in steps):
         raise RecordError(f"{path}: no step with all of its ranks; make one with ringside measure train")
     return record
 
@@ -131,21 +137,34 @@ def measure_training(
             f"{ranks} ranks, but the network has {len(cluster.network.hosts)} hosts; write fewer ranks"
         )
     steps: list[Step] = []
+    host_steps: list[Step] = []
     fingerprint: dict[str, str] = {}
+
+    def record() -> TrainingRecord:
+        return TrainingRecord(
+            job=job, steps=tuple(steps), fingerprint=fingerprint, wires=wires, host_steps=tuple(host_steps)
+        )
 
     def keep(row: Row) -> None:
         fingerprint.update(row["fingerprint"])
-        steps.append(tuple(_seen(own) for own in row["ranks"]))
-        on_record(TrainingRecord(job=job, steps=tuple(steps), fingerprint=fingerprint, wires=wires))
+        steps.append(_step(row))
+        on_record(record())
 
     if cluster:
         hosts = tuple(range(ranks))
         fingerprint |= cluster.settings(hosts)
         # computing ranks leave the rest of their cores to the network, in fair shares
-        cluster.run(replace(job, realtime=True), hosts, keep)
+        placed = replace(job, realtime=True)
+        if job.reads_nothing:
+            cluster.run(replace(placed, moves=False), hosts, lambda row: host_steps.append(_step(row)))
+        cluster.run(placed, hosts, keep)
     else:
         run(job, WorldSpec(ranks), keep)
-    return TrainingRecord(job=job, steps=tuple(steps), fingerprint=fingerprint, wires=wires)
+    return record()
+
+
+def _step(row: Row) -> Step:
+    return tuple(map(_seen, row["ranks"]))
 
 
 def _seen(own: Any) -> MeasuredRankStep:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import _resolve_process_group
+from torch._C._distributed_c10d import FakeWork, _resolve_process_group
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -50,6 +50,9 @@ _KINDS = {
 _GROUP_WORDS = {"process_group", "group_name"}
 """Argument names of communicating operators."""
 
+_WORKS = (dist.Work, FakeWork)
+"""The classes of works, each with a ``wait`` of its own."""
+
 _WAIT = "_c10d_functional.wait_tensor"
 
 
@@ -70,15 +73,9 @@ class DispatchRecorder(TorchDispatchMode):
 
     def __enter__(self) -> "DispatchRecorder":
         self.said = []
-        recorder, original = self, dist.Work.wait
-        self._original = original
-
-        def wait(work: dist.Work, *arguments: Any, **options: Any) -> Any:
-            result = original(work, *arguments, **options)
-            recorder._end(recorder._works.pop(id(work), None))
-            return result
-
-        dist.Work.wait = wait  # type: ignore[assignment, method-assign]
+        self._waits = {work: work.wait for work in _WORKS}
+        for work, wait in self._waits.items():
+            work.wait = self._recorded(wait)  # type: ignore[method-assign]
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -89,7 +86,8 @@ class DispatchRecorder(TorchDispatchMode):
         trace: TracebackType | None,
     ) -> None:
         super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
-        dist.Work.wait = self._original  # type: ignore[method-assign]
+        for work, wait in self._waits.items():
+            work.wait = wait  # type: ignore[method-assign]
         self._works.clear()
         self._tensors.clear()
 
@@ -119,6 +117,16 @@ class DispatchRecorder(TorchDispatchMode):
         else:
             self._tensors[result.data_ptr()] = place, result
         return result
+
+    def _recorded(self, wait: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a work's ``wait`` that is recorded."""
+
+        def recorded(work: dist.Work, *arguments: Any, **options: Any) -> Any:
+            result = wait(work, *arguments, **options)
+            self._end(self._works.pop(id(work), None))
+            return result
+
+        return recorded
 
     def _end(self, call: "tuple[int, Any] | None") -> None:
         if call:

@@ -62,6 +62,20 @@ def test_real_ranks_say_what_their_program_says(name, written):
     assert read(file) == found
 
 
+@pytest.mark.gloo
+@pytest.mark.parametrize(
+    "name",
+    slow_or_proof([name for name in JOBS if JOBS[name].reads_nothing], ["fsdp", "ring", "zero redundancy"]),
+)
+def test_ranks_that_move_nothing_say_the_same(name):
+    job = replace(JOBS[name], iterations=1, warmup=2, moves=False)
+    found = measure_training(job)
+    assert not compare_training(found).differences
+    if job.strategy == "fsdp":
+        # every call is waited for in the step, on process groups that move nothing too
+        assert all(one.end_s < rank.end_s for rank in found.median for one in rank.said)
+
+
 @pytest.mark.proof
 @pytest.mark.gloo
 def test_stages_that_share_parameters_gather_ahead_and_reduce_once():

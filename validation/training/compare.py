@@ -11,6 +11,7 @@ from ringside.sim.program.jobs import PlacedProgram, simulate
 from ringside.sim.program.libraries import Libraries
 from ringside.topologies import Topology
 from ringside.topologies.file import loads
+from ringside.validation.training.host import host_work
 from ringside.validation.training.program import program_of
 
 
@@ -72,7 +73,10 @@ def _of_rank(rank: MeasuredRankStep) -> tuple[CommunicationCall, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedTraining:
-    """Real steps against their program; ``predicted_s`` is its makespan where a network was measured."""
+    """Real steps against their program; ``predicted_s`` is its makespan where a network was measured.
+
+    It is ``hosted`` where the program has the host's own work.
+    """
 
     record: TrainingRecord
     differences: tuple[str, ...]
@@ -81,6 +85,7 @@ class ComparedTraining:
     same_bytes: bool
     planned: int
     predicted_s: float | None
+    hosted: bool = False
 
     @property
     def error(self) -> float | None:
@@ -93,10 +98,14 @@ def compare_training(record: TrainingRecord) -> ComparedTraining:
     program = program_of(record.job)
     plan = planned(program)
     steps = [seen(step) for step in record.steps]
+    hosted = bool(record.host_steps) and all(_same_order(plan, seen(step)) for step in record.host_steps)
+    if hosted:
+        program = program_of(record.job, host_work(program, record.host_steps))
     return ComparedTraining(
         record=record,
+        hosted=hosted,
         differences=tuple(line for step in steps for line in _differences(plan, step)),
-        same_order=all(_without_bytes(plan) == _without_bytes(step) for step in steps),
+        same_order=all(_same_order(plan, step) for step in steps),
         same_bytes=all(
             [[one.nbytes for one in rank] for rank in plan] == [[one.nbytes for one in rank] for rank in step]
             for step in steps
@@ -115,8 +124,12 @@ def predict(program: Program, graph: Topology) -> float:
     return timeline.makespan_s
 
 
-def _without_bytes(ranks: Sequence[Sequence[CommunicationCall]]) -> list[list[tuple[str, tuple[int, ...]]]]:
-    return [[(one.kind, one.ranks) for one in rank] for rank in ranks]
+def _same_order(
+    plan: Sequence[Sequence[CommunicationCall]], step: Sequence[Sequence[CommunicationCall]]
+) -> bool:
+    """Return whether a step has the plan's calls, whatever their bytes."""
+    ours, theirs = ([[(one.kind, one.ranks) for one in rank] for rank in ranks] for ranks in (plan, step))
+    return ours == theirs
 
 
 def _differences(

@@ -27,6 +27,7 @@ from ringside.sim.training.zero.broadcasts import ZeroRedundant
 from ringside.sim.workload.decoder import Decoder
 from ringside.sim.workload.devices import Roofline
 from ringside.sim.workload.workload import Tensor
+from ringside.validation.training.host import HostedRank, Seconds
 
 
 def write_experts(job: TrainingJob, model: ExpertLayers, rank: RankList) -> None:
@@ -74,8 +75,8 @@ _UNKNOWN = {dtype: StackOnGpu(Prices(roofline=Roofline(1e10, 1e10, ITEMSIZE[dtyp
 """A pace for decoders that compute on CPUs, whose times are not predicted, by type."""
 
 
-def program_of(job: TrainingJob) -> Program:
-    """Return one step of the job on all its ranks."""
+def program_of(job: TrainingJob, host: Sequence[Seconds] = ()) -> Program:
+    """Return one step of the job on all its ranks; with each one's own ``host`` work where it is known."""
     communicators = Communicators(job.mesh, GLOO.name, GLOO.workers)
     # FSDP's and functional collectives block, those of DistributedDataParallel and of an optimizer do not
     blocks = job.strategy == "fsdp"
@@ -87,9 +88,14 @@ def program_of(job: TrainingJob) -> Program:
 
     @cache
     def operations(number: int) -> list[Operation]:
-        rank = RankList(number, communicators, blocks=blocks)
-        write(rank)
-        return rank.operations
+        if not host:
+            rank = RankList(number, communicators, blocks=blocks)
+            write(rank)
+            return rank.operations
+        hosted = HostedRank(number, communicators, host[number], blocks=blocks)
+        write(hosted)
+        hosted.work()
+        return hosted.operations
 
     return Program(f"{job.model.kind} layers", job.mesh.ranks, operations)
 

@@ -81,7 +81,8 @@ def sentences(one: ComparedTraining) -> list[str]:
         return [f"order or bytes differ from the program's: {one.differences[0]}"]
     lines = [f"all {one.planned} collectives and messages have the program's order and bytes in every step"]
     if one.predicted_s is not None and one.error is not None:
-        lines.append(f"predicted from ping-pong {one.predicted_s * 1e3:.1f} ms, error {one.error:+.1%}")
+        source = "ping-pong and the host's own work" if one.hosted else "ping-pong"
+        lines.append(f"predicted from {source} {one.predicted_s * 1e3:.1f} ms, error {one.error:+.1%}")
     return lines
 
 
