@@ -47,6 +47,9 @@ class MeasuredRankStep(NamedTuple):
 Step = tuple[MeasuredRankStep, ...]
 """One step on all ranks."""
 
+HOST_STEPS = 5
+"""The most steps without communication; they vary little."""
+
 
 def length(step: Step) -> float:
     """Return the seconds from the first rank's begin to the last one's end."""
@@ -128,8 +131,9 @@ def measure_training(
 ) -> TrainingRecord:
     """Train on the ranks of the job's mesh: under torchrun here, or rank r in host r of an emulated network.
 
-    ``wires`` is that network as measured, for the record. ``on_record`` is called after each step with all
-    results until then. Raise `ringside.real.launch.follow.MeasureError` where a rank dies or hangs.
+    ``wires`` is that network as measured, for the record. On it the job first runs without communication.
+    ``on_record`` is called after each other step with all results until then. Raise
+    `ringside.real.launch.follow.MeasureError` where a rank dies or hangs.
     """
     ranks = job.mesh.ranks
     if cluster and ranks > len(cluster.network.hosts):
@@ -156,7 +160,8 @@ def measure_training(
         # computing ranks leave the rest of their cores to the network, in fair shares
         placed = replace(job, realtime=True)
         if job.reads_nothing:
-            cluster.run(replace(placed, moves=False), hosts, lambda row: host_steps.append(_step(row)))
+            alone = replace(placed, moves=False, iterations=min(job.iterations, HOST_STEPS))
+            cluster.run(alone, hosts, lambda row: host_steps.append(_step(row)))
         cluster.run(placed, hosts, keep)
     else:
         run(job, WorldSpec(ranks), keep)
