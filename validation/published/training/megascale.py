@@ -13,13 +13,18 @@ each framework, fitted for each row on the framework's other rows: 2 s of Megatr
 which removed causes. The naive rule counts micro-batches and the pipeline's bubble.
 """
 
-from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import groupby
-from statistics import fmean
 from typing import NamedTuple
 
 from ringside.validation.published.training.rows import read_rows
-from ringside.validation.published.training.steps import ONE_BUCKET_MB, whole_s
+from ringside.validation.published.training.steps import (
+    ONE_BUCKET_MB,
+    ProductsLine,
+    chosen_host_s,
+    steps_s,
+    whole_s,
+)
 from ringside.validation.questions.step_time import StepTime
 from ringside.validation.scorecard.absolute import alone
 from ringside.validation.scorecard.judged import JudgedRow, JudgedTable
@@ -80,45 +85,14 @@ def judged() -> list[JudgedRow]:
     results = []
     for framework, group in groupby(read_rows(FrameworkStep, "megascale.csv"), key=lambda row: row.framework):
         sets, *others = group
-        lines = [ProductsLine.of(row) for row in (sets, *others)]
-        steps = {host_s: _steps(sets.step_s, lines, host_s) for host_s in HOST_S}
+        lines = [ProductsLine.of(partial(predicted_s, row)) for row in (sets, *others)]
+        steps = {host_s: steps_s(sets.step_s, lines, host_s) for host_s in HOST_S}
+        measured = [row.step_s for row in others]
         for place, row in enumerate(others):
-            host_s = chosen_host_s(others, steps, place)
+            host_s = chosen_host_s(measured, steps, place)
             rule_s = sets.step_s * work(row.gpus) / work(sets.gpus)
             results.append(JudgedRow(framework, f"on {row.gpus}", row.step_s, steps[host_s][place], rule_s))
     return results
-
-
-def chosen_host_s(
-    rows: Sequence[FrameworkStep], steps: Mapping[float, Sequence[float]], left_out: int
-) -> float:
-    """Return the option whose steps have the least mean error over all rows but one."""
-
-    def error(host_s: float) -> float:
-        pairs = enumerate(zip(rows, steps[host_s], strict=True))
-        return fmean(abs(step_s / row.step_s - 1) for place, (row, step_s) in pairs if place != left_out)
-
-    return min(steps, key=error)
-
-
-class ProductsLine(NamedTuple):
-    """A step's seconds as products take them: ``rest_s``, and ``products_s`` at their peak."""
-
-    rest_s: float
-    products_s: float
-
-    @classmethod
-    def of(cls, row: FrameworkStep) -> "ProductsLine":
-        """Return the line through two efficiencies; a step is straight in their inverse."""
-        half, whole = (predicted_s(row, efficiency) for efficiency in (0.5, 1.0))
-        return cls(2 * whole - half, half - whole)
-
-
-def _steps(step_s: float, lines: Sequence[ProductsLine], host_s: float) -> list[float]:
-    """Return the other lines' seconds at the inverse efficiency with which the first takes ``step_s``."""
-    sets, *others = lines
-    slowness = (step_s - host_s - sets.rest_s) / sets.products_s
-    return [line.rest_s + slowness * line.products_s + host_s for line in others]
 
 
 def absolute() -> list[JudgedRow]:

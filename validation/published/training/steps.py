@@ -1,6 +1,8 @@
-"""Shared by published tables: the share of a GPU's peak that a step implies, and many micro-batches."""
+"""Shared by published tables: the efficiency that a step implies, the host's time, and many micro-batches."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+from typing import NamedTuple
 
 ROUNDS = 2
 """Micro-batches a pipeline rank that are simulated: each round beyond them takes as long as the second."""
@@ -38,6 +40,39 @@ def solved(predicted_s: Callable[[float], float], step_s: float) -> float:
         if 1 / efficiency == tried[-1][0]:
             break  # at an end
     return efficiency
+
+
+class ProductsLine(NamedTuple):
+    """A step's seconds as products take them: ``rest_s``, and ``products_s`` at their peak."""
+
+    rest_s: float
+    products_s: float
+
+    @classmethod
+    def of(cls, predicted_s: Callable[[float], float]) -> "ProductsLine":
+        """Return the line through two efficiencies; a step is nearly straight in their inverse."""
+        half, whole = (predicted_s(efficiency) for efficiency in (0.5, 1.0))
+        return cls(2 * whole - half, half - whole)
+
+
+def steps_s(step_s: float, lines: Sequence[ProductsLine], host_s: float) -> list[float]:
+    """Return the other lines' seconds at the inverse efficiency with which the first takes ``step_s``.
+
+    In each, GPUs wait ``host_s`` for their hosts.
+    """
+    sets, *others = lines
+    slowness = (step_s - host_s - sets.rest_s) / sets.products_s
+    return [line.rest_s + slowness * line.products_s + host_s for line in others]
+
+
+def chosen_host_s(measured: Sequence[float], steps: Mapping[float, Sequence[float]], left_out: int) -> float:
+    """Return the option whose steps have the least mean error over all measured ones but one."""
+
+    def error(host_s: float) -> float:
+        pairs = enumerate(zip(measured, steps[host_s], strict=True))
+        return fmean(abs(step_s / seen - 1) for place, (seen, step_s) in pairs if place != left_out)
+
+    return min(steps, key=error)
 
 
 def whole_s(step_s: Callable[[int], float], micro_batches: int, pipeline: int = 1) -> float:
