@@ -65,7 +65,7 @@ def test_real_ranks_say_what_their_program_says(name, written):
 @pytest.mark.gloo
 @pytest.mark.parametrize(
     "name",
-    slow_or_proof([name for name in JOBS if JOBS[name].reads_nothing], ["fsdp", "ring", "zero redundancy"]),
+    slow_or_proof([name for name in JOBS if JOBS[name].reads_nothing], ["ring"]),
 )
 def test_ranks_that_move_nothing_say_the_same(name):
     job = replace(JOBS[name], iterations=1, warmup=2, moves=False)

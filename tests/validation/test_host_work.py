@@ -61,6 +61,7 @@ def works(job, seed):
 
 
 @pytest.mark.parametrize("name", JOBS)
+@settings(max_examples=20)
 @given(seed=st.integers(0), begin_s=st.floats(0, 10))
 def test_a_program_with_the_work_that_a_step_shows_takes_as_long_call_by_call(name, seed, begin_s):
     job = JOBS[name]
