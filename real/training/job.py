@@ -168,8 +168,8 @@ class TrainingJob(RankJob):
     rows, by ``context_method``; FSDP shards along them too. Otherwise ``micro_batches`` are accumulated, and
     their gradients reduced in every backward, or with ``no_sync`` in the last only. ``reshard`` is FSDP2's
     ``reshard_after_forward`` of layers. ``expert`` neighbours among ``replicate`` ranks shard `ExpertLayers`.
-    ``realtime`` as `ringside.real.ddp.job.DdpJob`'s. Where it ``moves`` nothing, communication has no effect
-    and takes no time.
+    ``realtime`` as `ringside.real.ddp.job.DdpJob`'s. Without ``moves`` process groups are torch's fake
+    ones: communication has no effect and takes no time.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -233,8 +233,8 @@ class TrainingJob(RankJob):
         )  # fmt: skip
 
     @property
-    def reads_nothing(self) -> bool:
-        """Whether no received value decides what a rank does: a pipeline receives shapes, experts counts."""
+    def data_independent(self) -> bool:
+        """Whether no received value affects control flow: a pipeline receives shapes, experts counts."""
         return self.pipeline == 1 and not isinstance(self.model, ExpertLayers)
 
     @property

@@ -64,8 +64,8 @@ def trainee(job: TrainingJob, device: SimulatedDevice) -> Trainee:
     if isinstance(job.model, ExpertLayers):
         return Dispatched(job, device)
     degrees = tuple(getattr(job, name) for name in _DIMENSIONS)
-    moved_by: Any = None if job.moves else dict.fromkeys(_DIMENSIONS, "fake")
-    mesh = init_device_mesh("cpu", degrees, mesh_dim_names=_DIMENSIONS, backend_override=moved_by)
+    backends: Any = None if job.moves else dict.fromkeys(_DIMENSIONS, "fake")
+    mesh = init_device_mesh("cpu", degrees, mesh_dim_names=_DIMENSIONS, backend_override=backends)
     if job.strategy in COPIES:
         return Copied(job, device, mesh["replicate"].get_group())
     return Pipelined(job, device, mesh) if job.pipeline > 1 else Whole(job, device, mesh)

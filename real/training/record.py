@@ -159,9 +159,9 @@ def measure_training(
         fingerprint |= cluster.settings(hosts)
         # computing ranks leave the rest of their cores to the network, in fair shares
         placed = replace(job, realtime=True)
-        if job.reads_nothing:
-            alone = replace(placed, moves=False, iterations=min(job.iterations, HOST_STEPS))
-            cluster.run(alone, hosts, lambda row: host_steps.append(_step(row)))
+        if job.data_independent:
+            fake = replace(placed, moves=False, iterations=min(job.iterations, HOST_STEPS))
+            cluster.run(fake, hosts, lambda row: host_steps.append(_step(row)))
         cluster.run(placed, hosts, keep)
     else:
         run(job, WorldSpec(ranks), keep)

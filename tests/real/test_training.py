@@ -65,15 +65,15 @@ def test_real_ranks_say_what_their_program_says(name, written):
 @pytest.mark.gloo
 @pytest.mark.parametrize(
     "name",
-    slow_or_proof([name for name in JOBS if JOBS[name].reads_nothing], ["ring"]),
+    slow_or_proof([name for name in JOBS if JOBS[name].data_independent], ["ring"]),
 )
-def test_ranks_that_move_nothing_say_the_same(name):
+def test_ranks_on_fake_process_groups_make_the_same_calls(name):
     job = replace(JOBS[name], iterations=1, warmup=2, moves=False)
-    found = measure_training(job)
-    assert not compare_training(found).differences
+    record = measure_training(job)
+    assert not compare_training(record).differences
     if job.strategy == "fsdp":
-        # every call is waited for in the step, on process groups that move nothing too
-        assert all(one.end_s < rank.end_s for rank in found.median for one in rank.said)
+        # every call is waited for within the step, on fake process groups too
+        assert all(call.end_s < rank.end_s for rank in record.median for call in rank.said)
 
 
 @pytest.mark.proof

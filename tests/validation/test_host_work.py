@@ -28,15 +28,15 @@ JOBS = {
 }
 
 
-def unmoved(job, program, begin_s=0.0):
+def step_without_network(job, program, begin_s=0.0):
     """Make the step of a program on a network that takes no time, from the bytes and kinds of the plan."""
     return tuple(
-        _rank_step(program.operations(rank), asked, begin_s)
-        for rank, asked in enumerate(planned(program_of(job)))
+        _rank_step(program.operations(rank), planned_calls, begin_s)
+        for rank, planned_calls in enumerate(planned(program_of(job)))
     )
 
 
-def _rank_step(operations, asked, now):
+def _rank_step(operations, planned_calls, now):
     first, calls, begins, ends = now, [], {}, {}
     for place, operation in enumerate(operations):
         if isinstance(operation.action, Compute):
@@ -46,16 +46,16 @@ def _rank_step(operations, asked, now):
             begins[place] = now
         elif isinstance(operation.action, Wait):
             ends.setdefault(operation.after[0], now)
-    said = tuple(
+    recorded = tuple(
         Said(one.kind, one.nbytes, "float32", one.ranks, -1, begins[place], ends.get(place, now))
-        for place, one in zip(calls, asked, strict=True)
+        for place, one in zip(calls, planned_calls, strict=True)
     )
-    return MeasuredRankStep(first, now, said)
+    return MeasuredRankStep(first, now, recorded)
 
 
-def works(job, seed):
+def random_work(job, seed):
     """Return random work of each rank, before each call and each wait and after the last."""
-    none = host_work(program_of(job), [unmoved(job, program_of(job))])
+    none = host_work(program_of(job), [step_without_network(job, program_of(job))])
     random = Random(seed)
     return tuple(tuple(random.choice([0.0, random.uniform(0, 5e-3)]) for _ in rank) for rank in none)
 
@@ -65,8 +65,8 @@ def works(job, seed):
 @given(seed=st.integers(0), begin_s=st.floats(0, 10))
 def test_a_program_with_the_work_that_a_step_shows_takes_as_long_call_by_call(name, seed, begin_s):
     job = JOBS[name]
-    step = unmoved(job, program_of(job, works(job, seed)), begin_s)
-    again = unmoved(job, program_of(job, host_work(program_of(job), [step])), begin_s)
+    step = step_without_network(job, program_of(job, random_work(job, seed)), begin_s)
+    again = step_without_network(job, program_of(job, host_work(program_of(job), [step])), begin_s)
     for one, other in zip(again, step, strict=True):
         assert one.end_s == pytest.approx(other.end_s, abs=1e-9)
         for ours, theirs in zip(one.said, other.said, strict=True):
@@ -77,14 +77,18 @@ def test_a_program_with_the_work_that_a_step_shows_takes_as_long_call_by_call(na
 def test_sleeps_alone_show_no_work(name):
     job = JOBS[name]
     program = program_of(job)
-    assert not any(map(any, host_work(program, [unmoved(job, program)])))
+    assert not any(map(any, host_work(program, [step_without_network(job, program)])))
 
 
 def record(job, host_steps):
     """Make a record of one step on an emulated network."""
     network = MeasuredNetwork(topology=dumps(star(job.mesh.ranks, bandwidth=12.5e6)), library="gloo")
     return TrainingRecord(
-        job=job, steps=(unmoved(job, program_of(job)),), fingerprint={}, wires=network, host_steps=host_steps
+        job=job,
+        steps=(step_without_network(job, program_of(job)),),
+        fingerprint={},
+        wires=network,
+        host_steps=host_steps,
     )
 
 
@@ -93,9 +97,9 @@ def record(job, host_steps):
 @given(seed=st.integers(0))
 def test_work_lengthens_a_step_by_no_more_than_its_sum(name, seed):
     job = JOBS[name]
-    work = works(job, seed)
+    work = random_work(job, seed)
     plain = compare_training(record(job, ())).predicted_s
-    hosted = compare_training(record(job, (unmoved(job, program_of(job, work)),))).predicted_s
+    hosted = compare_training(record(job, (step_without_network(job, program_of(job, work)),))).predicted_s
     assert plain - 1e-9 <= hosted <= plain + sum(map(sum, work)) + 1e-9
 
 
@@ -103,7 +107,7 @@ def test_work_lengthens_a_step_by_no_more_than_its_sum(name, seed):
 @given(seed=st.integers(0))
 def test_steps_of_another_order_show_nothing(seed):
     job = JOBS["fsdp"]
-    ranks = unmoved(job, program_of(job, works(job, seed)))
+    ranks = step_without_network(job, program_of(job, random_work(job, seed)))
     turned = tuple(one._replace(said=one.said[::-1]) for one in ranks)
     plain = compare_training(record(job, ())).predicted_s
     assert compare_training(record(job, (turned,))).predicted_s == plain
