@@ -1,4 +1,4 @@
-"""Steps of FSDP, pipelines and tensor parallelism on emulated networks, as predicted from ping-pong alone."""
+"""Steps of FSDP, pipelines and tensor parallelism on emulated networks: predicted, then really run."""
 
 import pytest
 
